@@ -89,7 +89,7 @@ class BenchmarkContext:
     attempt = 1
     idempotency_key = forward_key = f"{saga_id}:{step}"
     attempt_key = f"{idempotency_key}:{attempt}"
-    deadline = datetime(2100, 1, 1, tzinfo=UTC)
+    now, deadline = datetime(2099, 12, 31, 23, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
     cancelled = False
     trace_headers: Mapping[str, str] = MappingProxyType({})
     signal_path = callback_url = ""

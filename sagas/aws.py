@@ -19,20 +19,24 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagas.errors import SagaError, Unavailable
 
 
-def _config(connect: float, read: float, attempts: int, **more: Any) -> Config:
+def _config(connect: float, read: float, attempts: int, mode: str = "standard", **more: Any) -> Config:
     """Timeouts in seconds: botocore's own are 60 each, longer than most steps may take."""
-    retries: Any = {"total_max_attempts": attempts, "mode": "standard"}
+    retries: Any = {"total_max_attempts": attempts, "mode": mode}
     return Config(connect_timeout=connect, read_timeout=read, retries=retries, **more)
 
 
-HOT = _config(2, 5, 4, parameter_validation=False, user_agent="lambda-sagas", max_pool_connections=16)
+VALIDATE = "SAGAS_VALIDATE_REQUESTS"
+"""The variable that has every request validated against botocore's models. Tests set it."""
+_HOT: Any = {"parameter_validation": VALIDATE in os.environ, "user_agent": "lambda-sagas"}
+"""Validation takes longer than sending the request, and so does building a user agent for each."""
+HOT = _config(2, 5, 4, max_pool_connections=16, **_HOT)
 """What a step waits for: DynamoDB and SQS. Lists ask 16 shards at a time.
 
-No request is checked against botocore's model, which takes longer than to
-send it, and no user agent is put together anew for each. A conditional write that is repeated may meet its own first
-success; the store recognises it."""
-IMPATIENT = _config(1, 1, 1, parameter_validation=False, user_agent="lambda-sagas")
+A conditional write that is repeated may meet its own first success; the store recognises it."""
+IMPATIENT = _config(1, 1, 1, **_HOT)
 """What helps others, and is not worth waiting for: reporting to a circuit breaker."""
+PATIENT = _config(5, 30, 10, "adaptive", parameter_validation=False, max_pool_connections=32)
+"""What reads whole tables: it slows down when DynamoDB throttles."""
 PAYLOADS = _config(2, 10, 4)
 """S3, for what is too large for DynamoDB."""
 STEPS = _config(5, 30, 4)

@@ -9,7 +9,7 @@
     │   └── WrongResult           what a step or undo returned is not what it declares, has not run, or is too large
     ├── TypeChanged               a stored request or result does not fit the deployed code: it waits for a person
     ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
-    ├── NotYet                    raise it in a step: what it needs is not there yet; it is called again later
+    ├── NotYet                    raise it in a step or undo: what it needs is not there yet; it is called again later
     ├── TimedOut                  an attempt ended after its deadline: its result does not count
     ├── InvalidRequest            the caller's input does not fit; ``problems`` lists the paths
     ├── NotFound                  no such saga type or saga
@@ -60,9 +60,11 @@ _YEAR = 365 * 86_400.0
 
 
 class NotYet(SagaError):
-    """Raised by a step: what it needs is not there yet. It is called again later; nothing failed, and no attempt of its
-    retries is used up. How long it may go on so is the step's ``patience``, from the first time on; time for
-    which it could not look, as in a pause, does not count.
+    """Raised by a step or its undo: what it needs is not there yet. It is called again later; nothing failed, and no
+    attempt of its retries is used up. How long it may go on so is the step's ``patience``, from the first time on; time
+    for which it could not look, as in a pause, does not count.
+
+    A subclass that does not call ``super().__init__`` is called again after a minute.
 
     Args:
         after: seconds until the next look, from 1. From the hundredth look on it is a minute at least.
@@ -73,12 +75,16 @@ class NotYet(SagaError):
         ValueError: ``after`` is less than a second, or no number.
     """
 
+    after: float = 60.0
+    message: str = ""
+    steady: bool = False
+
     def __init__(self, after: float, message: str = "", *, steady: bool = False) -> None:
         if isinstance(after, bool) or not isinstance(after, int | float) or not 1 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance] -- what a step raises is not checked before
             raise ValueError(f"NotYet: after must be a number of seconds from 1 on, not {after!r}")
         super().__init__(message)
         # No patience is longer, and numbers of any size cannot be stored.
-        self.after = min(float(after), _YEAR)
+        self.after = float(min(after, _YEAR))
         self.message = str(message)
         self.steady = bool(steady)
 

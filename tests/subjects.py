@@ -66,6 +66,11 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/engine/test_tables_agree.py",
         ".ci/constraints.txt",
     ),
+    "restore": (
+        "sagas/store/connection.py",
+        "sagas/store/restored.py",
+        "tests/engine/test_restore.py",
+    ),
     "store engines": (
         "sagas/store",
         "tests/store",
@@ -155,6 +160,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "CDK CLI": (
         "Makefile",
         "cdk.json",
+        "docs/tutorial/deploy.md",
         "infra",
         "pyproject.toml",
         "tests/e2e/cdk_cli.py",

@@ -83,6 +83,7 @@ WHY = {
 WHY_THIS = {
     ("Outbox", "the control table", "dynamodb:GetItem"): "read what became of a saga",
     ("Outbox", "the audit table", "dynamodb:GetItem"): "read the entries that are to be told",
+    ("Supervisor", "the bus", "events:PutEvents"): "publish events once more, from the journals",
     ("Outbox", "index `by_name` of the control table", "dynamodb:Query"): "tell once more: find the sagas of a type",
     ("order", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True` and its code asks for the link: sign it",
     ("ApiFunction", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True`: check the link",

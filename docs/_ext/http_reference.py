@@ -40,7 +40,8 @@ _STATUSES = {status.value for status in SagaStatus}
 class StandIn(Saga[str], name="stand-in"):
     """Has each call that there can be about a saga; the page says ``{name}`` and ``{step}`` for what is its own."""
 
-    stand_in = wait_for(str, timeout=timedelta(days=1), public=True)
+    @wait_for(str, timeout=timedelta(days=1), public=True)
+    def stand_in(self) -> None: ...
 
     @step
     def last(self) -> None: ...

@@ -219,6 +219,9 @@ class _Builder:
         self.check_type(value, f"{where}: the signal")
         result = value | None if wait.on_timeout is Exhausted.CONTINUE and not is_optional(value) else value
         definition = replace(definition, signal_type=value, result_type=result, public=wait.public)
+        if not isinstance(step, Step) and wait.public:
+            told = "public=True needs a method that passes ctx.callback_url on; without one nobody learns the URL"
+            raise DefinitionError(f"{where}: {told}. Write @wait_for(..., public=True) over that method")
         if not isinstance(step, Step):
             return definition
         signature = read_signature(step.function, self.scope, self.bound, where)
@@ -286,10 +289,12 @@ class _Builder:
                 text = f'is the result of the retired step "{producer.name}", which new sagas skip'
                 raise DefinitionError(f"{here} {text}")
             _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', here)
-            optional = producer is undone and producer.undo_when == "started"
-            if optional and not is_optional(type_):
-                text = 'must be annotated "... | None": with undo_when="started" it may be absent'
-                raise DefinitionError(f"{here} {text}")
+            polls = self.members.steps[producer.name].options.patience is not None
+            if producer is undone and (polls or producer.undo_when == "started") and not is_optional(type_):
+                why = "with patience=, as a step that raised NotYet is undone though it never completed,"
+                why = 'with undo_when="started"' if producer.undo_when == "started" else why
+                raise DefinitionError(f'{here} must be annotated "... | None": {why} it may be absent')
+            optional = producer is undone and is_optional(type_)
             goes_on = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
             optional = optional or (goes_on and producer.children is None)  # which have a result all the same
             parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))

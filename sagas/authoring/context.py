@@ -93,6 +93,12 @@ class Context(Protocol):
         ...
 
     @property
+    def now(self) -> datetime:
+        """The time by the saga's clock (UTC), which tests and ``sagas local tick --advance`` move. ``datetime.now()``
+        does not move with it."""
+        ...
+
+    @property
     def deadline(self) -> datetime:
         """When the attempt must have ended (UTC): its code's start and the step's timeout. What ends later counts as
         ``TimedOut``."""

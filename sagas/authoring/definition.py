@@ -33,8 +33,8 @@ class Parameter:
         source: what fills it.
         type: its resolved annotation.
         step: for ``Source.RESULT``, the name of the step whose result it is.
-        optional: the result may be absent: the undo's own (``undo_when="started"``), or that of a step without which
-            the saga goes on (``Exhausted.CONTINUE``).
+        optional: the result may be absent: that of the undo's own step, if the annotation allows it, or that of a step
+            without which the saga goes on (``Exhausted.CONTINUE``).
     """
 
     name: str

@@ -296,13 +296,14 @@ def step(
             ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the step's name by default.
-        undo_when: ``"completed"`` undoes the step if it completed; ``"started"`` also if it failed or its outcome is
-            unknown, and then the undo's parameter for the step's own result is annotated ``T | None``.
+        undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed;
+            ``"started"`` also if it failed or its outcome is unknown, and then the undo's parameter for the step's own
+            result is annotated ``T | None``.
         retired: new sagas skip the step; its code and undo stay for the sagas that have it.
         patience: how long the step may go on raising ``NotYet``, from the first time on; a day by default, at most a
             year (365 days). Time for which it could not look, as in a pause, does not count. Then it has failed for
-            good. With it ``Exhausted.CONTINUE`` may be the policy, and the
-            result is annotated ``T | None``.
+            good. The same holds for its undo. With it ``Exhausted.CONTINUE`` may be the policy, and the result is
+            annotated ``T | None``; so is the undo's parameter for the step's own result.
         pivot: the point of no return, at most one in a class: once the step has completed, or may have taken effect,
             the saga only goes forward. It has no undo, nor have the steps behind it.
     """

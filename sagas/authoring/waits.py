@@ -153,4 +153,7 @@ def sleep(*given: Any, **options: Any) -> Any:
     until = options["until"]
     if not callable(until) or isinstance(until, type | Member):
         raise DefinitionError(f"sleep: until must be a function that returns a datetime, not {until!r}")
+    if getattr(until, "__name__", "") == "<lambda>" and not until.__annotations__:
+        instead = "write a function, as in def when(ready: datetime) -> datetime: return ready"
+        raise DefinitionError(f"sleep: until is a lambda, which cannot have the annotations that it needs; {instead}")
     return Sleep(StepOptions(wait=WaitOptions("time", until=cast("Callable[..., datetime]", until))))

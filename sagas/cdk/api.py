@@ -83,6 +83,9 @@ _UNLOGGED = "Logs need a role of the whole account, which is not the service's t
 _FINDINGS_WITHOUT_LOG = {"AwsSolutions-APIG1": _UNLOGGED, "Serverless-APIGWAccessLogging": _UNLOGGED}
 _FINDINGS_UNTRACED = {"Serverless-APIGWXrayEnabled": "The user of the construct switched traces off."}
 _FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
+_TLS = "SecurityPolicy_TLS13_1_2_PFS_PQ_2025_09"
+_TLS_AT_THE_EDGE = "SecurityPolicy_TLS12_PFS_2025_EDGE"
+"""TLS 1.2 and 1.3 with forward secrecy. Without a policy, API Gateway accepts TLS 1.0."""
 _OPEN = "The function lets in who has a token that the service signed, for the one step that it names."
 
 
@@ -248,7 +251,7 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
         )
     endpoint = options.endpoint if isinstance(options.endpoint, PrivateEndpoint) else None
     kind = "private" if isinstance(options.endpoint, PrivateEndpoint) else options.endpoint
-    return apigateway.RestApi(
+    api = apigateway.RestApi(
         scope,
         "Api",
         # A dimension of its metrics, which no other API of the account may share.
@@ -273,6 +276,11 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
             method_options=dict.fromkeys(public, apart) if callbacks else None,
         ),
     )
+    resource = cast("apigateway.CfnRestApi", api.node.default_child)
+    resource.security_policy = _TLS_AT_THE_EDGE if kind == "edge" else _TLS
+    # STRICT would refuse a private API that is called by the name of its VPC endpoint.
+    resource.endpoint_access_mode = "BASIC"
+    return api
 
 
 def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callbacks: bool) -> iam.PolicyDocument:

@@ -157,7 +157,7 @@ class WorkFunction(SagaFunction):
             function=options,
             description=kind.description,
             # A message may lead to another of this queue; they count themselves how many did in a row.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+            recursive=True,
         )
         tag_part(self.function, "work_function", name=kind.name)
         if kind.lists:

@@ -31,7 +31,7 @@ def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
 
 def makes_urls(steps: Iterable[StepDefinition]) -> bool:
     """Tell whether the code of these steps, or of their undos, may ask for a callback URL."""
-    return any(step.public and step.has_lane for step in steps)
+    return any(step.public for step in steps)
 
 
 class Callbacks(Construct):

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from aws_cdk import Stack
+from aws_cdk import Aws, Stack
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
 from sagas.cdk.environment import check_size
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
-from sagas.cdk.options import FunctionOptions
+from sagas.cdk.options import AnyKey, FunctionOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_commands, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues, queue_with_letters
@@ -61,15 +63,16 @@ class CommandQueue(Construct):
         )
         self._key = key
         self._senders: dict[str, list[str]] = {}
+        self._using: set[str] = set()
         self._statements: dict[str, list[iam.PolicyStatement]] = {}
         self._policy: IDependable | None = None
 
-    def let_send(self, service: str, arn: str, what: str) -> IDependable | None:
+    def let_send(self, service: str, source: events.Rule | sns.TopicBase, what: str) -> IDependable | None:
         """Let a service of AWS send to the queue, and to its dead letters what it cannot deliver.
 
         Args:
-            service: such as ``events.amazonaws.com``.
-            arn: of what it may send for.
+            service: such as ``events``.
+            source: what it may send for.
             what: what it is for, to name in errors.
 
         Returns:
@@ -79,6 +82,7 @@ class CommandQueue(Construct):
             DefinitionError: the policy has no room for another.
         """
         senders = self._senders.setdefault(service, [])
+        arn = source.rule_arn if isinstance(source, events.Rule) else source.topic_arn
         if arn in senders:
             return self._policy
         if sum(map(len, self._senders.values())) == _MOST_SENDERS:
@@ -86,7 +90,7 @@ class CommandQueue(Construct):
             raise DefinitionError(f"{what}: {told}; have it send to a queue of yours, and give that as the source")
         senders.append(arn)
         if service not in self._statements:
-            principal = cast("iam.IPrincipal", iam.ServicePrincipal(service))
+            principal = cast("iam.IPrincipal", iam.ServicePrincipal(f"{service}.amazonaws.com"))
             self._statements[service] = list[iam.PolicyStatement]()
             for queue in (self.dead_letters, self.queue):
                 statement = iam.PolicyStatement(
@@ -94,13 +98,27 @@ class CommandQueue(Construct):
                 )
                 self._statements[service].append(statement)
                 self._policy = queue.add_to_resource_policy(statement).policy_dependable
-            if self._key is not None:
-                uses = ["kms:Decrypt", "kms:GenerateDataKey"]
-                allowed = iam.PolicyStatement(actions=uses, resources=["*"], principals=[principal])
-                self._key.add_to_resource_policy(allowed)
         for statement in self._statements[service]:
             statement.add_condition("ArnEquals", {"aws:SourceArn": [*senders]})
+        if self._key is not None:
+            self._let_use_key(self._key, service, source.env.account)
         return self._policy
+
+    def _let_use_key(self, key: AnyKey, service: str, account: str) -> None:
+        """Let a service of AWS send to the encrypted queue for what there is in an account.
+
+        The key's policy names no source itself: a topic under this key refers to it already.
+        """
+        pattern = f"arn:{Aws.PARTITION}:{service}:*:{account}:*"
+        if pattern not in self._using:
+            self._using.add(pattern)
+            statement = iam.PolicyStatement(
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=["*"],
+                principals=[cast("iam.IPrincipal", iam.ServicePrincipal(f"{service}.amazonaws.com"))],
+                conditions={"ArnLike": {"aws:SourceArn": pattern}},
+            )
+            key.add_to_resource_policy(statement)
 
 
 class CommandFunction(SagaFunction):
@@ -142,7 +160,7 @@ class CommandFunction(SagaFunction):
             function=options,
             description="Carries out commands, and starts sagas and sends signals for events",
             # A command that cannot be carried out yet is sent anew, and a step may start a saga.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+            recursive=True,
         )
         self._most_at_once = options.maximum_concurrency
         self._sources: dict[str, Mapping[str, Any]] = {}

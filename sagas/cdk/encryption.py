@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from typing import cast
 
-from aws_cdk import ArnFormat, Stack
+from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sagas.cdk.options import AnyKey
 
-_USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")
+_USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")
+_SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
+"""Those that encrypt what the service keeps."""
 
 
 def allow_key(role: iam.Role, key: AnyKey | None) -> None:
     """Let a function read and write what is encrypted. The key's policy must leave that to IAM, as the CDK's do."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
-        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn]))
+        via = via_services(*_SERVICES)
+        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[key.key_arn], conditions=via))
+
+
+def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
+    """Return the condition that a key is used through these services alone.
+
+    A key may encrypt data of other services, too. Without this, a role could decrypt any ciphertext under it.
+    """
+    # The suffix differs between partitions.
+    return {"StringLike": {"kms:ViaService": [f"{service}.{Aws.REGION}.amazonaws.*" for service in services]}}
 
 
 def let_logs_use(scope: Construct, key: AnyKey | None) -> None:

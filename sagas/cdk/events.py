@@ -1,4 +1,4 @@
-"""The outbox: from the stream of the control table, a function tells a service's events on a bus of EventBridge."""
+"""The outbox: a function publishes a service's events on a bus of EventBridge, from the stream of the control table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, cast
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import FunctionOptions
-from sagas.cdk.parts import tag_part
+from sagas.cdk.options import AnyKey, FunctionOptions
+from sagas.cdk.parts import default_name, tag_part
 from sagas.cdk.permissions import allow_telling
 from sagas.cdk.streams import follow, stream_of
 from sagas.cdk.told import SagaEvents
@@ -36,36 +37,47 @@ class Outbox(SagaFunction):
         shared: code, layers, options and tables.
         told: what is told, and where.
         environment: its variables.
+        supervisor: publishes events once more. Operators may call it, and it reads them from the journals; the outbox
+            publishes whatever it is called with.
 
     Raises:
         DefinitionError: the control table is there already, and has no stream of old and new images.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, shared: SharedAssets, told: SagaEvents, environment: Mapping[str, str]
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        told: SagaEvents,
+        environment: Mapping[str, str],
+        supervisor: SagaFunction,
     ) -> None:
         tables, service = shared.tables, shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: sagas_table", old=True)
-        self.bus = cast("events.IEventBus", told.bus or events.EventBus(scope, "Bus"))
+        self.bus = cast("events.IEventBus", told.bus or _bus(scope, shared.options.encryption_key))
         asked = [name for name, one in (("steps", told.steps), ("payloads", told.payloads)) if one]
+        publishing = {
+            "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
+            "SAGAS_EVENT_SOURCE": f"sagas.{service}",
+            **({"SAGAS_EVENTS": ",".join(asked)} if asked else {}),
+        }
         super().__init__(
             scope,
             id,
             shared=shared,
             handler="sagas.handlers.outbox.handler",
             timeout=_TIMEOUT,
-            environment={
-                **environment,
-                "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
-                "SAGAS_EVENT_SOURCE": f"sagas.{service}",
-                **({"SAGAS_EVENTS": ",".join(asked)} if asked else {}),
-            },
+            environment={**environment, **publishing},
             function=FunctionOptions(),
             description="Tells events of sagas, as they are committed",
         )
         tag_part(self.alias, "events_function")
         allow_telling(self.role, tables, payloads=told.payloads)
-        self.role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
+        supervisor.add_variables(publishing)
+        for role in (self.role, supervisor.role):
+            role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
         # One change that cannot be told is told apart from the others, which go on.
         self.lost = follow(
             self,
@@ -79,6 +91,12 @@ class Outbox(SagaFunction):
             max_age=_KEPT,
         )
         tag_part(self.lost, "event_dead_letter_queue")
+
+
+def _bus(scope: Construct, key: AnyKey | None) -> events.EventBus:
+    # The CDK would make the name from the construct's path alone, which a second stack of the app has, too.
+    name = default_name(scope).replace("/", "-")
+    return events.EventBus(scope, "Bus", event_bus_name=name, kms_key=cast("kms.IKey | None", key))
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:

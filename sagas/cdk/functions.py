@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import Duration, Validations
+from aws_cdk import Duration, RemovalPolicy, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -41,7 +41,11 @@ from sagas.messaging.work import NOW
 # Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
+# One of a deployment that failed would be in the way of the next, whose code is the same.
+_KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 _WITHOUT_SNAPSHOTS = ("python3.11",)
+_WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
+"""What the regions begin with where Lambda does not look for loops, and so refuses to be told about them."""
 _FINDINGS = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
     "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
@@ -102,7 +106,7 @@ class SagaFunction(Construct):
         function: memory, storage and further variables.
         description: shown in the console.
         saga_class: whose code it needs; that of all sagas when absent.
-        recursive_loop: whether it may cause its own calls.
+        recursive: whether it may cause its own calls.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class SagaFunction(Construct):
         function: FunctionOptions,
         description: str,
         saga_class: type | None = None,
-        recursive_loop: lambda_.RecursiveLoop | None = None,
+        recursive: bool = False,
     ) -> None:
         super().__init__(scope, id)
         options = shared.options
@@ -166,7 +170,8 @@ class SagaFunction(Construct):
             environment_encryption=cast("kms.IKey | None", options.encryption_key),
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
-            recursive_loop=recursive_loop,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive and _can_recurse(self) else None,
+            current_version_options=lambda_.VersionOptions(removal_policy=_KEPT) if options.keep_versions else None,
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if function.snap_start else None,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
             vpc_subnets=network and network.subnets,
@@ -224,7 +229,7 @@ class StepGroupFunction(SagaFunction):
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
             saga_class=saga.saga_class,
             # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
-            recursive_loop=lambda_.RecursiveLoop.ALLOW,
+            recursive=True,
         )
         tag_part(self.function, "function", saga=saga.name, step=group.names)
         allow_one_saga(self.role, tables)
@@ -242,3 +247,8 @@ class StepGroupFunction(SagaFunction):
             report_batch_item_failures=True,
         )
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
+
+def _can_recurse(scope: Construct) -> bool:
+    """Whether Lambda has a setting for loops there. It is assumed where the stack's region is not known."""
+    return not Stack.of(scope).region.startswith(_WITHOUT_RECURSION_CONFIG)

@@ -16,6 +16,7 @@ from constructs import Construct
 from sagas.authoring.definition import SagaDefinition
 from sagas.cdk.acknowledge import acknowledge_objects
 from sagas.cdk.catalogue import Catalogue
+from sagas.cdk.encryption import via_services
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.queues import SagaQueues
 from sagas.errors import DefinitionError
@@ -90,10 +91,6 @@ class Grants(Construct):
     _options: ServiceOptions
     _catalogue: Catalogue
     _queues: Mapping[str, SagaQueues]
-    _events_arns: Sequence[str] = ()
-    """Of the function that tells events, and its alias, once there is one."""
-    _operators: list[Grantee]
-    """Those who may have events told once more, also should that be turned on later."""
     _command_arn: str | None = None
     """Of the command queue, once there is one."""
     _senders: list[Grantee]
@@ -150,9 +147,9 @@ class Grants(Construct):
         """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, enable and
         disable their starts, close their circuit breakers, and look into, redrive and prune their dead letters.
 
-        Without classes also call the supervisor, which looks for stalled sagas and sweeps orphans of all types, and the
-        function that tells events, if there is one or comes to be, to have them told once more. With or
-        without, read the templates of the service's stacks: the command line finds queues and functions by them.
+        Without classes also call the supervisor, which looks for stalled sagas, sweeps orphans and publishes events
+        once more, of all types. With or without, read the templates of the service's stacks: the command line finds
+        queues and functions by them.
 
         It includes neither reading, which most operators need besides, nor cancelling nor purging.
 
@@ -172,14 +169,11 @@ class Grants(Construct):
                 acknowledge_objects(cast("iam.IGrantable", grantee), pattern, _MANY)
             sent_to += own.arns(scope) if pattern is None else [pattern]
         more.append((("sqs:SendMessage",), sent_to))
-        if self._options.encryption_key is not None:
-            more.append((("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn]))
         if not saga_classes:
             function = self.supervisor.function_arn
             more.append((("lambda:InvokeFunction",), [function, f"{function}:{self._options.alias}"]))
-            self._operators.append(grantee)
-            self._let_replay(grantee)
-        return _combined([granted, *(one for actions, arns in more for one in _allowed(grantee, actions, arns))])
+        allowed = [one for actions, arns in more for one in _allowed(grantee, actions, arns)]
+        return _combined([granted, *allowed, *self._let_use_queues_key(grantee)])
 
     def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
         """Let a principal delete what is stored of sagas that are over. It cannot be undone, so no other right has it.
@@ -193,13 +187,16 @@ class Grants(Construct):
         if self._command_arn is None:
             return
         _allowed(grantee, ("sqs:SendMessage", "sqs:GetQueueUrl"), [self._command_arn])
-        if self._options.encryption_key is not None:
-            _allowed(grantee, ("kms:Decrypt", "kms:GenerateDataKey"), [self._options.encryption_key.key_arn])
+        self._let_use_queues_key(grantee)
 
-    def _let_replay(self, grantee: Grantee) -> None:
-        """Let a principal have events told once more, if any are told."""
-        if self._events_arns:
-            _allowed(grantee, ("lambda:InvokeFunction",), self._events_arns)
+    def _let_use_queues_key(self, grantee: Grantee) -> list[iam.Grant]:
+        """Let a principal send to queues and receive from them, if they are encrypted by a key of the customer's."""
+        key, actions = self._options.encryption_key, ["kms:Decrypt", "kms:GenerateDataKey"]
+        if key is None:
+            return []
+        to = cast("iam.IGrantable", grantee)
+        via = via_services("sqs")
+        return [iam.Grant.add_to_principal(grantee=to, actions=actions, resource_arns=[key.key_arn], conditions=via)]
 
     def _grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
         named, mount = self._named(saga_classes), self._options.mount

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from aws_cdk import Annotations
 from aws_cdk import aws_events as events
 from aws_cdk import aws_sqs as sqs
 
@@ -20,6 +21,10 @@ from sagas.cdk.told import SagaEvents
 from sagas.errors import DefinitionError, InvalidRequest, listed
 from sagas.messaging.json_paths import has_paths, is_path, wrong_paths
 
+_CIRCLE = (
+    "the rule is on the service's own event bus, so a saga may start another without end, which nothing stops; match "
+    "detail.saga in the rule's pattern so that no started saga leads back, then acknowledge this warning"
+)
 _QUEUE, _FUNCTION, _OUTBOX = "Commands", "CommandFunction", "Outbox"
 
 
@@ -27,6 +32,7 @@ class InOut(Grants):
     """The part of a service that takes commands and events, and tells its own."""
 
     _shared: SharedAssets
+    _supervisor: SagaFunction
     _environment: Mapping[str, str]
     _alarms: ServiceAlarms
     _release: Callable[..., None]
@@ -98,6 +104,7 @@ class InOut(Grants):
         keyed = chosen if isinstance(chosen, str) else several
         command = {"command": "start_on", "saga": saga.name, "request": request, "key": keyed}
         self._connector().connect(source, command, what)
+        self._warn_of_circle(source, what)
 
     def signal_on(
         self,
@@ -145,6 +152,15 @@ class InOut(Grants):
             except InvalidRequest as error:
                 raise DefinitionError(f"{what}: {name} does not fit: {listed(error.problems)}") from None
 
+    def _warn_of_circle(self, source: Source, what: str) -> None:
+        """Warn where the service's own events start sagas: Lambda's detection of loops does not see EventBridge."""
+        outbox = cast("Outbox | None", self.node.try_find_child(_OUTBOX))
+        if outbox is None or not isinstance(source, events.Rule):
+            return
+        rule = cast("events.CfnRule", source.node.default_child)
+        if rule.event_bus_name in (outbox.bus.event_bus_name, outbox.bus.event_bus_arn):
+            Annotations.of(self).add_warning_v2(f"sagas:Circle:{source.node.path}", f"{what}: {_CIRCLE}")
+
     def _connector(self) -> Connector:
         queue, function = self._commands()
         return Connector(self, queue, function, self._options.encryption_key)
@@ -176,13 +192,16 @@ class InOut(Grants):
         if made is not None:
             return cast("Outbox", made)
         told = SagaEvents.of(self._options.service, self._options.events) or SagaEvents()
-        outbox = Outbox(self, _OUTBOX, shared=self._shared, told=told, environment=self._environment)
+        outbox = Outbox(
+            self,
+            _OUTBOX,
+            shared=self._shared,
+            told=told,
+            environment=self._environment,
+            supervisor=self._supervisor,
+        )
         self._alarms.add_outbox(self._options.service, outbox.lost, outbox.function)
         self._released(outbox, "EventErrors")
-        function = outbox.function.function_arn
-        self._events_arns = function, f"{function}:{self._options.alias}"
-        for grantee in self._operators:
-            self._let_replay(grantee)
         return outbox
 
     def _held_of_events(self) -> dict[str, object]:

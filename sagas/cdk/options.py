@@ -19,6 +19,7 @@ from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
 from sagas.cdk.archive import Archive
+from sagas.cdk.capacity import TableOptions
 from sagas.cdk.checks import fits, of_kind, one_of, variables, within
 from sagas.cdk.existing import AnyResource, AnyTable
 from sagas.cdk.releases import Deployment
@@ -39,6 +40,7 @@ Isolation = Literal["step", "saga"]
 AccessLog = Literal["off", "account", "role"]
 Endpoint = Literal["regional", "edge"]
 QueueNames = Literal["derived", "generated"]
+TableName = Literal["sagas", "audit", "joins"]
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
 AnyKey = kms.IKey | kms.Key
 AnyTopic = sns.ITopic | sns.TopicBase
@@ -171,6 +173,7 @@ class SagaServiceProps(TypedDict, total=False):
         sagas_table: the control table, when there is one already: of this service alone.
         audit_table: the audit table, when there is one already: of this service alone.
         joins_table: the table of joins, when there is one already: of this service alone, whose sagas have children.
+        table_options: of the tables that the service makes, by name: ``sagas``, ``audit`` and ``joins``.
         mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
@@ -178,6 +181,8 @@ class SagaServiceProps(TypedDict, total=False):
         chain: whether one invocation goes on with the next step where that shares its function, as long as its time
             covers it: half the cost of a message a step. Without, each step is an invocation of its own.
         alias: of every function, for the version that is in use; queues, API and rules call it.
+        keep_versions: whether versions of functions stay when newer ones take over, so that an alias can be moved back
+            at once. Nothing deletes them.
         deployment: how the aliases move to new code: ``Deployment.canary(percent=10, minutes=15)``, for one. When
             absent, all at once, with the stack.
         nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
@@ -194,8 +199,9 @@ class SagaServiceProps(TypedDict, total=False):
             first deployment that fails takes along what it made.
         deletion_protection: whether the tables refuse to be deleted. Unless said, only with RETAIN: a first deployment
             that fails could not take them back. Switch it on once the stack stands.
-        encryption_key: of KMS, for tables, queues, bucket, logs, variables; AWS's own keys when absent. It must leave
-            access to IAM, as those made by the CDK do, and let CloudWatch Logs use it when it is an imported one.
+        encryption_key: of KMS, for tables, queues, bucket, logs, variables and the service's own event bus; AWS's own
+            keys when absent. It must leave access to IAM, as those made by the CDK do. The policy of an imported key
+            stays as it is: it must let CloudWatch Logs use it, EventBridge for events and rules, and SNS for topics.
         network: the VPC all functions run in, the supervisor's and the API's included.
         authorizer: decides who may call the API, in place of IAM.
         endpoint: of the API: ``regional``; ``edge``, by way of CloudFront, which aws-cn lacks; or a
@@ -256,10 +262,12 @@ class SagaServiceProps(TypedDict, total=False):
     sagas_table: AnyTable | None
     audit_table: AnyTable | None
     joins_table: AnyTable | None
+    table_options: Mapping[TableName, TableOptions] | None
     mount: AnyResource | None
     isolation: Isolation
     chain: bool
     alias: str
+    keep_versions: bool
     deployment: Deployment | None
     nested_stacks: bool | None
     queue_names: QueueNames
@@ -311,8 +319,8 @@ _KINDS: dict[type, str] = {
     Deployment: "deployment?",
     AutoDisable: "auto_disable?",
     Archive: "archive?",
-    Mapping: "functions? environment?",
-    bool: "chain dashboard tracing carry_inputs nested_stacks? deletion_protection?",
+    Mapping: "functions? environment? table_options?",
+    bool: "chain dashboard keep_versions tracing carry_inputs nested_stacks? deletion_protection?",
 }
 """Options by what they must be; with a question mark those that may be None."""
 
@@ -333,10 +341,12 @@ class ServiceOptions:
     sagas_table: AnyTable | None = None
     audit_table: AnyTable | None = None
     joins_table: AnyTable | None = None
+    table_options: Mapping[TableName, TableOptions] | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
     chain: bool = True
     alias: str = "live"
+    keep_versions: bool = False
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
     queue_names: QueueNames = "derived"
@@ -399,9 +409,7 @@ class ServiceOptions:
         if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
             raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
         self._check_functions()
-        given = [one for one in (self.sagas_table, self.audit_table, self.joins_table) if one is not None]
-        if len({id(one) for one in given}) < len(given):
-            raise DefinitionError(f"{self.service}: sagas_table, audit_table and joins_table must be different tables")
+        self._check_tables()
 
     def _check_kinds(self) -> None:
         for kind, options in _KINDS.items():
@@ -425,6 +433,17 @@ class ServiceOptions:
                     raise DefinitionError(f"{self.service}: {option} takes no {name}")
         if self.now_options is not None:
             within(self.service, "now_options: timeout", self.now_options.timeout, _LEAST_NOW, 900)
+
+    def _check_tables(self) -> None:
+        given = {"sagas": self.sagas_table, "audit": self.audit_table, "joins": self.joins_table}
+        existing = {name: table for name, table in given.items() if table is not None}
+        if len({id(table) for table in existing.values()}) < len(existing):
+            raise DefinitionError(f"{self.service}: sagas_table, audit_table and joins_table must be different tables")
+        for name, options in (self.table_options or {}).items():
+            one_of(self.service, "a name in table_options", name, get_args(TableName))
+            of_kind(self.service, f"table_options: {name}", options, TableOptions)
+            if name in existing:
+                raise DefinitionError(f"{self.service}: table_options: {name} is a table of yours; set them there")
 
     def _check_times(self) -> None:
         for option, kept, least in (

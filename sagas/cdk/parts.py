@@ -1,9 +1,9 @@
-"""Tagging the resources that are parts of a service, for those who read the template."""
+"""Naming a service, and tagging the resources that are its parts for readers of the template."""
 
 from __future__ import annotations
 
-from aws_cdk import CfnResource
-from constructs import IConstruct
+from aws_cdk import CfnResource, Stack, Token
+from constructs import Construct, IConstruct
 
 from sagas.topology import Part, tag
 
@@ -20,3 +20,13 @@ def tag_part(construct: IConstruct, part: Part, **names: str) -> None:
     if not isinstance(resource, CfnResource):
         raise TypeError(f"{construct.node.path} has no CloudFormation resource to tag")
     resource.add_metadata(*tag(part, **names))
+
+
+def default_name(scope: Construct) -> str:
+    """Return the stack's name and the construct's path in it, which no other construct of the account has."""
+    stack = Stack.of(scope)
+    while stack.nested_stack_parent is not None:
+        stack = stack.nested_stack_parent
+    below = scope.node.path.removeprefix(f"{stack.node.path}/")
+    name = stack.artifact_id if Token.is_unresolved(stack.stack_name) else stack.stack_name
+    return f"{name}-{below.replace('/', '-')}"

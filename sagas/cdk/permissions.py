@@ -40,12 +40,15 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> None:
-    """Let a function decrypt payloads of this service's sagas, or encrypt them too, where there is a key for that."""
+    """Let a function decrypt payloads of sagas, or encrypt them too, where there is a key for that.
+
+    A policy cannot know the ids of sagas. It requires one, so what else the key encrypts stays closed to the function.
+    """
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
-        own = {"StringEquals": {"kms:EncryptionContext:sagas:service": tables.service}}
+        of_a_saga = {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}
         arn = tables.payload_key.key_arn
-        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=own))
+        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=of_a_saga))
 
 
 def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:

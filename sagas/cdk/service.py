@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack, cast
 
-from aws_cdk import Annotations, Stack, Token
+from aws_cdk import Annotations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -31,6 +31,7 @@ from sagas.cdk.inout import InOut
 from sagas.cdk.layer import Layers
 from sagas.cdk.nested_stacks import Layout, Placement, layout_of, service_token
 from sagas.cdk.options import SagaServiceProps, service_options
+from sagas.cdk.parts import default_name
 from sagas.cdk.permissions import allow_sweeping
 from sagas.cdk.queues import SagaQueues
 from sagas.cdk.releases import Releases
@@ -43,6 +44,11 @@ from sagas.errors import DefinitionError
 AnyStep = Undoable
 _UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
 """Alarms of a saga type that undo a deployment which is under way."""
+
+_KEPT_FOR_GOOD = (
+    "keeps all sagas for good, as it has no retention. Each million sagas of five steps adds about 2 USD to every "
+    "month's bill from then on (4 KB each, with backups): see docs/operations/deploying.md#keeping"
+)
 
 
 class SagaService(InOut):
@@ -63,7 +69,7 @@ class SagaService(InOut):
         super().__init__(scope, id)
         options = self._options = service_options(default_name(self), props)
         self._catalogue = Catalogue(id, options)
-        self._senders, self._operators = [], []
+        self._senders = []
         sagas = self._catalogue.sagas
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
@@ -108,7 +114,7 @@ class SagaService(InOut):
         environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
         handing = {work.name: work.queue, **ending}
         working = service_environment(self, self.tables, options, self._queues, sagas, handing)
-        supervisor = Supervisor(
+        supervisor = self._supervisor = Supervisor(
             self,
             "Supervisor",
             shared=shared,
@@ -159,7 +165,7 @@ class SagaService(InOut):
         self._add_alarms(placements, supervisor, api, bulk, now)
         if options.events is not None:
             _ = self.events
-        self._tell_concurrency(placements)
+        self._add_notes(placements)
         if options.dashboard:
             self._add_dashboard(mount.path if mount else "")
         watch_layout(self, self._held)
@@ -280,6 +286,8 @@ class SagaService(InOut):
             held |= {f"queue of {own.saga}.{group}": queue for group, queue in own.by_group.items()}
         for work in self._work:
             held |= {f"work queue {work.name}": work.queue, f"dead-letter queue of work {work.name}": work.dead_letters}
+        if self._options.payload_key is not None:
+            held["payload key"] = self._options.payload_key
         if self._callbacks is not None:
             held["callback secret"] = self._callbacks.secret
         if self._archive is not None:
@@ -296,9 +304,12 @@ class SagaService(InOut):
                 callbacks.let_sign(self._functions[group.saga.name, group.id])
         return callbacks
 
-    def _tell_concurrency(self, placements: Sequence[Placement]) -> None:
-        """Tell how ``max_concurrency`` is divided, or that nothing limits the functions of steps."""
+    def _add_notes(self, placements: Sequence[Placement]) -> None:
+        """Note how ``max_concurrency`` is divided, or that nothing limits the functions of steps; and what keeping
+        everything costs."""
         options = self._options
+        if options.retention is None:
+            Annotations.of(self).add_info(f"{options.service}: {_KEPT_FOR_GOOD}")
         lanes = [group.options for placement in placements for group in placement.groups]
         if shares := self._catalogue.shares:
             told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
@@ -382,13 +393,3 @@ class SagaService(InOut):
             functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
             by_step = len(self._functions) <= MOST_SHOWN
             dashboard.add_saga(saga.name, functions, self._queues[saga.name], by_step=by_step)
-
-
-def default_name(scope: Construct) -> str:
-    """Return the name of a service that is given none: its stack's, and its path in it. No other stack has the same."""
-    stack = Stack.of(scope)
-    while stack.nested_stack_parent is not None:
-        stack = stack.nested_stack_parent
-    below = scope.node.path.removeprefix(f"{stack.node.path}/")
-    name = stack.artifact_id if Token.is_unresolved(stack.stack_name) else stack.stack_name
-    return f"{name}-{below.replace('/', '-')}"

@@ -111,7 +111,7 @@ class Connector:
             case s3.BucketBase():
                 self._bucket(source, command, what)
             case sns.TopicBase():
-                policy = self.commands.let_send("sns.amazonaws.com", source.topic_arn, what)
+                policy = self.commands.let_send("sns", source, what)
                 source.add_subscription(cast("sns.ITopicSubscription", _Subscription(self.commands, policy)))
                 self.function.declare(source.topic_arn, command)
             case sqs.QueueBase():
@@ -121,7 +121,7 @@ class Connector:
                 raise DefinitionError(f"{what}: the source must be {told}, not {source!r}")
 
     def _rule(self, rule: events.Rule, command: Mapping[str, Any], what: str) -> None:
-        self.commands.let_send("events.amazonaws.com", rule.rule_arn, what)
+        self.commands.let_send("events", rule, what)
         target = targets.SqsQueue(
             self.commands.known,
             message=cast("events.RuleTargetInput", _WholeEvent(command)),

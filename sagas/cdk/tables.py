@@ -11,9 +11,10 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
+from sagas.cdk.capacity import TableOptions
 from sagas.cdk.checks import one_of
 from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.options import ServiceOptions, TableName
 from sagas.cdk.parts import tag_part
 from sagas.errors import DefinitionError
 from sagas.topology import Part
@@ -66,8 +67,9 @@ class Tables(Construct):
                 # What a purge leaves is in the audit table, and expires there.
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: {name}", table, form, expires=expires)
-        if joins is not None and not families:
-            raise DefinitionError(f"{options.service}: joins_table: no saga here has children")
+        if not families and (joins is not None or "joins" in (options.table_options or {})):
+            option = "table_options: joins" if joins is None else "joins_table"
+            raise DefinitionError(f"{options.service}: {option}: no saga here has children")
         left_out = None if sagas else self.node.try_get_context(WITHOUT_INDEX)
         if left_out is not None:
             one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
@@ -77,7 +79,7 @@ class Tables(Construct):
         self.families = families
         self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
         self.keys = [one.encryption_key for one in (sagas, audit, joins) if one is not None and one.encryption_key]
-        self.payload_key, self.service = options.payload_key, options.service
+        self.payload_key = options.payload_key
         versions = options.payload_versions
         self.payloads = s3.Bucket(
             self,
@@ -114,6 +116,12 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
     protected = options.deletion_protection
     if protected is None:
         protected = options.removal_policy is RemovalPolicy.RETAIN
+    capacity = (options.table_options or {}).get(cast("TableName", id.lower()), TableOptions())
+    warm = None
+    if capacity.warm_reads or capacity.warm_writes:
+        warm = dynamodb.WarmThroughput(
+            read_units_per_second=capacity.warm_reads, write_units_per_second=capacity.warm_writes
+        )
     partition, sort = _attributes(form.keys)
     table = dynamodb.Table(
         scope,
@@ -121,6 +129,9 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         partition_key=partition,
         sort_key=sort,
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        max_write_request_units=capacity.max_writes,
+        warm_throughput=warm,
+        table_class=dynamodb.TableClass.STANDARD_INFREQUENT_ACCESS if capacity.infrequent_access else None,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
         # The audit table's tombstones, and in the control table sagas that ended under version 0.1.0.
@@ -138,6 +149,8 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
             partition_key=partition,
             sort_key=sort,
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            # An index that is not ready throttles its table.
+            warm_throughput=warm,
         )
     return table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
@@ -55,18 +55,17 @@ def open_saga(
 
 def _serve(target: Target, port: int, path: str, *, read_only: bool, payloads: bool, show: bool) -> None:
     serving = made(target, port, read_only=read_only, payloads=payloads)
+    from sagas.console.guard import HOST
+    from sagas.console.serving import opened_in_browser
+
     url = serving.session.url(path=path)
     if target.as_json:
         emit({"url": url, "port": serving.session.port})
     else:
         say(f"Console  {url}")
-        say("The URL is good for one browser. Where that does not know its name, put 127.0.0.1 in its place.")
+        say(f"The URL is good for one browser. If it does not find the server, add '127.0.0.1 {HOST}' to /etc/hosts.")
         say("Ctrl-C ends it.")
-    if show:
-        from sagas.console.serving import open_browser
-
-        open_browser(url, say)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), opened_in_browser(url, say) if show else nullcontext():
         serving.run()
 
 

@@ -82,7 +82,7 @@ def init(
                 file.write(text)
     except OSError as error:
         fail(f"cannot write to {directory}: {error.strerror}")
-    say(f"{called} is in {directory}. There, in a virtual environment:")
+    say(f"{called} is in {directory.resolve()}. There, in a virtual environment:")
     say('  pip install ".[dev]"')
     say("  pytest")
     say("  sagas local up")

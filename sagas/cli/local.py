@@ -142,7 +142,8 @@ def down() -> None:
 def tick(
     stale_after: StaleAfter = None,
     advance: Annotated[
-        str | None, typer.Option(metavar="LENGTH", help="Skip time first, on all clocks: 3d, 2h, 70m or 90s.")
+        str | None,
+        typer.Option(metavar="LENGTH", help="Skip time first, on all clocks and in ctx.now: 3d, 2h, 70m or 90s."),
     ] = None,
 ) -> None:
     """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""

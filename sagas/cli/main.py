@@ -19,6 +19,7 @@ from sagas.cli import (
     logs,
     operating,
     reading,
+    restoring,
     statistics,
     supervising,
 )
@@ -41,6 +42,7 @@ app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)
 app.command()(logs.logs)
+app.command()(restoring.trim)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(events.commands_app, name="commands")

@@ -59,7 +59,8 @@ def signal(
 def retry(
     target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
-    """Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one."""
+    """Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a step whose
+    function handled no message."""
     client = target.client()
     saga = client.retry(name, saga_id, note)
     if watching:

@@ -37,6 +37,7 @@ _USUAL: Mapping[Action, tuple[SagaStatus, ...]] = {
     "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED),
 }
 """Which sagas an operation is for, where nothing else is said."""
+_AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
 _TRIES = 3
 """Of a call that reached nobody."""
@@ -84,7 +85,8 @@ def choose(
         action: the operation.
         name: of the saga type.
         status: only sagas of this status; by default those for which the operation is: DEAD_LETTERED and
-            COMPENSATION_FAILED for ``retry``, and so on; for ``resolve`` all that need a person.
+            COMPENSATION_FAILED for ``retry``, and those that nothing answers; and so on. For ``resolve`` all that need
+            a person.
         error: only sagas whose error is of this type, or has this text in its message.
         since: only those that were started since, or ended since where the status is an end.
         find: only sagas with these values in their requests.
@@ -95,13 +97,16 @@ def choose(
         Unavailable: the service is out of reach.
     """
     wanted = (status,) if status is not None else _USUAL[action]
+    needing = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
     if action == "resolve" and status is None and not find:
-        listed = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
+        listed = needing
     elif find:
         # The index of a value has all statuses.
         listed = (one for one in _listed(client, name, None, since, find) if one["status"] in wanted)
     else:
         listed = chain.from_iterable(_listed(client, name, each, since, find) for each in wanted)
+        if action == "retry" and status is None:
+            listed = chain(listed, (one for one in needing if one["status"] not in _AT_REST))
     found = dict[str, Summary]()
     for one in listed:
         fault = one.get("fault")

@@ -20,7 +20,6 @@ from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redri
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.logs import LogCalls
 from sagas.client.outbox import EventCalls
-from sagas.client.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport, path_of
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
@@ -532,12 +531,6 @@ class SagaClient(EventCalls, LogCalls):
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
         return self._supervisor().sweeps()
-
-    def _supervisor(self) -> Supervisor:
-        endpoints = self._endpoints
-        if not endpoints.supervisor:
-            raise SagaError("this client does not know the supervisor; SagaClient.from_stack and SagaClient.local do")
-        return Supervisor(connect_lambda(self._session, self.region, endpoints.endpoint_url), endpoints.supervisor)
 
     def _dead_letter_queue(self, name: str) -> DeadLetterQueue:
         endpoints = self._endpoints

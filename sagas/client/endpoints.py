@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 import boto3
+from botocore import loaders
 
 from sagas.aws import CALLER, connect, translated
 from sagas.errors import SagaError
 from sagas.topology import Topology
 
 _NESTED = "AWS::CloudFormation::Stack"
-_OF_AWS = re.compile(r"\.(amazonaws\.com|amazonaws\.com\.cn|api\.aws|api\.amazonwebservices\.com\.cn)(:\d+)?/?$")
 
 
 @dataclass(slots=True)
@@ -31,7 +32,6 @@ class ServiceEndpoints:
         dead_letter_queues: URLs by saga.
         supervisor: name of its function; empty if it is not known.
         log_groups: names of those that the service's functions write to.
-        events_function: name of the function that tells events; empty if none are told.
     """
 
     api_url: str = ""
@@ -41,7 +41,6 @@ class ServiceEndpoints:
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     supervisor: str = ""
     log_groups: list[str] = field(default_factory=list[str])
-    events_function: str = ""
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
@@ -55,9 +54,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
         known = {name: data[name] for name in names}
-        return ServiceEndpoints(
-            **known, log_groups=data.get("log_groups", []), events_function=data.get("events_function", "")
-        )
+        return ServiceEndpoints(**known, log_groups=data.get("log_groups", []))
     except FileNotFoundError:
         raise SagaError("no local stack is running here; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
@@ -82,10 +79,11 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
             found.add_stack(resources, physical_ids)
     if found.api is None:
         raise SagaError(f"the stack {stack_name} holds no saga service")
-    endpoint_url, region = cloudformation.meta.endpoint_url, cloudformation.meta.region_name
-    if _OF_AWS.search(endpoint_url):
-        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-        base = f"https://{found.api.id}.execute-api.{region}.{suffix}"
+    region: str = cloudformation.meta.region_name
+    endpoint_url: str = cloudformation.meta.endpoint_url
+    suffixes = _suffixes(region)
+    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{one}" for one in suffixes)):
+        base = f"https://{found.api.id}.execute-api.{region}.{suffixes[0]}"
     else:
         # AWS_ENDPOINT_URL has put an emulator in the place of AWS.
         base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{found.api.id}"
@@ -96,8 +94,15 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         dead_letter_queues=found.dead_letter_queues,
         supervisor=found.supervisor,
         log_groups=found.log_groups,
-        events_function=found.events_function,
     )
+
+
+def _suffixes(region: str) -> list[str]:
+    """What host names of AWS end with in a region's partition, as botocore knows it: of IPv4, and of both protocols."""
+    partitions: list[dict[str, Any]] = cast("Any", loaders).create_loader().load_data("partitions")["partitions"]
+    known = (one for one in partitions if region in one["regions"] or re.match(one["regionRegex"], region))
+    outputs = next(known, partitions[0])["outputs"]
+    return [outputs["dnsSuffix"], outputs["dualStackDnsSuffix"]]
 
 
 def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:

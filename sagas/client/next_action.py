@@ -165,6 +165,12 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
     if saga["status"] == SagaStatus.FAILED:
         return _failed(saga)
+    if why.startswith("nothing answers"):
+        means = (
+            "Messages are sent and none is handled: see the log of the step's function. Nothing is undone. "
+            "Once it runs again this saga goes on within an hour, or at once by a retry."
+        )
+        return NextAction(Do.RETRY, "Retry", "Nothing answers", means, step, "function-errors", (Do.CANCEL,))
     if "stalled" in why:
         means = "It was given up after stalling again and again, mostly since its function is killed: see its log."
         problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in OVER else (Do.RERUN,)

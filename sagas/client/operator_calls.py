@@ -59,6 +59,7 @@ class OperatorCalls:
 
     def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
         """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
+        Have the message of one sent anew at once whose function handled none.
 
         Raises:
             NotFound: there is no such saga.

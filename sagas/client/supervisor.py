@@ -44,9 +44,6 @@ class Supervisor:
         function: name of the supervisor's function.
     """
 
-    called = "the supervisor"
-    """What it is called in errors."""
-
     def __init__(self, client: Any, function: str) -> None:
         self._client = client
         self._function = function
@@ -118,6 +115,28 @@ class Supervisor:
         """
         return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
+    def replay(self, since: str, name: str | None) -> int:
+        """Have events published once more, in as many calls as it takes; return how many.
+
+        Args:
+            since: ISO 8601 in UTC.
+            name: only those of sagas of this type.
+
+        Raises:
+            InvalidRequest: the service publishes no events.
+            NotFound: there is no such type.
+            Unavailable: Lambda is out of reach or throttles.
+            SagaError: the caller may not invoke the function, or it failed.
+        """
+        told, cursor = 0, None
+        while True:
+            wanted = {"name": name, "cursor": cursor}
+            given = {field: value for field, value in wanted.items() if value is not None}
+            answer = self._call({"task": "replay", "since": since, **given})
+            told, cursor = told + int(answer["told"]), answer["cursor"]
+            if cursor is None:
+                return told
+
     def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with translated("Lambda", quoted=True):
             try:
@@ -127,18 +146,18 @@ class Supervisor:
                     raise
                 said: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
                 needed = f"it takes lambda:InvokeFunction on {self._function}: {said.get('Message', '')}"
-                raise SagaError(f"you may not call {self.called}; {needed}") from error
+                raise SagaError(f"you may not call the supervisor; {needed}") from error
             payload: bytes = called["Payload"].read()
         try:
             answer: Any = json.loads(payload)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise SagaError(f"the answer of {self.called} cannot be read: this is another function")
+            raise SagaError("the answer of the supervisor cannot be read: this is another function")
         told = cast("dict[str, Any]", answer)
         if "FunctionError" in called:
             # what the function raised, where that is the caller's to mend; else that it failed
             message = str(told.get("errorMessage") or "it gave no reason")
             raised = _RAISED.get(str(told.get("errorType")))
-            raise raised(message) if raised else SagaError(f"{self.called} failed: {message}")
+            raise raised(message) if raised else SagaError(f"the supervisor failed: {message}")
         return told

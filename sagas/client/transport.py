@@ -27,7 +27,7 @@ _TRIES = 2
 """A call that reached nobody, or that only reads, is made again once."""
 _MOST_KEPT, _LARGEST_KEPT = 64, 256 * 1024
 """Answers, and bytes of one."""
-_REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.com")
+_REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.")
 _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyConnectionError, aws.SSLError)
 
 

@@ -105,7 +105,7 @@ def console(
         return _failed(desk, request, "There is no such page." if status == 404 else str(error), status)
 
     pages = Starlette(routes=routes, exception_handlers={HTTPException: missing})
-    return Loopback(Guard(pages, session, read_only=read_only), session.origins, links=True)
+    return Loopback(Guard(pages, session, read_only=read_only), {session.origin}, links=True)
 
 
 def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:
@@ -154,7 +154,7 @@ def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Respo
 def _failed(desk: Desk, request: Request, text: str, status: int, problems: tuple[str, ...] = ()) -> Response:
     at = datetime.fromtimestamp(desk.clock(), UTC).strftime("%H:%M:%S UTC")
     back = request.headers.get("referer", "/")
-    here = back if back.startswith(f"http://{request.headers['host']}/") else "/"
+    here = back if back.startswith(f"{desk.session.origin}/") else "/"
     return desk.page(request, "failed.html", status, text=text, problems=problems, at=at, back=here, code=status)
 
 

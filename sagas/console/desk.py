@@ -52,6 +52,7 @@ CONSEQUENCES = {
 """What they do, in a sentence."""
 LOCAL = "local"
 """What the stack on this machine is called."""
+_BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 AT_ONCE = (Do.RETRY, Do.REDRIVE, Do.RECOVER)
 """What needs no second thought for one saga."""
 
@@ -92,6 +93,7 @@ class Desk:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=_with_bidi_shown,
         )
         self._templates.filters |= {
             "ago": self._ago,
@@ -192,6 +194,14 @@ class Desk:
     def saga_path(self, name: str, saga_id: str) -> str:
         """Return where a saga is, with what names its service."""
         return "/" + "/".join(quote(part, safe="") for part in (self.stack, self.region, "sagas", name, saga_id))
+
+
+def _with_bidi_shown(value: Any) -> Any:
+    """Return what a template shows of a value: controls of the writing direction as escapes, because they are invisible
+    and have a text read as another. What a form sends back is marked as safe by ``|e``, and stays as it is."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return _BIDI.sub(lambda control: f"\\u{ord(control[0]):04x}", value)
 
 
 def _cut(text: str) -> str:

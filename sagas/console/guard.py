@@ -17,6 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+HOST = "sagas.localhost"
+"""The only name of the console. Browsers send a cookie to every port of a host name, and others serve on 127.0.0.1."""
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 _READING = ("GET", "HEAD")
 _POLICY = "; ".join(
@@ -58,18 +60,23 @@ class Session:
         return f"sagas-{self.port}"
 
     @property
-    def origins(self) -> frozenset[str]:
-        """The origins of the console's own pages."""
-        return frozenset(f"http://{name}:{self.port}" for name in ("sagas.localhost", "127.0.0.1", "localhost"))
+    def host(self) -> str:
+        """What a browser sends as ``Host``."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """The origin of the console's own pages."""
+        return f"http://{self.host}"
 
     @property
     def csrf(self) -> str:
         """What every form brings along."""
         return hmac.new(self.secret.encode(), b"csrf", sha256).hexdigest()
 
-    def url(self, host: str = "sagas.localhost", path: str = "/") -> str:
+    def url(self, path: str = "/") -> str:
         """Return the URL that opens the console, once."""
-        return f"http://{host}:{self.port}{path}?{TOKEN}={self.token}"
+        return f"{self.origin}{path}?{TOKEN}={self.token}"
 
     def take(self, token: str) -> bool:
         """Whether the token is the right one; from then on it is none."""
@@ -122,6 +129,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """Why a request is not answered; ``None`` if it is."""
         headers, method, session = Headers(scope=scope), scope["method"], self._session
+        if headers["host"].lower() != session.host:
+            return PlainTextResponse(f"The console answers to {session.host} only: open {session.origin}/\n", 421)
         if method not in (*_READING, *(() if self._read_only else ("POST",))):
             why = "This console only reads.\n" if self._read_only else "This is not answered here.\n"
             return PlainTextResponse(why, 405, {"Allow": "GET, HEAD" if self._read_only else "GET, HEAD, POST"})
@@ -130,7 +139,7 @@ class Guard:
             return opened
         if not session.knows(headers):
             return PlainTextResponse("Open the URL that the command printed; it is good for one browser.\n", 401)
-        own = f"http://{headers['host']}", "same-origin"
+        own = session.origin, "same-origin"
         if method not in _READING and (headers.get("origin"), headers.get("sec-fetch-site")) != own:
             return PlainTextResponse("The console takes forms from its own pages only.\n", 403)
         return None

@@ -9,6 +9,9 @@ import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
@@ -108,12 +111,20 @@ class Serving:
             thread.join(_ENDS_WITHIN * 2)
 
 
-def open_browser(url: str, announce: Callable[[str], None]) -> None:
-    """Open a URL in the browser of this machine, where there is one.
+@contextmanager
+def opened_in_browser(url: str, announce: Callable[[str], None]) -> Generator[None]:
+    """Open a URL in this machine's browser, if there is one.
+
+    The browser gets the name of a page that leads to the URL: other users of this machine can read its arguments, but
+    not the page, which is deleted at the end.
 
     Args:
         url: to open.
-        announce: called with a line if there is none.
+        announce: called with a line if there is no browser.
     """
-    if not webbrowser.open(url):
-        announce("No browser was found: open the URL in one.")
+    with TemporaryDirectory(prefix="sagas-console-") as private:
+        page = Path(private, "open.html")
+        page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">\n', "utf-8")
+        if not webbrowser.open(page.as_uri()):
+            announce("No browser was found: open the URL in one.")
+        yield

@@ -143,9 +143,14 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
     if max(patient_until(state, stale_after), postponed) > now or event.backlog is ev.Backlog.WAITING:
         return Decision(state)
-    # Where a line may be long, what was lost in it is sent anew, but never used up for that.
-    anew = ev.Recovered(stall=event.backlog is ev.Backlog.NONE)
+    anew = ev.Recovered() if event.backlog is ev.Backlog.LOST else _unanswered(plan, state)
     return Decision(_claimed(state, event.lease), Write(fact if no_message_dies(fact) else anew))
+
+
+def _unanswered(plan: Plan, state: SagaState) -> ev.Recovered:
+    """Send anew what may not be lost at all: a function that cannot run is no fault of its sagas (rule 9)."""
+    sent = state.unanswered + 1
+    return ev.Recovered(False, sent, attention=sent > plan.max_recovery_attempts and not state.attention)
 
 
 def order_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
@@ -168,8 +173,8 @@ def children_seen(plan: Plan, state: SagaState, event: ev.ChildrenSeen, now: flo
     fact = next_fact(plan, state)
     if fact is not None and waits(state, fact, now):
         return Decision(state)
-    forward_fact = isinstance(event.fact, ev.ChildrenEnded)
-    if fact is None and (state.undoing is forward_fact):
+    other_way = ev.ChildrenEnded if state.undoing else (ev.StepCompensated, ev.CompensationFailed)
+    if fact is None and isinstance(event.fact, other_way):
         return Decision(state)
     return Decision(_claimed(state, event.lease), Write(fact or event.fact))
 
@@ -205,8 +210,10 @@ def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float
 
 
 def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) -> Decision:
-    """Grant what failed a new budget of attempts."""
+    """Grant what failed a new budget of attempts, or send anew at once what nothing answers."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
+        if state.unanswered and not state.over and state.lease is None:
+            return Decision(_claimed(state, event.lease), Write(ev.Recovered(stall=False)))
         told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
         return Decision(state, Refuse(told))
     if state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED:

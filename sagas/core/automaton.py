@@ -95,6 +95,7 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPLETED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "undone after all"),
     Row((S.COMPENSATING,), ev.StepCompensated, facts.step_compensated, _UNDONE, "last undo done"),
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
+    Row((S.COMPENSATING,), ev.CompensationPostponed, facts.undo_postponed, ()),
     Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
     Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING, S.WAITING), "redriven"),
     Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),

@@ -194,8 +194,8 @@ class ChildrenEnded(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class StepPostponed(StepFact):
-    """The step said that it is not yet time: nothing failed.
+class Postponed(StepFact):
+    """The step or its undo said that it is not yet time: nothing failed.
 
     Args:
         message: what it waits for.
@@ -210,6 +210,16 @@ class StepPostponed(StepFact):
     retry_at: float
     since: float
     looks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepPostponed(Postponed):
+    """The step said that it is not yet time: nothing failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensationPostponed(Postponed):
+    """The step's undo said that it is not yet time: nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +239,13 @@ class SagaFailed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Recovered(Fact):
-    """The current message is sent anew. ``stall``: because nothing had moved, which uses up patience."""
+    """The current message is sent anew. ``stall``: its queue showed that the last one was lost, which uses up patience.
+    ``unanswered``: how many were sent in a row of which nothing showed what became of them; ``attention``: so many that
+    the saga needs a person."""
 
     stall: bool = True
+    unanswered: int = 0
+    attention: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +297,11 @@ class MessageArrived:
 class Backlog(StrEnum):
     """What the queue of its step says of a message that no worker has claimed."""
 
-    NONE = "NONE"
-    """Nothing waits there: the message is lost."""
-    PASSED_BY = "PASSED_BY"
-    """Others wait there, but messages sent a good while later were handled: the message is lost."""
+    LOST = "LOST"
+    """Nothing waits there, and messages sent a good while later were handled: the message is lost."""
+    UNKNOWN = "UNKNOWN"
+    """Nothing shows what became of it: it may be lost, or its function cannot run. Or others wait there, by which it
+    was passed."""
     WAITING = "WAITING"
     """Others wait there, and this one may be among them."""
 
@@ -299,13 +314,13 @@ class StallNoticed:
         lease: what would be taken.
         stale_after: seconds of silence after which the message counts as lost; the type's by default.
         postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 if it does not.
-        backlog: whether the line it waits in explains it.
+        backlog: what its queue says of it.
     """
 
     lease: Lease
     stale_after: float | None = None
     postponed_until: float = 0.0
-    backlog: Backlog = Backlog.NONE
+    backlog: Backlog = Backlog.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +358,8 @@ class CompensateAsked:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenSeen:
-    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone.
+    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
+    that nobody manages to journal it.
 
     Args:
         lease: what would be taken.
@@ -352,7 +368,7 @@ class ChildrenSeen:
     """
 
     lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed
+    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
     round: int = 0
 
 
@@ -407,6 +423,7 @@ FACTS: dict[str, type[Fact]] = {
         WaitTimedOut,
         WaitEnded,
         StepPostponed,
+        CompensationPostponed,
         SagaTimedOut,
         ChildrenStarted,
         ChildrenEnded,

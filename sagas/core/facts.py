@@ -28,7 +28,7 @@ _LONGEST_UNREADABLE = 300
 
 
 def _committed(state: SagaState) -> SagaState:
-    return replace(state, seq=state.seq + 1)
+    return replace(state, seq=state.seq + 1, unanswered=0)
 
 
 def _released(state: SagaState, send: Send | None = None) -> Decision:
@@ -82,7 +82,8 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     if step is None:
         return Decision(state)
     after = _committed(state)
-    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq, outcome_unknown=False)
+    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq)
+    done = replace(done, outcome_unknown=False, postponed=False)
     return _gone_on(plan, after.with_step(fact.index, done), now)
 
 
@@ -149,7 +150,7 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
     step = _running(state, fact) or _unasked(state, fact)
     if step is None or step.waits_for not in ("signal", "time"):
         return Decision(state)
-    waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False)
+    waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False, postponed=False)
     after = replace(
         _committed(state).with_step(fact.index, waiting),
         status=SagaStatus.WAITING,
@@ -252,11 +253,22 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
-    """Look again later. The execution counts, but not against the budget: nothing failed."""
+    """Look again later. The execution counts, but not against the budget: nothing failed.
+
+    Its code has begun something that no execution may come to complete. An undo that needs the result cannot account
+    for that (rule 11).
+    """
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.WAITING, attempts_at_grant=step.attempts_at_grant + 1)
+    own = plan.steps[fact.index]
+    again = replace(
+        step,
+        status=StepStatus.WAITING,
+        attempts_at_grant=step.attempts_at_grant + 1,
+        outcome_unknown=step.outcome_unknown or (own.has_undo and own.undo_needs_result),
+        postponed=True,
+    )
     after = replace(
         _committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
@@ -378,6 +390,20 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
     return _proceed(plan, _again(again, fact.retry_at, now), now)
 
 
+def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, now: float) -> Decision:
+    """Call the undo again later. The execution counts, but not against the budget: nothing failed."""
+    step = _being_undone(state, fact)
+    if step is None or state.joins:
+        return Decision(state)
+    again = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts_at_grant + 1)
+    after = replace(
+        _committed(state).with_step(fact.index, again),
+        recovery_attempts=0,
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after),
+    )
+    return _proceed(plan, _again(after, fact.retry_at, now), now)
+
+
 def _undo_pending(step: StepState) -> StepStatus:
     """The status of a step that is to be undone (again): COMPLETED, or FAILED when it never completed."""
     return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
@@ -439,8 +465,13 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     """Send the current message anew, under a new number."""
     if state.lease is None or _busy(state):
         return Decision(state)
-    stalls = state.recovery_attempts + (1 if fact.stall else 0)
-    after = replace(_committed(state), recovery_attempts=stalls, dispatch=state.dispatch + 1)
+    after = replace(
+        _committed(state),
+        recovery_attempts=state.recovery_attempts + (1 if fact.stall else 0),
+        unanswered=state.unanswered if fact.stall else fact.unanswered,
+        attention=now if fact.attention else state.attention,
+        dispatch=state.dispatch + 1,
+    )
     following = next_fact(plan, after)
     if isinstance(following, ev.RecoveryExhausted) or no_message_dies(following):
         return Decision(after, Write(following))
@@ -466,7 +497,7 @@ def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, 
     """Give up undoing: what is not undone has failed to be."""
     if not _stalled(state):
         return Decision(state)
-    after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED)
+    after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED, polling=None)
     step = after.current
     if step is not None:
         after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))

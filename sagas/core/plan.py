@@ -16,6 +16,7 @@ class StepPlan:
         has_undo: whether it can be undone.
         undo_executions: how many times its undo runs at most, in one budget.
         undo_when_started: undo it also when it failed or its outcome is unknown.
+        undo_needs_result: its undo takes the step's own result, so that it cannot be called without one.
         code_missing: the deployed code does not have it.
         asks: it has code to execute; a wait without any begins by itself.
         wait: seconds that it waits at most, from when it has asked.
@@ -37,6 +38,7 @@ class StepPlan:
     concurrency: int = 0
     tolerate: int = 0
     one_by_one: bool = False
+    undo_needs_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,9 @@ one shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _LONGEST_PATIENCE = 10
 """Doublings at most."""
+_LONGEST_SILENCE = 3600.0
+"""Seconds after which a message is sent anew, at the latest, that nothing answers: once its function can run again, a
+saga goes on within that time."""
 _READY = (StepStatus.PENDING, StepStatus.RETRYING)
 _STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING, StepStatus.WAITING)
 
@@ -54,9 +57,10 @@ def ready(state: SagaState) -> bool:
 
 def patient_until(state: SagaState, stale_after: float) -> float:
     """Return until when silence is no stall (rule 9): a wait that was asked for is none, and each stall doubles the
-    patience."""
+    patience. So does each message that nothing answers, up to an hour."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
-    return quiet + stale_after * 2 ** min(state.recovery_attempts, _LONGEST_PATIENCE)
+    stalls, silence = (2 ** min(n, _LONGEST_PATIENCE) for n in (state.recovery_attempts, state.unanswered))
+    return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
 
 
 def no_message_dies(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
@@ -79,7 +83,7 @@ def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
 def knows_waits(state: SagaState) -> bool:
     """Whether only code that knows of waits, deadlines and pivots may go on with the saga."""
     waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)
-    return waits or any(step.waits_for or step.pivot for step in state.steps)
+    return waits or any(step.waits_for or step.pivot or step.postponed for step in state.steps)
 
 
 def knows_children(state: SagaState) -> bool:
@@ -231,12 +235,14 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
     if not plan.steps[index].has_undo and not step.undo:
         return False
     began = step.attempts > 0 or step.timed_out or step.status is StepStatus.WAITING
-    started = plan.steps[index].undo_when_started and began and step.status in _STARTED
-    return step.status is StepStatus.COMPLETED or started
+    own = plan.steps[index]
+    if_started = own.undo_when_started or (step.postponed and not own.undo_needs_result)
+    return step.status is StepStatus.COMPLETED or (if_started and began and step.status in _STARTED)
 
 
 def next_undo(plan: Plan, state: SagaState) -> SagaState:
     """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
+    state = replace(state, polling=None)
     for index in reversed(range(len(state.steps))):
         step = state.steps[index]
         if undoable(plan, index, step):
@@ -270,5 +276,7 @@ def needs_attention(state: SagaState) -> bool:
     if state.parent is not None and state.status is SagaStatus.FAILED:
         stuck = ()
     overdue = state.overdue and forward(state)
-    needed = state.status in stuck or state.recovery_exhausted or overdue or (state.over and bool(state.in_doubt))
+    unanswered = bool(state.unanswered and state.attention)
+    in_doubt = state.over and bool(state.in_doubt)
+    needed = state.status in stuck or state.recovery_exhausted or overdue or unanswered or in_doubt
     return needed and not state.resolution_seq

@@ -62,6 +62,7 @@ class StepState:
         undo_attempts_at_grant: likewise for the undo.
         result_seq: the journal entry that holds its result; 0 when there is none.
         outcome_unknown: an execution's outcome is unknown and no later one completed.
+        postponed: an execution said that it is not yet time, and no later one completed.
         undo: it had an undo when the saga started, and is not undone.
         waits_for: ``signal``, ``time`` or ``children``, where the step is a wait.
         round: how often an operator had it wait anew, or its failed children started anew.
@@ -95,6 +96,7 @@ class StepState:
     tolerate: int = 0
     one_by_one: bool = False
     requests_seq: int = 0
+    postponed: bool = False
     pivot: bool = False
 
 
@@ -234,6 +236,7 @@ class SagaState:
         cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
         recovery_attempts: stalls since the last progress.
         recovery_exhausted: too many of them: given up.
+        unanswered: messages sent anew in a row of which no queue showed what became of them.
         dead: the message that is dying.
         error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
         resolution_seq: the journal entry by which an operator settled it.
@@ -278,6 +281,7 @@ class SagaState:
     cause: str = ""
     recovery_attempts: int = 0
     recovery_exhausted: bool = False
+    unanswered: int = 0
     dead: DeadLetter | None = None
     error_seq: int = 0
     resolution_seq: int = 0

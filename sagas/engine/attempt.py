@@ -24,7 +24,7 @@ from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.contention import patiently
 from sagas.engine.context import StepContext
 from sagas.engine.course import Course
-from sagas.engine.failures import postponement, step_failure, undo_failure
+from sagas.engine.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.ports import ControlStore, JournalStore, NeverPaused, PauseKeeper
 from sagas.engine.progress import ProgressReport
@@ -385,7 +385,8 @@ class Attempt:
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
-        if isinstance(error, NotYet) and not self._message.undo:
+        error = checked(error) if isinstance(error, NotYet) else error
+        if isinstance(error, NotYet):
             patience, now = self._type.step(step.name).patience, self._services.clock.now()
             return self._commit(held, postponement(held, index, error, patience, now), None, {})
         given = retry, step, index, error, self._services.clock
@@ -399,9 +400,12 @@ class Attempt:
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
+        code = f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
+        text = f"attempt {fields['attempt']} of {fields['of']} of {code} failed: {fields['error']}"
         if retry_at := getattr(fact, "retry_at", 0.0):
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
-        self._services.logger.warning("the attempt failed", extra=fields)
+            text += f"; next attempt in {fields['delay']:g} s"
+        self._services.logger.warning(text, extra=fields)
         return self._commit(held, fact, None, details)
 
     def _number(self, held: SagaState) -> int:

@@ -27,7 +27,7 @@ from sagas.engine.births import PARENT
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import BatchSender, ChildControl, ChildStarter, JoinStore, WorkSender
 from sagas.engine.runner import LARGEST_RESULT
-from sagas.errors import ChildrenFailed, WrongResult
+from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
 from sagas.store.entries import NEVER_STARTED, Entry
@@ -94,6 +94,24 @@ class Children:
             if not more:
                 return
 
+    def list_stuck(self, saga_id: str, looks: int) -> None:
+        """Put a parent on the attention list whose children are over, if one look after another failed.
+
+        Args:
+            saga_id: the saga.
+            looks: how many failed in a row.
+
+        Raises:
+            NotFound: its type is not deployed here.
+            Unavailable: a table or queue is out of reach: try again.
+        """
+        state = self.control.get(saga_id)
+        if state is None or not state.joins or state.undoing or state.attention:
+            return
+        tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
+        if tally.ended >= state.steps[state.cursor].children:
+            self._seen(state, ev.Recovered(stall=False, unanswered=looks, attention=True))
+
     @property
     def _now(self) -> float:
         return self.advancer.services.clock.now()
@@ -126,7 +144,11 @@ class Children:
             for first in range(step.handed_out, step.handed_out + room, BLOCK)
         ]
         if len(blocks) == 1:
-            self.start(blocks[0])
+            try:
+                self.start(blocks[0])
+            except Unavailable:
+                # They are handed out, so the next look starts none of them. Their own message is tried again.
+                self.work.send_work(NOW, [blocks[0].work()])
         else:
             self.work.send_work(NOW, [block.work() for block in blocks])
         return False
@@ -236,7 +258,7 @@ class Children:
     def _seen(
         self,
         state: SagaState,
-        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed,
+        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.Recovered,
         payload: str | None = None,
     ) -> bool:
         """Journal what was seen; whether another one was faster."""

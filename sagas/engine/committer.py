@@ -131,7 +131,7 @@ class Committer:
                 raise Fenced(f"{fact.action} does not fit the saga any more")
             return Decision(state, Write(following)), None, False
         said = None if state.polling is None else (state.polling.message, state.polling.after)
-        if isinstance(fact, ev.StepPostponed) and said == (fact.message, fact.after) and decision.then is None:
+        if isinstance(fact, ev.Postponed) and said == (fact.message, fact.after) and decision.then is None:
             return self._look_again(plan, state, fact, context, decision), None, False
         state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
@@ -152,7 +152,7 @@ class Committer:
                 self._tell(state, decision.state, fact)
                 return decision, entry, False
         else:
-            found = self._journal.put(entry)
+            found = patiently(self._clock, partial(self._journal.put, entry))
         if found is entry:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
         # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.

@@ -139,6 +139,11 @@ class StepContext:
         self.answer(value)
 
     @property
+    def now(self) -> datetime:
+        """The time by the saga's clock (UTC)."""
+        return datetime.fromtimestamp(self.clock.now(), UTC)
+
+    @property
     def deadline(self) -> datetime:
         """When the attempt must have ended (UTC)."""
         return datetime.fromtimestamp(self.deadline_at, UTC)

@@ -232,7 +232,6 @@ def settings_from(environment: Mapping[str, str]) -> StoreSettings:
         key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
         joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
         payload_key=environment.get("SAGAS_PAYLOAD_KEY", ""),
-        service=environment.get("POWERTOOLS_SERVICE_NAME", ""),
         region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         endpoint_url=environment.get("AWS_ENDPOINT_URL"),
     )

@@ -76,10 +76,20 @@ def step_failure(
     return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
+def checked(error: NotYet) -> Exception:
+    """Return a ``NotYet`` whose fields hold what its constructor lets pass; the constructor's error if they do not. A
+    subclass may have set them itself."""
+    try:
+        return NotYet(error.after, error.message, steady=error.steady)
+    except Exception as wrong:  # noqa: BLE001 - the fields are not ours, and the failure must be recorded all the same
+        return wrong
+
+
 def postponement(
     held: SagaState, index: int, error: NotYet, patience: float, now: float
-) -> ev.StepFailed | ev.StepPostponed:
-    """Return the fact that a step said that it is not yet time; that it failed for good where its patience is over.
+) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
+    """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
+    is over.
 
     Args:
         held: the saga as it was claimed.
@@ -88,13 +98,18 @@ def postponement(
         patience: seconds for which it may go on so, from the first time on.
         now: epoch seconds.
     """
-    polling, attempt = held.polling, held.steps[index].attempts
+    polling, step = held.polling, held.steps[index]
+    attempt = step.undo_attempts if held.undoing else step.attempts
     since, looks = (polling.since + _held_up(held, polling, patience), polling.looks + 1) if polling else (now, 1)
     end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
+    if now >= end and held.undoing:
+        return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
         return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
     # One last look at the end of its patience.
+    if held.undoing:
+        return ev.CompensationPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
     return ev.StepPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
 
 

@@ -1,8 +1,9 @@
-"""Lanes: a step's queue with what works it off. Whether the silence of a saga is explained by the line it waits in.
+"""Lanes: a step's queue with what works it off. What it shows of a message that no worker has claimed.
 
-A message that no worker has claimed yet is lost, or it waits. The queue's counts tell when nothing at all waits in it.
-When something does, SQS does not tell what; but its queues are worked off roughly in order: once messages were handled
-that had been sent a good while after this one, this one is not among those that wait.
+Such a message is lost, or it waits, or its function cannot run and it died for that. SQS does not tell which messages a
+queue holds, and its counts are late and miss some. But queues are worked off roughly in order: once messages were
+handled that had been sent a good while after this one, this one is lost. That alone is a stall. The counts only spare
+a line messages sent anew: those would lose their places in it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ _GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF
 copy, after the longest backoff."""
 _SETTLING = 300.0
 """Seconds after an outage of the store in which messages come back that its failures had put off."""
+_WORKING = 3 * _BETWEEN_NOTES
+"""Seconds for which a lane counts as being worked off after a note."""
 _COUNTED = 60.0
-"""Seconds after which SQS's counts of a queue's messages are right."""
+"""Seconds after which SQS's counts of a queue's messages are right, mostly."""
 _SHARE = 10
 """One in so many messages of a lane may be sent anew in a minute, in all: they must not crowd out the others."""
 _AT_LEAST = 100
@@ -70,7 +73,7 @@ class LaneNotes:
             return
         seen.noted_at = now
         try:
-            self._watermarks.note(message.saga, step, seen.passed, now if seen.failing else 0.0)
+            self._watermarks.note(message.saga, step, seen.passed, now, resumed=seen.failing)
         except SagaError:
             return  # the next one, or another environment, will tell
         seen.failing = False
@@ -94,6 +97,9 @@ class _Lane:
 class Lanes:
     """What one run asks about lanes, each of them once. There may be many at the same time.
 
+    It notes of a lane when it has handled nothing for a good while: what is sent into it may die of that, and is no
+    stall. Nothing else would tell once it works again.
+
     Args:
         queues: counts their messages.
         watermarks: how far they got.
@@ -116,19 +122,21 @@ class Lanes:
         """
         name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
         lane = self._lane(state.saga, name)
-        sent, mark = max(state.updated_at, state.not_before), lane.watermark
+        now, sent, mark = self.clock.now(), max(state.updated_at, state.not_before), lane.watermark
+        passed, settled = mark.passed > sent + _GOOD_WHILE, mark.resumed_at + _SETTLING
+        if mark.passed < sent and now < mark.noted_at + _WORKING:
+            return Backlog.WAITING  # whatever the count is: it is the turn of those that were sent before
         if not lane.waiting or sent + _COUNTED < mark.empty_at:
-            return Backlog.NONE
-        if mark.resumed_at + _SETTLING > self.clock.now() or mark.passed <= sent + _GOOD_WHILE:
+            return Backlog.LOST if passed and settled < sent else Backlog.UNKNOWN
+        if settled > now or not passed:
             return Backlog.WAITING
         if not lane.left:
             most = max(lane.waiting // _SHARE, _AT_LEAST)
-            minute = int(self.clock.now() // 60)
-            if not self.watermarks.reserve(state.saga, name, minute, _RESERVED, most):
+            if not self.watermarks.reserve(state.saga, name, int(now // 60), _RESERVED, most):
                 return Backlog.WAITING
             lane.left = _RESERVED
         lane.left -= 1
-        return Backlog.PASSED_BY
+        return Backlog.UNKNOWN
 
     def _lane(self, saga: str, step: str) -> _Lane:
         if (saga, step) not in self._known:
@@ -137,8 +145,9 @@ class Lanes:
                 waiting = self.queues.waiting(saga, step)
             except NotFound:
                 waiting = 0
-            if self.tells and not waiting:
-                self.watermarks.note_empty(saga, step, asked_at)
-            watermark = self.watermarks.get(saga, step) if waiting else Watermark()
+            watermark = self.watermarks.get(saga, step)
+            silent, empty = watermark.noted_at + _GOOD_WHILE < asked_at, self.tells and not waiting
+            if silent or empty:
+                self.watermarks.note_rest(saga, step, asked_at, empty=empty, silent=silent)
             self._known[saga, step] = _Lane(waiting, watermark)
         return self._known[saga, step]

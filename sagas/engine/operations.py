@@ -92,13 +92,14 @@ class Operations:
         return self.reader.state(state.saga, state.saga_id) if advanced.beaten else advanced.state
 
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
-        """Grant what failed a new budget: the dead-lettered step, or the failed undos.
+        """Grant what failed a new budget: the dead-lettered step, or the failed undos. What nothing answers is sent
+        anew at once.
 
         Raises:
             NotFound: there is no such saga.
             Conflict: nothing of it can be retried.
         """
-        return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note))
+        return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note), {"note": note})
 
     def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up on a saga that waits or has failed, and have it undone; with ``force`` also one that is COMPLETED.

@@ -243,7 +243,7 @@ class Recovery:
             report.untouched += 1
             return
         state = ended
-        postponed_until, step, backlog = 0.0, state.current, ev.Backlog.NONE
+        postponed_until, step, backlog = 0.0, state.current, ev.Backlog.UNKNOWN
         if state.lease is None and step is not None and not state.undoing:
             postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
         overdue = 0.0 if found.sort == _NOWHERE else clock.now() - epoch(found.sort)

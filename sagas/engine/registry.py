@@ -40,6 +40,8 @@ def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
             concurrency=0 if step.children is None else step.children.concurrency,
             tolerate=0 if step.children is None else step.children.tolerate,
             one_by_one=step.children is not None and step.children.in_reverse,
+            undo_needs_result=step.undo is not None
+            and any(one.step == name and not one.optional for one in step.undo.parameters),
         )
         steps.append(plan)
     return Plan(tuple(steps), definition.max_recovery_attempts, definition.stale_after.total_seconds())

@@ -30,6 +30,7 @@ _ENDS = {
     "StepLost": StepStatus.FAILED,
     "StepDeadLettered": StepStatus.FAILED,
     "StepCompensated": StepStatus.COMPENSATED,
+    "CompensationPostponed": StepStatus.COMPENSATION_FAILED,
     "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
     "CompensationFailed": StepStatus.COMPENSATION_FAILED,
     "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,
@@ -37,6 +38,7 @@ _ENDS = {
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _OF_FAILED_STEP = ("WaitTimedOut", ChildrenFailed.__name__, "PivotHolds")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
+_SETTLING = ("Resolved", "Redriven", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -134,6 +136,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         created_at=first.at,
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
+        resolution_seq=_resolution(entries),
     )
     moves = [entry for entry in entries if entry.action != "Recovered"]  # a message that is sent anew says nothing
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
@@ -150,7 +153,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         if entry.action in ("CancelRequested", "SagaTimedOut") and "pivot" not in entry.details:
             state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
         if entry.action == "CompensationStarted":
-            state = replace(state, cause=str(entry.details.get("cause", "")), resolution_seq=0)
+            state = replace(state, cause=str(entry.details.get("cause", "")))
             # A wait that brought nothing has failed.
             waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
             known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
@@ -162,11 +165,16 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         elif entry.action in RESULTS:
             state = replace(state, error_seq=0)
         if entry.action == "Resolved":
-            state = replace(state, resolution_seq=entry.seq)
             for name in entry.details.get("undone_by_hand", ()):
                 by_hand = known.get(name, StepState(name))
                 known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
     return replace(state, steps=tuple(known.values()))
+
+
+def _resolution(entries: Sequence[Entry]) -> int:
+    """The number of the entry that settled the saga; 0 if none did, or if it went on afterwards."""
+    last = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
+    return last.seq if last and last.action == "Resolved" else 0
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:

@@ -132,19 +132,7 @@ class Runner:
             if code.declares_none and result is not None:
                 raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
             return None
-        try:
-            written = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
-        except InvalidRequest as error:
-            hint = "; is a return missing?" if result is None else ""
-            declared = f"the {type_name(step.returned_type)} it declares"
-            told = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
-            raise WrongResult(told) from None
-        size = len(written.encode())
-        if size > LARGEST_RESULT:
-            too_large = f"has {size:,} bytes of JSON, {LARGEST_RESULT:,} are allowed"
-            rather = "keep it in S3 and return where, as an S3Object"
-            raise WrongResult(f"the result of step {step.name!r} {too_large}: {rather}")
-        return written
+        return _written(step, result)
 
 
 def moment(payload: str | None, now: float) -> float:
@@ -163,6 +151,30 @@ def moment(payload: str | None, now: float) -> float:
     if until.timestamp() > now + LONGEST_WAIT.total_seconds():
         raise ValueError(f"until returned {until.isoformat()}, which is more than a year (365 days) ahead")
     return max(round(until.timestamp(), 3), 0.001)
+
+
+def _written(step: StepDefinition, result: object) -> str:
+    """Return a step's result as JSON text.
+
+    Raises:
+        WrongResult: it is not of the type that the step declares, cannot be read, or is too large.
+    """
+    try:
+        written = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
+    except InvalidRequest as error:
+        hint = "; is a return missing?" if result is None else ""
+        declared = f"the {type_name(step.returned_type)} it declares"
+        told = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
+        raise WrongResult(told) from None
+    except Exception as error:
+        told = f"cannot be read: {type(error).__name__}: {text_of(error)}"
+        raise WrongResult(f"the result of step {step.name!r} {told}") from error
+    size = len(written.encode())
+    if size > LARGEST_RESULT:
+        too_large = f"has {size:,} bytes of JSON, {LARGEST_RESULT:,} are allowed"
+        rather = "keep it in S3 and return where, as an S3Object"
+        raise WrongResult(f"the result of step {step.name!r} {too_large}: {rather}")
+    return written
 
 
 def _note_state(

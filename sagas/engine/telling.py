@@ -116,7 +116,9 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
         names += ["SagaWaiting"] if entry.action == "WaitStarted" else []
         in_doubt = ended and entry.seq == state.seq and bool(state.in_doubt)
         overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
-        if (changed and entry.status in stuck) or entry.action == "RecoveryExhausted" or in_doubt or overdue:
+        unanswered = entry.action == "Recovered" and entry.details.get("attention")
+        given_up = entry.action == "RecoveryExhausted"
+        if (changed and entry.status in stuck) or given_up or overdue or unanswered or in_doubt:
             names.append("SagaNeedsAttention")
         for name in names:
             detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))

@@ -125,7 +125,8 @@ def _why(state: SagaState) -> str:
         return f"its deadline has passed, and {pivot_holds(state)}"
     if state.recovery_exhausted:
         return "it stalled too often and was given up"
-    return f"the outcome of {', '.join(state.in_doubt)} is unknown"
+    silent = f"nothing answers at step {step}: its function handled none of {state.unanswered} messages in a row"
+    return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
 def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
@@ -222,7 +223,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
-        "message": state.polling.message if waiting_for and state.polling else None,
+        "message": state.polling.message if waits and state.polling else None,
         "took": None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3),
     }
     if step.pivot:

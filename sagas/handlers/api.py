@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
@@ -24,6 +26,7 @@ from sagas.handlers.warming import warm
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 """What stands for an event that is none of API Gateway's: it leads nowhere."""
+_PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
 @lru_cache(maxsize=1)
@@ -75,23 +78,35 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Returns:
         A proxy answer; errors too are answers, never exceptions.
     """
-    # Anything can be sent to a function: only what has the types of API Gateway's events is let in.
-    call = event if isinstance(event, dict) else dict[str, Any]()  # pyright: ignore[reportUnnecessaryIsInstance]
-    mappings = (call.get(name) for name in ("headers", "queryStringParameters", "requestContext"))
-    fits = (
-        all(isinstance(call.get(name), str) for name in ("httpMethod", "path"))
-        and all(isinstance(mapping, dict | None) for mapping in mappings)
-        and isinstance(call.get("body"), str | None)
-    )
+    call = _matched(event)
     made = tracer()
-    if made is None or not fits:
-        return _app().resolve(call if fits else _NO_CALL, context)
+    if made is None or call is _NO_CALL:
+        return _app().resolve(call, context)
     with serving(made, call, context) as span:
         answer = _app().resolve(call, context)
         span.set({"http.response.status_code": answer["statusCode"]})
         if answer["statusCode"] >= 500:
             span.failed(str(answer["statusCode"]))
         return answer
+
+
+def _matched(event: Any) -> dict[str, Any]:
+    """Return the call with the path of the resource that API Gateway matched, which is the one that IAM and authorizers
+    allowed. The path that the caller wrote can look like another resource's, once somebody has decoded its slashes.
+
+    Anything can be sent to a function: what does not have the types of API Gateway's events becomes ``_NO_CALL``.
+    """
+    call = cast("dict[str, Any]", event) if isinstance(event, dict) else dict[str, Any]()
+    mappings = ("headers", "queryStringParameters", "requestContext", "pathParameters")
+    fits = (
+        all(isinstance(call.get(name), str) for name in ("httpMethod", "resource"))
+        and all(isinstance(call.get(name), dict | None) for name in mappings)
+        and isinstance(call.get("body"), str | None)
+    )
+    values: dict[str, Any] = (fits and call.get("pathParameters")) or {}
+    if not fits or not all(isinstance(values.get(name), str) for name in _PARAMETER.findall(call["resource"])):
+        return _NO_CALL
+    return call | {"path": _PARAMETER.sub(lambda name: quote(values[name[1]], safe=""), call["resource"])}
 
 
 def reset() -> None:

@@ -11,7 +11,7 @@ from sagas.handlers.recovering import look_after
 from sagas.handlers.telemetry import telemetry
 from sagas.handlers.tracing import traced, tracer
 from sagas.handlers.warming import warm
-from sagas.handlers.working import worked_off
+from sagas.handlers.working import MOST_FAILURES, worked_off
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
 
 _SPARE = 10.0
@@ -32,9 +32,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         event: its records hold messages of the queue ``now``; see :mod:`sagas.messaging.work`.
         context: Lambda's context.
     """
-    return worked_off(
-        event, context, _engine(), {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
-    )
+    tasks = {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
+    return worked_off(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
 
 
 def _look(work: Work, context: Any, engine: Engine) -> None:
@@ -55,6 +54,18 @@ def _children(work: Work, context: Any, engine: Engine) -> None:
             engine.queues.send_work(NOW, [Work(work.task, left, work.hops + 1)])
             return
         engine.children.look(saga_id, thorough=asked.thorough)
+
+
+def _failed_looks(work: Work, context: Any, engine: Engine) -> None:
+    """Look after parents and children whose looks fail, as where the results of many children do not fit the function:
+    each by a message of its own, and a person is told of the parent that fails alone."""
+    asked = SagasToLookAfter.of(work)
+    if len(asked.sagas) > 1:
+        alone = [{"sagas": [saga_id], "thorough": asked.thorough} for saga_id in asked.sagas]
+        engine.queues.send_work(NOW, [Work(work.task, details, work.hops + 1) for details in alone])
+        return
+    engine.children.list_stuck(asked.sagas[0], MOST_FAILURES)
+    engine.children.look(asked.sagas[0], thorough=asked.thorough)
 
 
 def _start(work: Work, context: Any, engine: Engine) -> None:

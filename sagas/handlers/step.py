@@ -21,6 +21,10 @@ from sagas.handlers.warming import warm
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.postponing import Postponing
 
+_ELSEWHERE = 1.0
+"""Seconds after which a message arrives that was in a wrong queue. It may go back and forth while two versions of a
+function disagree on which queue is the right one."""
+
 _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 """What every log line of a record carries, and none of another record."""
 
@@ -69,6 +73,11 @@ class _Records:
         try:
             message = parse_record(record)
             telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
+            if elsewhere := self._engine.queues.queue_elsewhere(record, message):
+                # This function may have neither the role nor the time that the step needs.
+                telemetry().logger.warning("the message was in another queue than its step's, and goes on to that")
+                self._engine.queues.send_copy(record, _ELSEWHERE, elsewhere)
+                return True
             if self._begun and not self._time_for(message):
                 return self._postponing.postpone(message, 0)
             self._begun = True

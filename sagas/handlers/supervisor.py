@@ -9,6 +9,7 @@ from typing import Any
 
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
+from sagas.handlers.publishing import replay
 from sagas.handlers.recovering import find, purge, recover
 from sagas.handlers.sweeping import stand, sweep
 from sagas.handlers.telemetry import telemetry
@@ -32,7 +33,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             :func:`sagas.handlers.recovering.recover` takes, or ``{"task": "purge"}``: do so here and now. Or
             ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes; or ``{"task":
             "verify"}``, optionally with what :func:`sagas.handlers.verifying.verify` takes; or ``{"task":
-            "sweeps"}``: tell how the sweeps by schedule stand.
+            "sweeps"}``: tell how the sweeps by schedule stand; or ``{"task": "replay"}`` with what
+            :func:`sagas.handlers.publishing.replay` takes: publish events once more.
         context: Lambda's context.
 
     Returns:
@@ -57,7 +59,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return stand(_engine())
     if task == "verify":
         return {**verify(event, context, _engine())}
-    known = "must be recover, purge, sweep, sweeps or verify"
+    if task == "replay":
+        return replay(event, context, _engine())
+    known = "must be recover, purge, sweep, sweeps, verify or replay"
     raise InvalidRequest(f"the task {known}", [Problem("$.task", known)])
 
 

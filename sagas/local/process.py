@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sagas.aws import VALIDATE
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files, still_running
 
@@ -77,7 +78,7 @@ class Emulator:
                 stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(files, port, persist)
+                env=environment_of(files, port, persist)
                 | {"SAGAS_CLOCK": str(files.clock)}
                 | ({"AUTH": "true"} if enforce_iam else {}),
                 cwd=files.scratch,
@@ -223,9 +224,10 @@ def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _environment(files: Files, port: int, persist: Path | None) -> dict[str, str]:
-    """The emulator's whole environment, which functions inherit: nothing of the user's, no real credentials."""
-    environment = {
+def environment_of(files: Files, port: int, persist: Path | None) -> dict[str, str]:
+    """The emulator's whole environment, which functions inherit: no real credentials, nothing else of the user's but
+    whether requests are validated."""
+    environment = {name: os.environ[name] for name in (VALIDATE,) if name in os.environ} | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.defpath]),
         "HOME": str(files.scratch),
         "TMPDIR": str(files.scratch),

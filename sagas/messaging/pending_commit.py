@@ -13,12 +13,13 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """Far beyond any count, and well within what DynamoDB's numbers hold."""
 _SUCCESSES = {
     False: ("StepCompleted", "WaitStarted", "StepPostponed", "ChildrenStarted"),
-    True: ("StepCompensated",),
+    True: ("StepCompensated", "CompensationPostponed"),
 }
 _WITH_PAYLOAD = ("StepCompleted", "ChildrenStarted")
 _REQUIRED: dict[str, dict[str, type[Any]]] = {
     "WaitStarted": {"until": str},
     "StepPostponed": {"message": str, "since": str, "looks": int},
+    "CompensationPostponed": {"message": str, "since": str, "looks": int},
     "ChildrenStarted": {"children": int, "types": list},
 }
 """The details that an action needs, with their types."""

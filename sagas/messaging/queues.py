@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from sagas.aws import HOT, connect, translated
-from sagas.errors import Unavailable
+from sagas.errors import NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
@@ -92,12 +92,23 @@ class Queues:
                 if answer.get("Failed"):
                     raise Unavailable(f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(ten)} were not taken")
 
-    def send_copy(self, record: Mapping[str, Any], delay: float) -> None:
-        """Send the text and the attributes of a record, as they are, to the queue that it came from.
+    def queue_elsewhere(self, record: Mapping[str, Any], message: Message) -> str | None:
+        """Return the URL of a message's own queue if its record came from another one, as after a redrive to a wrong
+        destination; ``None`` if it came from its own, or none is known."""
+        try:
+            url = self._routes.queue(message.saga, message.step)
+        except NotFound:
+            return None
+        source = record.get("eventSourceARN")
+        return url if isinstance(source, str) and self._routes.by_arn(source) != url else None
+
+    def send_copy(self, record: Mapping[str, Any], delay: float, url: str | None = None) -> None:
+        """Send the text and the attributes of a record, as they are, to a queue.
 
         Args:
             record: of an SQS event; the message itself need not be readable.
             delay: seconds before the copy may be delivered, at most SQS's 15 minutes.
+            url: of the queue; that from which the record came by default.
 
         Raises:
             Unavailable: SQS is out of reach.
@@ -112,7 +123,7 @@ class Queues:
             attributes[name] = {"DataType": value["dataType"], **kept}
         with translated("SQS"):
             self._client.send_message(
-                QueueUrl=self._routes.by_arn(record["eventSourceARN"]),
+                QueueUrl=url or self._routes.by_arn(record["eventSourceARN"]),
                 MessageBody=record["body"],
                 MessageAttributes=attributes,
                 DelaySeconds=min(math.ceil(delay), LONGEST_DELAY),

@@ -1,9 +1,11 @@
 """Payloads encrypted before they leave the function: AES-256-GCM, with data keys of KMS that are of one saga each.
 
-Each encrypted text brings its data key, wrapped by KMS. So who reads tables, buckets or backups of them reads nothing
-without ``kms:Decrypt``, no entry has to be read for the key of another, and a purge that deletes a saga's payloads
-deletes its keys. KMS binds a wrapped key to service and saga: it unwraps none for another. An environment encrypts with
-the key of what it decrypted of the saga before, and asks KMS for a new one where that was nothing.
+Each encrypted text contains its data key, wrapped by KMS. Tables, buckets and backups are unreadable without
+``kms:Decrypt``, no entry has to be read for the key of another, and a purge that deletes a saga's payloads deletes its
+keys. KMS binds a wrapped key to the saga's id, and AES-GCM binds each text to its place within the saga. Both are
+stored with the payload and never change. Nothing is bound to the name of a stack, construct, service or table, so
+payloads stay readable when these change. An environment encrypts with the last key that it decrypted for the saga, and
+asks KMS for a new one only if there is none.
 
 AES-GCM by ``cryptography``, not the AWS Encryption SDK: that has keys and algorithms to choose from and messages that
 name them, a call of KMS for each payload, and 20 MB in the layer. Here is one key of KMS and one algorithm.
@@ -38,13 +40,12 @@ class PayloadEncryption:
 
     Args:
         key_id: ARN of the KMS key.
-        service: the service's name; part of what a data key is bound to.
         region: of the key; ``None`` takes the environment's.
         endpoint_url: of KMS; ``None`` takes the environment's.
     """
 
-    def __init__(self, key_id: str, service: str, region: str | None = None, endpoint_url: str | None = None) -> None:
-        self._key_id, self._service = key_id, service
+    def __init__(self, key_id: str, region: str | None = None, endpoint_url: str | None = None) -> None:
+        self._key_id = key_id
         self._region, self._endpoint_url = region, endpoint_url
         self._unwrapped: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
         self._in_use: OrderedDict[str, bytes] = OrderedDict()
@@ -54,11 +55,12 @@ class PayloadEncryption:
     def _client(self) -> Any:
         return connect("kms", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
-    def encrypt(self, saga_id: str, text: str) -> str:
+    def encrypt(self, saga_id: str, place: str, text: str) -> str:
         """Return a payload encrypted, as text.
 
         Args:
             saga_id: whose it is.
+            place: where in the saga it is stored, and what kind it is of.
             text: the payload.
 
         Raises:
@@ -71,23 +73,24 @@ class PayloadEncryption:
         if wrapped is None or key is None:
             with translated("KMS"):
                 made = self._client.generate_data_key(
-                    KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=self._context(saga_id)
+                    KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=_context(saga_id)
                 )
             wrapped, key = bytes(made["CiphertextBlob"]), bytes(made["Plaintext"])
             self._keep(saga_id, wrapped, key)
         nonce = os.urandom(_NONCE)
-        encrypted = _cipher(key).encrypt(nonce, text.encode(), saga_id.encode())
+        encrypted = _cipher(key).encrypt(nonce, text.encode(), _bound_to(saga_id, place))
         return _MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + encrypted).decode()
 
-    def decrypt(self, saga_id: str, text: str) -> str:
+    def decrypt(self, saga_id: str, place: str, text: str) -> str:
         """Return a payload as it was before it was encrypted.
 
         Args:
             saga_id: whose it is.
+            place: as it was encrypted with.
             text: what was stored.
 
         Raises:
-            Changed: it was changed, or is of another saga.
+            Changed: it was changed, or belongs to another saga or place.
             SagaError: the function may not use the key.
             Unavailable: KMS is out of reach.
         """
@@ -105,7 +108,7 @@ class PayloadEncryption:
             with translated("KMS"):
                 try:
                     answer = self._client.decrypt(
-                        KeyId=self._key_id, CiphertextBlob=wrapped, EncryptionContext=self._context(saga_id)
+                        KeyId=self._key_id, CiphertextBlob=wrapped, EncryptionContext=_context(saga_id)
                     )
                 except ClientError as error:
                     if code_of(error) != "InvalidCiphertextException":
@@ -114,7 +117,7 @@ class PayloadEncryption:
             key = bytes(answer["Plaintext"])
             self._keep(saga_id, wrapped, key)
         try:
-            return _cipher(key).decrypt(nonce, encrypted, saga_id.encode()).decode()
+            return _cipher(key).decrypt(nonce, encrypted, _bound_to(saga_id, place)).decode()
         except (InvalidTag, ValueError):
             raise Changed(saga_id) from None
 
@@ -126,14 +129,20 @@ class PayloadEncryption:
                 while len(kept) > _KEPT:
                     kept.popitem(last=False)
 
-    def _context(self, saga_id: str) -> dict[str, str]:
-        """What KMS binds a data key to, names in its log, and may be asked for in a policy."""
-        return {"sagas:service": self._service, "sagas:id": saga_id}
-
 
 def is_encrypted(text: str) -> bool:
     """Whether a stored payload is encrypted."""
     return text.startswith(_MARK)
+
+
+def _context(saga_id: str) -> dict[str, str]:
+    """What KMS binds a data key to and logs, and what a policy can require."""
+    return {"sagas:id": saga_id}
+
+
+def _bound_to(saga_id: str, place: str) -> bytes:
+    """What AES-GCM binds a payload to."""
+    return f"{saga_id}/{place}".encode()
 
 
 def _cipher(key: bytes) -> Any:

@@ -149,7 +149,10 @@ def action_of(entry: Entry) -> Action:
 
 
 CHILD_ACTIONS = frozenset({"ChildrenStarted", "ChildrenEnded", "NeverStarted"})
-NEW_ACTIONS = frozenset({"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded", "StepPostponed", "SagaTimedOut"})
+NEW_ACTIONS = frozenset(
+    {"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded"}
+    | {"StepPostponed", "CompensationPostponed", "SagaTimedOut"}
+)
 """Those that only code which knows of waits can read."""
 NEVER_STARTED = "NeverStarted"
 """What is in the first slot of a child that is not to be started any more. It is no fact: there is no such saga."""
@@ -191,7 +194,8 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
         case ev.CompensationStarted():
             return {"cause": fact.cause}
         case ev.Recovered():
-            return {"stall": fact.stall}
+            silence = {"unanswered": fact.unanswered, "attention": fact.attention}
+            return {"stall": fact.stall} | {name: value for name, value in silence.items() if value}
         case ev.Redriven():
             return {"note": fact.note}
         case ev.Resolved():
@@ -206,7 +210,7 @@ def _details_of_wait(fact: ev.Fact) -> dict[str, Any]:
             return {"until": iso(fact.until)}
         case ev.WaitTimedOut():
             return {"error": {"type": "WaitTimedOut", "message": "no signal came in time"}}
-        case ev.StepPostponed():
+        case ev.Postponed():
             told = {"message": fact.message, "after": fact.after, "next_attempt_at": iso(fact.retry_at)}
             return told | {"since": iso(fact.since), "looks": fact.looks}
         case ev.ChildrenStarted():
@@ -242,9 +246,9 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
         return ev.CompensationFailed(index, attempt, _failure(details))
     if kind is ev.WaitStarted:
         return ev.WaitStarted(index, attempt, epoch(details["until"]))
-    if kind is ev.StepPostponed:
+    if issubclass(kind, ev.Postponed):
         message, after, since = str(details["message"]), float(details["after"]), epoch(details["since"])
-        return ev.StepPostponed(index, attempt, message, after, retry_at, since, int(details["looks"]))
+        return kind(index, attempt, message, after, retry_at, since, int(details["looks"]))
     if kind is ev.ChildrenStarted:
         return ev.ChildrenStarted(index, attempt, int(details["children"]), tuple(map(str, details["types"])))
     if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
@@ -265,7 +269,8 @@ def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: i
     if kind is ev.CompensationStarted:
         return ev.CompensationStarted(str(details.get("cause", "failure")))
     if kind is ev.Recovered:
-        return ev.Recovered(bool(details.get("stall", True)))
+        attention = bool(details.get("attention"))
+        return ev.Recovered(bool(details.get("stall", True)), int(details.get("unanswered", 0)), attention)
     if kind is ev.Redriven:
         return ev.Redriven(str(details.get("note", "")))
     if kind is ev.Resolved:

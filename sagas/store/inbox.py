@@ -47,7 +47,7 @@ class Inbox:
             Ambiguous, Unavailable: the table or S3 is out of reach, or a worker writes at this moment.
         """
         step, place = before.steps[index], f"#steps[{index}]"
-        text, ref = self._payloads.encrypted(before.saga_id, signal.payload), None
+        text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
         encrypted = is_encrypted(text)
         if self._payloads.is_large(text):
             text, ref = None, self._payloads.put(before.saga_id, 0, step.round, text)
@@ -113,7 +113,7 @@ class Inbox:
         check_format(number_in(item, "format"), f"a signal of saga {saga_id}")
         ref = text_in(item, "payload_ref")
         payload = self._payloads.get(ref) if ref else item["payload"]["S"]
-        payload = self._payloads.decrypted(saga_id, payload)
+        payload = self._payloads.decrypted(saga_id, _place(step.name, step.round), payload)
         return Signal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
 
     def delete(self, state: SagaState) -> None:
@@ -129,4 +129,8 @@ class Inbox:
 
 
 def _key(saga_id: str, step: str, number: int) -> str:
-    return f"{saga_id}#signal#{step}#{number}"
+    return f"{saga_id}#{_place(step, number)}"
+
+
+def _place(step: str, number: int) -> str:
+    return f"signal#{step}#{number}"

@@ -44,7 +44,7 @@ class Journal:
         """Return ``entry`` as an item, in DynamoDB's own JSON, its payload stored aside if it is large."""
         text, ref = entry.payload, None
         if text is not None:
-            text = self._payloads.encrypted(entry.saga_id, text)
+            text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
         encrypted = text is not None and is_encrypted(text)
         if text is not None and self._payloads.is_large(text):
             text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
@@ -195,11 +195,16 @@ class Journal:
             raise
         if stored is None:
             return entry, size
-        payload = self._payloads.decrypted(entry.saga_id, stored)
+        payload = self._payloads.decrypted(entry.saga_id, _place_of(entry), stored)
         loaded = replace(entry, payload=payload, hashed="", encrypted="")
         if entry.hashed and loaded.payload_hash != entry.hashed:
             raise Changed(entry.saga_id)
         return loaded, len(payload.encode())
+
+
+def _place_of(entry: Entry) -> str:
+    """What an encrypted payload is bound to. By the token it fits no entry that another writer put into the slot."""
+    return f"{entry.seq}/{entry.token}/{entry.action}"
 
 
 def entry_if_any(item: Item) -> Entry | None:

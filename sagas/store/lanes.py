@@ -16,11 +16,14 @@ class Watermark:
 
     Args:
         passed: a message that was sent then has been handled; another environment may know of a later one.
-        resumed_at: when messages could be handled again after failures of the store.
+        noted_at: when that was noted.
+        resumed_at: when messages could be handled again after failures of the store, or until when at least none was
+            handled.
         empty_at: when the queue was last seen to hold nothing.
     """
 
     passed: float = 0.0
+    noted_at: float = 0.0
     resumed_at: float = 0.0
     empty_at: float = 0.0
 
@@ -42,34 +45,47 @@ class Watermarks:
             item = model.get(_key(saga, step), consistent_read=True)
         except model.DoesNotExist:
             return Watermark()
-        return Watermark(time_of(item.passed), time_of(item.resumed_at), time_of(item.empty_at))
+        times = (item.passed, item.noted_at, item.resumed_at, item.empty_at)
+        return Watermark(*map(time_of, times))
 
-    def note(self, saga: str, step: str, passed: float, resumed_at: float = 0.0) -> None:
+    def note(self, saga: str, step: str, passed: float, at: float, *, resumed: bool = False) -> None:
         """Write how far an environment has seen the queue to be; the last one to write wins.
 
         Args:
             saga: the saga type.
             step: the step.
             passed: as in :class:`Watermark`.
-            resumed_at: likewise; 0 leaves it as it is.
+            at: epoch seconds.
+            resumed: whether messages could not be handled until then.
 
         Raises:
             Unavailable: the store is out of reach.
         """
         model = self._tables.lane
-        actions = [model.passed.set(iso(passed))]
-        if resumed_at:
-            actions.append(model.resumed_at.set(iso(resumed_at)))
+        actions = [model.passed.set(iso(passed)), model.noted_at.set(iso(at))]
+        if resumed:
+            actions.append(model.resumed_at.set(iso(at)))
         model(_key(saga, step)).update(actions=actions)
 
-    def note_empty(self, saga: str, step: str, at: float) -> None:
-        """Write when a step's queue was seen to hold nothing; the last one to write wins.
+    def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
+        """Write that a queue was seen to be at rest; the last one to write wins.
+
+        Args:
+            saga: the saga type.
+            step: the step.
+            at: epoch seconds.
+            empty: whether it held nothing.
+            silent: whether nothing of it had been handled for a good while.
 
         Raises:
             Unavailable: the store is out of reach.
         """
         model = self._tables.lane
-        model(_key(saga, step)).update(actions=[model.empty_at.set(iso(at))])
+        actions = [
+            *([model.empty_at.set(iso(at))] if empty else ()),
+            *([model.resumed_at.set(iso(at))] if silent else ()),
+        ]
+        model(_key(saga, step)).update(actions=actions)
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
         """Reserve messages that may be sent anew into a step's queue within a minute, by all together.

@@ -186,6 +186,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "cause": state.cause or None,
             "recovery_attempts": state.recovery_attempts or None,
             "recovery_exhausted": state.recovery_exhausted or None,
+            "unanswered": state.unanswered or None,
             "error_seq": state.error_seq or None,
             "resolution_seq": state.resolution_seq or None,
             "unreadable": state.unreadable or None,
@@ -226,7 +227,8 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     listed = bool(state.attention) and (state.over or waiting)
-    if listed or (state.overdue and forward(state)):  # in an index of its own: the other one has when to look at it
+    if listed or (state.overdue and forward(state)) or (state.attention and state.unanswered):
+        # In an index of its own: the supervisor has another time to look at it, or none.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
     if state.over and state.order and state.order.open:
         item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
@@ -313,6 +315,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "spare": step.tolerate or None,
             "back": step.one_by_one or None,
             "asked": step.requests_seq or None,
+            "post": step.postponed or None,
             "pivot": step.pivot or None,
         }
     )
@@ -389,6 +392,7 @@ def state_of(item: Item) -> SagaState:
         cause=text_in(item, "cause"),
         recovery_attempts=number_in(item, "recovery_attempts"),
         recovery_exhausted=_flag_in(item, "recovery_exhausted"),
+        unanswered=number_in(item, "unanswered"),
         dead=DeadLetter(**unpacked(item["dead"])) if "dead" in item else None,
         error_seq=number_in(item, "error_seq"),
         resolution_seq=number_in(item, "resolution_seq"),
@@ -446,5 +450,6 @@ def _step_in(item: Item, what: str) -> StepState:
         tolerate=number_in(item, "spare"),
         one_by_one=_flag_in(item, "back"),
         requests_seq=number_in(item, "asked"),
+        postponed=_flag_in(item, "post"),
         pivot=_flag_in(item, "pivot"),
     )

@@ -45,29 +45,38 @@ class Payloads:
         settings = self._settings
         if not settings.payload_key:
             return None
-        return PayloadEncryption(settings.payload_key, settings.service, settings.region, settings.endpoint_url)
+        return PayloadEncryption(settings.payload_key, settings.region, settings.endpoint_url)
 
-    def encrypted(self, saga_id: str, payload: str) -> str:
+    def encrypted(self, saga_id: str, place: str, payload: str) -> str:
         """Return a payload as it is to be stored: encrypted, where a key is configured.
+
+        Args:
+            saga_id: whose it is.
+            place: where in the saga it is stored, and what kind it is of. It can be decrypted only there.
+            payload: as JSON text.
 
         Raises:
             SagaError: the function may not use the key.
             Unavailable: KMS is out of reach.
         """
-        return payload if self._encryption is None else self._encryption.encrypt(saga_id, payload)
+        return payload if self._encryption is None else self._encryption.encrypt(saga_id, place, payload)
 
-    def decrypted(self, saga_id: str, stored: str) -> str:
+    def decrypted(self, saga_id: str, place: str, stored: str) -> str:
         """Return a payload that is stored, as it was before.
 
+        Args:
+            saga_id, place: as it was encrypted with.
+            stored: as it is stored.
+
         Raises:
-            SagaError: it is encrypted, and no key is configured, the function may not use it, or it was changed.
+            SagaError: it is encrypted, and no key is configured or usable, or it was changed or moved.
             Unavailable: KMS is out of reach.
         """
         if not is_encrypted(stored):
             return stored
         if self._encryption is None:
             raise SagaError(f"a payload of saga {saga_id} is encrypted, and this function has no payload_key")
-        return self._encryption.decrypt(saga_id, stored)
+        return self._encryption.decrypt(saga_id, place, stored)
 
     def is_large(self, payload: str) -> bool:
         """Whether ``payload`` (JSON text) goes to S3."""

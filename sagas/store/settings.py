@@ -21,7 +21,6 @@ class StoreSettings:
         key_retention: seconds for which what is left of a purged saga is kept, and its idempotency key with it.
         joins_table: the table of what became of children; empty where no saga has any.
         payload_key: ARN of the KMS key that payloads are encrypted with; empty where they are not.
-        service: the service's name, which encrypted payloads are bound to.
         never_expiring: saga types whose sagas are kept for good: they own objects, and what a saga owns is known by it.
     """
 
@@ -37,4 +36,3 @@ class StoreSettings:
     never_expiring: frozenset[str] = frozenset()
     joins_table: str = ""
     payload_key: str = ""
-    service: str = ""

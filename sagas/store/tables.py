@@ -46,6 +46,7 @@ class StepAttribute(MapAttribute[Any, Any]):
     spare = NumberAttribute(null=True)
     back = BooleanAttribute(null=True)
     asked = NumberAttribute(null=True)
+    post = BooleanAttribute(null=True)
     pivot = BooleanAttribute(null=True)
 
 
@@ -147,6 +148,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         cause = UnicodeAttribute(null=True)
         recovery_attempts = NumberAttribute(null=True)
         recovery_exhausted = BooleanAttribute(null=True)
+        unanswered = NumberAttribute(null=True)
         unreadable = UnicodeAttribute(null=True)
         head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
@@ -230,6 +232,7 @@ def tables_for(settings: StoreSettings) -> Tables:
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
         passed = UnicodeAttribute(null=True)
+        noted_at = UnicodeAttribute(null=True)
         resumed_at = UnicodeAttribute(null=True)
         empty_at = UnicodeAttribute(null=True)
         resent_in = NumberAttribute(null=True)

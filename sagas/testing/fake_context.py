@@ -33,7 +33,8 @@ class FakeContext:
         idempotency_key: by default ``{saga_id}:{step}``, in an undo ``{saga_id}:{step}:undo``.
         forward_key: by default ``{saga_id}:{step}``.
         attempt_key: by default ``{idempotency_key}:{attempt}``.
-        deadline: when the attempt must have ended; by default a fixed time.
+        now: the time by the saga's clock; by default ``deadline`` minus the remaining time.
+        deadline: when the attempt must have ended; by default the remaining time after ``now``, or a fixed time.
         remaining_time: seconds until then, as ``remaining_time()`` answers; or a function that answers.
         cancelled: whether a cancel was accepted. May be set later; true in any case when no time remains.
         raise_if_cancelled: what to call instead of looking at ``cancelled``.
@@ -63,6 +64,7 @@ class FakeContext:
         idempotency_key: str | None = None,
         forward_key: str | None = None,
         attempt_key: str | None = None,
+        now: datetime | None = None,
         deadline: datetime | None = None,
         remaining_time: float | Callable[[], float] = 30.0,
         cancelled: bool = False,
@@ -92,7 +94,9 @@ class FakeContext:
         self.progressed: list[tuple[float, str]] = []
         self.signalled: list[object] = []
         self._remaining_time = remaining_time
-        self.deadline = _EPOCH + timedelta(seconds=self.remaining_time()) if deadline is None else deadline
+        self._now = now
+        begins = _EPOCH if now is None else now
+        self.deadline = begins + timedelta(seconds=self.remaining_time()) if deadline is None else deadline
         self._raise_if_cancelled = raise_if_cancelled
         self._client = client
         self._s3_key = s3_key
@@ -100,6 +104,11 @@ class FakeContext:
         self._progress = progress
         self._signal = signal
         self.trace_headers: Mapping[str, str] = {} if trace_headers is None else trace_headers
+
+    @property
+    def now(self) -> datetime:
+        """The time that was given, or the deadline minus the remaining time."""
+        return self.deadline - timedelta(seconds=self.remaining_time()) if self._now is None else self._now
 
     @property
     def cancelled(self) -> bool:

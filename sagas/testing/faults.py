@@ -48,6 +48,7 @@ class Fault(StrEnum):
     REPEATED = "is sent twice by the client"
     LATE = "lands after others acted, the process dead"
     PAUSES = "pauses before it, while others act"
+    OUTAGE = "finds DynamoDB out of reach from here on"
 
 
 DEATHS = (Fault.DIES_BEFORE, Fault.DIES_AFTER)
@@ -100,12 +101,13 @@ class Wire:
     _plan: dict[int, Point] = field(default_factory=dict[int, Point])
     _running: bool = False
     _dead: bool = False
+    _outage: bool = False
 
     def begin(self, points: Iterable[Point] = ()) -> None:
         """Forget what was and plan a run."""
         self._plan = {point.number: point for point in points}
         self.trace.clear()
-        self.deaths, self._running, self._dead = 0, False, False
+        self.deaths, self._running, self._dead, self._outage = 0, False, False, False
 
     @property
     def points(self) -> Plan:
@@ -115,14 +117,15 @@ class Wire:
     @contextmanager
     def process(self) -> Generator[None]:
         """What happens inside is one process's doing: its requests count, and none leaves once it is dead."""
-        before, self._running, self._dead = (self._running, self._dead), True, False
+        before = self._running, self._dead, self._outage
+        self._running, self._dead, self._outage = True, False, False
         try:
             yield
         except ProcessDied:
             self.deaths += 1
             raise
         finally:
-            self._running, self._dead = before
+            self._running, self._dead, self._outage = before
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -142,10 +145,11 @@ class Wire:
         send = client._make_api_call
 
         def listening(this: Any, operation: str, parameters: dict[str, Any]) -> Any:
-            answer = self.answers.get(this.meta.service_model.service_name)
+            service = this.meta.service_model.service_name
+            answer = self.answers.get(service)
             if answer is None:
-                return self.request(operation, parameters, lambda: send(this, operation, parameters))
-            return self.request(operation, parameters, lambda: answer(operation, parameters))
+                return self.request(operation, parameters, lambda: send(this, operation, parameters), service)
+            return self.request(operation, parameters, lambda: answer(operation, parameters), service)
 
         client._make_api_call = listening
         try:
@@ -153,13 +157,14 @@ class Wire:
         finally:
             client._make_api_call = send
 
-    def request(self, name: str, parameters: dict[str, Any], send: Callable[[], T]) -> T:
+    def request(self, name: str, parameters: dict[str, Any], send: Callable[[], T], service: str = "") -> T:
         """Do what counts as one request: a step's own effect on the world is one, too.
 
         Args:
             name: what to call it in a trace.
             parameters: given to ``watch``.
             send: does it.
+            service: whose request it is, by botocore's name; empty for an effect.
         """
 
         def watched() -> T:
@@ -173,7 +178,11 @@ class Wire:
             raise ProcessDied
         self.trace.append(name)
         point = self._plan.get(len(self.trace))
-        if point is None:
+        self._outage = self._outage or (point is not None and point.fault is Fault.OUTAGE)
+        if self._outage and service == "dynamodb":
+            self.trace[-1] += f"  <-- {Fault.OUTAGE}"
+            raise _unanswered()
+        if point is None or point.fault is Fault.OUTAGE:
             return watched()
         self.trace[-1] += f"  <-- {point.fault}"
         if point.fault in DELAYS:
@@ -186,9 +195,13 @@ class Wire:
             raise ProcessDied
         if point.fault in (Fault.PAUSES, Fault.REPEATED):
             return watched()
-        from botocore.exceptions import ReadTimeoutError  # see installed()
+        raise _unanswered()
 
-        raise ReadTimeoutError(endpoint_url="https://aws.invalid")
+
+def _unanswered() -> Exception:
+    from botocore.exceptions import ReadTimeoutError  # see installed()
+
+    return ReadTimeoutError(endpoint_url="https://aws.invalid")
 
 
 def crash_points(

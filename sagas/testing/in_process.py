@@ -172,12 +172,9 @@ class InProcessRun:
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         self._work: list[Work] = []
-        # A lease that outlasts every invocation needs no heartbeat, and sagas that are alone trip no breaker.
-        alone = list[SagaDefinition]()
-        for one in (definition, *definition.family):
-            steps = tuple(replace(step, circuit_breaker=None) for step in one.steps)
-            alone.append(replace(one, steps=steps, lock_expiry=timedelta(days=1)))
-        registry = Registry.of(*alone)
+        # A lease that outlasts every invocation needs no heartbeat.
+        family = (definition, *definition.family)
+        registry = Registry.of(*(replace(one, lock_expiry=timedelta(days=1)) for one in family))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         runner = FailingRunner(fail, self.path, self._clock)
         try:
@@ -187,7 +184,7 @@ class InProcessRun:
             raise DefinitionError(told) from error
         breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
         joined = JoinObserver(self._control, joins, self, logger)
-        committer = Committer(self._control, self._journal, self._clock, (joined,), inbox=self._inbox)
+        committer = Committer(self._control, self._journal, self._clock, (breakers, joined), inbox=self._inbox)
         services = AttemptServices(
             self._control,
             self._journal,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sagas.core.breaker import BreakerState
+from sagas.core.breaker import BreakerState, closed
 from sagas.core.rules import forward
 from sagas.core.states import Lease, Order, Parent, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
@@ -237,31 +238,41 @@ class MemoryInbox:
 
 
 class MemoryBreakers:
-    """Circuit breakers that are never written: one saga alone trips none."""
+    """The circuit breakers of the sagas of one run: nobody comes between."""
+
+    def __init__(self) -> None:
+        self._states: defaultdict[tuple[str, str], BreakerState] = defaultdict(BreakerState)
 
     def get(self, saga: str, step: str) -> BreakerState:
-        """Return a closed breaker."""
-        return BreakerState()
+        """Return a step's breaker; a closed one if it was never written."""
+        return self._states[saga, step]
 
     def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
-        """Return closed breakers."""
-        return dict.fromkeys(places, BreakerState())
+        """Return the breakers of these steps."""
+        return {place: self._states[place] for place in places}
 
     def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
-        """Forget the failures."""
-        return BreakerState()
+        """Add failures in a row to a closed breaker."""
+        state = self._states[saga, step]
+        if state.closed:
+            self._states[saga, step] = replace(state, failures=state.failures + failures, revision=revision)
+        return self._states[saga, step]
 
     def forget(self, saga: str, step: str, revision: str) -> BreakerState | None:
-        """There is nothing to forget."""
-        return BreakerState()
+        """Begin to count a closed breaker's failures anew; ``None`` when it is not closed."""
+        state = self._states[saga, step]
+        return self.swap(saga, step, state, replace(state, failures=0, revision=revision)) if state.closed else None
 
     def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None:
-        """Leave it closed."""
-        return None
+        """Open a closed breaker which has counted that many failures; ``None`` when it has not."""
+        state = self._states[saga, step]
+        return self.swap(saga, step, state, opened) if state.closed and state.failures >= threshold else None
 
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
-        """Forget what became of it."""
-        return BreakerState()
+        """Write ``after`` in place of ``before``."""
+        self._states[saga, step] = after
+        return after
 
     def close(self, saga: str, step: str, now: float, revision: str) -> None:
-        """It is closed."""
+        """Close a breaker, whatever it is."""
+        self._states[saga, step] = replace(closed(self._states[saga, step], now), revision=revision)

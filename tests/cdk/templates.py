@@ -42,6 +42,7 @@ from sagas.cdk import (
     PrivateEndpoint,
     SagaEvents,
     SagaService,
+    TableOptions,
     Throttling,
 )
 from sagas.cdk.acknowledge import acknowledge
@@ -122,6 +123,11 @@ def everything(app: App) -> None:
         callback_base_url="https://hooks.example.com/bank",
         web_acl_arn=WEB_ACL,
         alias="in-use",
+        keep_versions=True,
+        table_options={
+            "sagas": TableOptions(warm_reads=20_000, warm_writes=16_000, max_writes=30_000),
+            "audit": TableOptions(infrequent_access=True),
+        },
         deployment=Deployment.canary(percent=10, minutes=5),
         archive=Archive(lock=MONTH, compliance=True),
         events=SagaEvents(bus=events.EventBus(stack, "Mine"), steps=True, payloads=True),

@@ -57,12 +57,35 @@ class TestAccessLog:
             render(build)
 
 
+@pytest.mark.parametrize(
+    ("region", "setting"), [("eu-central-1", "Allow"), ("mx-central-1", None), ("us-gov-west-1", None)]
+)
+def test_loops_are_allowed_where_lambda_has_a_setting_for_them(region: str, setting: str | None) -> None:
+    stack = Stack(App(), "Test", env=Environment(region=region))
+    SagaService(stack, "Shop", sagas=[Trip])
+    functions = of_type(template_of(stack), "AWS::Lambda::Function")
+    of_steps = [one for one in functions if one.get("Handler") == "sagas.handlers.step.handler"]
+    assert of_steps
+    assert {one.get("RecursiveLoop") for one in of_steps} == {setting}
+
+
 class TestEndpoint:
     def test_public(self, plain: Template, everything: Template) -> None:
         for template, kind in ((plain, "REGIONAL"), (everything, "EDGE")):
             (api,) = of_type(template, "AWS::ApiGateway::RestApi")
             assert api["EndpointConfiguration"] == {"Types": [kind]}
             assert "Policy" not in api
+
+    def test_accepts_tls_1_2_and_newer_only(self, plain: Template, everything: Template, guarded: Template) -> None:
+        named = [
+            api["SecurityPolicy"]
+            for template in (plain, everything, guarded)
+            for api in of_type(template, "AWS::ApiGateway::RestApi")
+        ]
+        newer = "SecurityPolicy_TLS13_1_2_PFS_PQ_2025_09"
+        assert named == [newer, "SecurityPolicy_TLS12_PFS_2025_EDGE", newer]
+        # API Gateway refuses such a policy without an access mode.
+        assert all(api["EndpointAccessMode"] == "BASIC" for api in of_type(plain, "AWS::ApiGateway::RestApi"))
 
     @pytest.mark.parametrize("authorized", [False, True])
     def test_private(self, authorized: bool) -> None:

@@ -23,6 +23,7 @@ from tests.cdk.saga_classes import Loan
 from tests.cdk.templates import WEB_ACL
 from tests.cdk.test_permissions import as_list, shown
 from tests.cdk.test_template import path_of
+from tests.support.gateway import RESOURCES
 
 READ = "secretsmanager:GetSecretValue"
 
@@ -98,6 +99,7 @@ def test_without_a_public_wait_there_is_neither_route_nor_secret() -> None:
 def test_the_route_alone_asks_for_no_authorization(deployed: Deployed) -> None:
     expected = {(path, method) for routes in (ROUTES, PUBLIC_ROUTES) for path, of in routes.items() for method in of}
     assert set(deployed.methods) == expected
+    assert {f"/{path}" for path, _ in expected} == set(RESOURCES)
     open_to_all = {call for call, one in deployed.methods.items() if one["AuthorizationType"] != "AWS_IAM"}
     assert open_to_all == {("callbacks/{token}", "POST")}
     assert deployed.methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
@@ -149,19 +151,6 @@ def test_only_they_may_read_it_and_those_who_sign_the_current_version_only(deplo
 
 def test_all_steps_of_a_saga_that_share_a_function(deployed: Deployed, guarded: Template) -> None:
     assert len(Deployed(guarded).readers) == len(deployed.readers)
-
-
-def test_a_wait_that_runs_no_code_makes_no_url() -> None:
-    class Bare(Saga[str], name="bare"):
-        papers = wait_for(str, timeout=timedelta(days=3), public=True)
-
-        @step
-        def pay(self, papers: str) -> str:
-            return papers
-
-    bare = deploy(Bare)
-    assert ("callbacks/{token}", "POST") in bare.methods
-    assert [role for role in bare.readers if "ApiFunction" not in role] == []
 
 
 def test_in_nested_stacks(everything: Template) -> None:

@@ -13,7 +13,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 
-from sagas.cdk import SagaService, Throttling, shape_gateway_answers
+from sagas.cdk import Archive, SagaEvents, SagaService, TableOptions, Throttling, shape_gateway_answers
 from sagas.cdk.api import ROUTES
 from sagas.errors import DefinitionError
 from tests.cdk.saga_classes import Delivery, Shipment, Trip
@@ -118,6 +118,37 @@ class TestTables:
         assert ("kms:Decrypt", "arn:aws:kms:eu-west-1:123456789012:key/mine") in granted
         assert not [one for _, one in granted if "stream" in one]
 
+    def test_restored_ones_are_followed_by_their_streams(self, stack: Stack) -> None:
+        streams = {
+            name: f"arn:aws:dynamodb:eu-west-1:123456789012:table/{name}-restored/stream/2026-11-22T10:00:00.000"
+            for name in ("sagas", "audit")
+        }
+        sagas, entries = (
+            dynamodb.Table.from_table_attributes(
+                stack, name.title(), table_name=f"{name}-restored", table_stream_arn=streams[name]
+            )
+            for name in ("sagas", "audit")
+        )
+        SagaService(
+            stack,
+            "Shop",
+            sagas=[Trip],
+            sagas_table=sagas,
+            audit_table=entries,
+            events=SagaEvents(),
+            archive=Archive(),
+        )
+        mappings = [one["Properties"]["EventSourceArn"] for one in resources(stack, "AWS::Lambda::EventSourceMapping")]
+        assert {one for one in mappings if isinstance(one, str)} == set(streams.values())
+
+    @pytest.mark.parametrize(
+        ("options", "needs"), [({"events": SagaEvents()}, "sagas_table"), ({"archive": Archive()}, "audit_table")]
+    )
+    def test_restored_ones_without_their_streams(self, stack: Stack, options: Template, needs: str) -> None:
+        tables = {name: dynamodb.Table.from_table_name(stack, name, name) for name in ("sagas_table", "audit_table")}
+        message = refused(stack, **tables, **options)
+        assert f"{needs}: it has no stream; import it with its table_stream_arn" in message
+
     def test_one_of_them_alone(self, stack: Stack) -> None:
         SagaService(stack, "Shop", sagas=[Trip], audit_table=audit(stack))
         assert len(resources(stack, "AWS::DynamoDB::Table")) == 1
@@ -150,6 +181,11 @@ class TestTables:
     def test_one_table_for_both(self, stack: Stack) -> None:
         table = control(stack)
         assert "must be different tables" in refused(stack, sagas_table=table, audit_table=table)
+
+    def test_its_capacity_is_not_the_services(self, stack: Stack) -> None:
+        options = {"sagas": TableOptions(warm_writes=9_000)}
+        message = refused(stack, sagas_table=control(stack), table_options=options)
+        assert "table_options: sagas is a table of yours; set them there" in message
 
     def test_a_table_of_joins(self, stack: Stack) -> None:
         key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/mine")

@@ -232,6 +232,14 @@ def test_an_operator_may_read_encrypted_letters() -> None:
     clerk.grant("operate", Payout)
     uses = {action for action, resource in clerk.granted if resource == f"<{desk.id_of(made.key_arn)}.Arn>"}
     assert uses == {"kms:Decrypt", "kms:GenerateDataKey"}
+    via = [
+        service
+        for policy in desk.policies
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+        for service in statement["Condition"]["StringLike"]["kms:ViaService"]
+    ]
+    assert via == [{"Fn::Join": ["", ["sqs.", {"Ref": "AWS::Region"}, ".amazonaws.*"]]}]
 
 
 def test_with_nested_stacks_an_operator_finds_the_parts_in_them() -> None:

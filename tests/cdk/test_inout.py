@@ -444,6 +444,35 @@ def test_nothing_wide_is_allowed_but_traces_and_interfaces(name: str, allowed: s
     assert {action for action in actions if action.startswith("xray:")} <= XRAY
 
 
+def test_a_rule_on_the_own_bus_is_warned_of() -> None:
+    """What sagas publish would start sagas, and so on. Signals end waits, which end."""
+    shop = Shop()
+    ended = events.EventPattern(detail_type=["SagaCompleted"])
+    other = events.Rule(shop.stack, "Others", event_bus=events.EventBus(shop.stack, "Theirs"), event_pattern=ended)
+    mine = events.Rule(shop.stack, "Ended", event_bus=shop.service.events, event_pattern=ended)
+    shop.service.start_on(other, Trip)
+    shop.service.start_on(shop.rule(), Trip)
+    shop.service.signal_on(mine, Loan.approval)
+    assert _circles(shop.stack) == []
+    shop.service.start_on(mine, Trip)
+    (warning,) = _circles(shop.stack)
+    assert "Sagas: start_on trip: the rule is on the service's own event bus" in warning
+
+
+def test_a_rule_on_a_bus_that_was_given_is_warned_of_too() -> None:
+    stack = Stack(App(), "Shop")
+    bus = events.EventBus(stack, "Mine")
+    service = SagaService(stack, "Sagas", sagas=[Trip], events=bus)
+    pattern = events.EventPattern(detail_type=["SagaCompleted"])
+    service.start_on(events.Rule(stack, "Ended", event_bus=bus, event_pattern=pattern), Trip)
+    assert len(_circles(stack)) == 1
+
+
+def _circles(stack: Stack) -> list[str]:
+    found = assertions.Annotations.from_stack(stack).find_warning("*", assertions.Match.any_value())
+    return [text for one in found if "own event bus" in (text := str(one.entry.data))]
+
+
 class TestEvents:
     def test_its_function_reads_the_stream_of_the_table(self, everything: Template) -> None:
         id, table = of_part(everything, "sagas_table")
@@ -467,7 +496,8 @@ class TestEvents:
         assert "RUNNING" not in statuses
         told = {one["AlarmDescription"].partition("#")[2] for one in reading.of_type("AWS::CloudWatch::Alarm")}
         assert {"events-late", "events-lost", "events-unread"} <= told
-        assert bus["Name"]
+        # Of the stack and the construct: a second stack of the app has another.
+        assert bus["Name"] == "Shop-Sagas"
 
     def test_its_function_reads_and_tells_and_does_nothing_else(self, reading: Shop) -> None:
         template = reading.template
@@ -489,16 +519,25 @@ class TestEvents:
         assert not [action for action, _ in rights if action.startswith("s3:")]
         assert alias
 
-    def test_an_operator_of_all_types_may_have_them_told_again(self, reading: Shop) -> None:
-        _, alias = of_part(reading.template, "events_function")
-        may = {
-            policy["Roles"][0]["Ref"][:5]
-            for policy in reading.of_type("AWS::IAM::Policy")
-            if ("lambda:InvokeFunction", f"<{alias['FunctionName']['Ref']}.Arn>")
-            in set(pairs(policy["PolicyDocument"]))
-        }
-        assert {"First", "Secon"} <= may
-        assert "Third" not in may
+    def test_operators_may_call_the_supervisor_which_publishes_again_and_not_its_function(self, reading: Shop) -> None:
+        called: dict[str, set[str]] = {}
+        for part in ("supervisor", "events_function"):
+            _, alias = of_part(reading.template, part)
+            right = ("lambda:InvokeFunction", f"<{alias['FunctionName']['Ref']}.Arn>")
+            called[part] = {
+                policy["Roles"][0]["Ref"][:5]
+                for policy in reading.of_type("AWS::IAM::Policy")
+                if right in set(pairs(policy["PolicyDocument"]))
+            }
+        assert {"First", "Secon"} <= called["supervisor"]
+        assert "Third" not in called["supervisor"]
+        assert called["events_function"] == set()
+        _, alias = of_part(reading.template, "supervisor")
+        (bus,) = [id for id, one in reading.template["Resources"].items() if one["Type"] == "AWS::Events::EventBus"]
+        supervisor = alias["FunctionName"]["Ref"]
+        assert ("events:PutEvents", f"<{bus}.Arn>") in rights_of(reading.template, supervisor)
+        variables = reading.template["Resources"][supervisor]["Properties"]["Environment"]["Variables"]
+        assert variables["SAGAS_EVENT_BUS"] == {"Fn::GetAtt": [bus, "Arn"]}
 
     def test_a_bus_of_ones_own_and_more_to_tell(self, everything: Template) -> None:
         ((bus, _),) = [

@@ -29,11 +29,13 @@ RUNBOOK = Path(__file__).resolve().parents[2] / "docs" / "operations" / "runbook
 
 @pytest.fixture(scope="module")
 def two() -> Stack:
-    """A stack with a service that tells nobody and that nothing limits, and one with a topic and a limit."""
+    """A stack with a service that tells nobody, that nothing limits and that keeps all, and one with a topic, a limit
+    and a retention."""
     stack = Stack(App(), "Test")
     limited = FunctionOptions(maximum_concurrency=5)
     SagaService(stack, "Silent", sagas=[Trip])
-    SagaService(stack, "Held", sagas=[Trip], alarm_topic=sns.Topic(stack, "Told"), function_options=limited)
+    topic, month = sns.Topic(stack, "Told"), timedelta(days=30)
+    SagaService(stack, "Held", sagas=[Trip], alarm_topic=topic, function_options=limited, retention=month)
     return stack
 
 
@@ -97,6 +99,12 @@ class TestAlarms:
     def test_a_service_that_nothing_limits_is_told_so(self, two: Stack) -> None:
         told = assertions.Annotations.from_stack(two).find_info("*", assertions.Match.any_value())
         assert [one.id for one in told if "nothing limits" in str(one.entry.data)] == ["/Test/Silent"]
+
+    def test_a_service_that_keeps_sagas_for_good_is_told_what_that_costs(self, two: Stack) -> None:
+        found = assertions.Annotations.from_stack(two).find_info("*", assertions.Match.any_value())
+        (note,) = [one for one in found if "for good" in str(one.entry.data)]
+        assert note.id == "/Test/Silent"
+        assert "about 2 USD" in str(note.entry.data)
 
     def test_messages_may_be_as_old_as_their_step_allows(self, of_type: Find) -> None:
         ages = [alarm for alarm in of_type(ALARM) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"]

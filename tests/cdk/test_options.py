@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any, cast
 
@@ -13,11 +14,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
 from functions.checkout import Checkout
-from sagas.cdk import FunctionOptions, Network, SagaService, Throttling
+from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throttling
 from sagas.cdk.options import service_options
 from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
-from tests.cdk.rendered import CAPTURE, Template, actions, marks, of_type, render, service, variables
+from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
 from tests.cdk.saga_classes import SWEEPING, Trip
 from tests.cdk.templates import RUNBOOK
 
@@ -248,6 +249,43 @@ class TestService:
             tables = of_type(template, "AWS::DynamoDB::Table")
             assert {table["DeletionProtectionEnabled"] for table in tables} == {protected}
 
+    def test_capacity_and_class_of_tables(self, everything: Template, plain: Template) -> None:
+        sagas, audit = marks(everything)["sagas_table",], marks(everything)["audit_table",]
+        warm = {"ReadUnitsPerSecond": 20_000, "WriteUnitsPerSecond": 16_000}
+        assert [one["WarmThroughput"] for one in (sagas, *sagas["GlobalSecondaryIndexes"])] == [warm] * 5
+        assert sagas["OnDemandThroughput"] == {"MaxWriteRequestUnits": 30_000}
+        assert "TableClass" not in sagas
+        assert audit["TableClass"] == "STANDARD_INFREQUENT_ACCESS"
+        for table in (audit, *of_type(plain, "AWS::DynamoDB::Table")):
+            assert not {"WarmThroughput", "OnDemandThroughput"} & table.keys()
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"sagas": {"warm_writes": 9_000}}, "table_options: sagas must be a TableOptions"),
+            ({"control": TableOptions()}, "a name in table_options must be one of sagas, audit, joins, not 'control'"),
+            ({"joins": TableOptions()}, "table_options: joins: no saga here has children"),
+            ([], "table_options must be a Mapping or None"),
+        ],
+    )
+    def test_table_options_refused(self, given: Any, told: str) -> None:
+        with pytest.raises(DefinitionError, match=f"Test-Shop: {told}"):
+            service(table_options=given)
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"warm_writes": 3_999}, "warm_writes must be"),
+            ({"warm_reads": 11_999}, "warm_reads must be"),
+            ({"max_writes": 0}, "max_writes must be"),
+            ({"max_writes": 5_000, "warm_writes": 6_000}, "max_writes must not be less than warm_writes"),
+            ({"infrequent_access": "yes"}, "infrequent_access must be True or False"),
+        ],
+    )
+    def test_capacity_refused(self, given: dict[str, Any], told: str) -> None:
+        with pytest.raises(DefinitionError, match=f"TableOptions: {told}"):
+            TableOptions(**given)
+
     def test_an_authorizer_of_ones_own(self) -> None:
         def build(stack: Stack) -> None:
             code, runtime = lambda_.Code.from_inline("def handler(*_): ..."), lambda_.Runtime.PYTHON_3_13
@@ -353,3 +391,35 @@ class TestEncryptionKey:
         (key,) = [one for id, one in resources if one["Type"] == "AWS::KMS::Key" and id.startswith("Key")]
         services = [s["Principal"].get("Service") for s in key["Properties"]["KeyPolicy"]["Statement"]]
         assert len([one for one in services if one and "logs." in str(one)]) == 1
+
+    def test_is_used_through_the_services_that_encrypt_alone(self, guarded: Template) -> None:
+        statements = [
+            statement
+            for policy in of_type(guarded, "AWS::IAM::Policy")
+            for statement in policy["PolicyDocument"]["Statement"]
+            if "kms:DescribeKey" in statement["Action"]
+        ]
+        assert statements
+        for statement in statements:
+            assert not [action for action in statement["Action"] if "ReEncrypt" in action]
+            via = statement["Condition"]["StringLike"]["kms:ViaService"]
+            assert {one["Fn::Join"][1][0] for one in via} == {
+                *("dynamodb.", "lambda.", "s3.", "secretsmanager.", "sqs.")
+            }
+
+    def test_is_open_to_a_service_of_aws_for_the_own_account_alone(self, guarded: Template) -> None:
+        (key,) = [one for id, one in by_id(guarded, "AWS::KMS::Key").items() if id.startswith("Key")]
+        found: dict[str, list[Template]] = {}
+        for statement in key["KeyPolicy"]["Statement"]:
+            if isinstance(service := statement["Principal"].get("Service"), str):
+                found.setdefault(service, []).append(statement["Condition"])
+        assert found.keys() == {"events.amazonaws.com", "sns.amazonaws.com"}
+        for conditions in found.values():
+            for condition in conditions:
+                assert '{"Ref": "AWS::AccountId"}' in json.dumps(condition)
+
+    def test_encrypts_events(self, guarded: Template, everything: Template) -> None:
+        (bus,) = of_type(guarded, "AWS::Events::EventBus")
+        assert bus["KmsKeyIdentifier"]["Fn::GetAtt"][0].startswith("Key")
+        assert bus["Name"] == "Test-Shop"
+        assert "KmsKeyIdentifier" not in of_type(everything, "AWS::Events::EventBus")[0]

@@ -13,6 +13,7 @@ from aws_cdk import aws_kms as kms
 
 from sagas.cdk import Archive, SagaService, service
 from sagas.cdk.layer import Layers, pinned_requirements
+from sagas.topology import LAYOUT
 from tests.cdk.saga_classes import Trip
 from tests.cdk.test_permissions import as_list
 
@@ -20,7 +21,7 @@ Template = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def template() -> Template:
+def stack() -> Stack:
     """With an archive. The layer is one without the package, which need not be fetched for this."""
     asked: list[Any] = []
 
@@ -34,6 +35,11 @@ def template() -> Template:
         patch.setattr(service, "Layers", layers)
         SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive(), dashboard=False)
     assert asked == [("encryption",)]
+    return stack
+
+
+@pytest.fixture(scope="module")
+def template(stack: Stack) -> Template:
     return dict(assertions.Template.from_stack(stack).to_json())
 
 
@@ -47,17 +53,23 @@ def test_functions_know_it_and_nothing_travels_in_messages(template: Template) -
         assert one["SAGAS_CARRY_INPUTS"] == "0"
 
 
-def test_they_may_use_it_for_this_service_and_the_archive_may_not(template: Template) -> None:
+def test_they_may_use_it_for_sagas_alone_and_the_archive_may_not(template: Template) -> None:
     allowed: dict[str, list[str]] = {}
     for name, one in template["Resources"].items():
         for statement in one["Properties"]["PolicyDocument"]["Statement"] if one["Type"] == "AWS::IAM::Policy" else ():
             if any(action.startswith("kms:") for action in as_list(statement["Action"])):
                 allowed[name] = as_list(statement["Action"])
-                (own,) = statement["Condition"]["StringEquals"].items()
-                assert own == ("kms:EncryptionContext:sagas:service", "Test-Shop")
+                assert statement["Condition"] == {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}
     assert len(allowed) == 1 + 3
     assert all(actions == ["kms:Decrypt", "kms:GenerateDataKey"] for actions in allowed.values())
     assert not [name for name in allowed if "Archive" in name]
+
+
+def test_its_place_is_recorded_for_a_key_that_is_replaced_opens_no_payload(stack: Stack, template: Template) -> None:
+    service = stack.node.find_child("Shop")
+    (places,) = [one.data for one in service.node.metadata if one.type == LAYOUT]
+    (key,) = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::KMS::Key"]
+    assert places["payload key"] == f"Test/{key}"
 
 
 def test_its_layer_has_the_package() -> None:

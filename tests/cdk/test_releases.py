@@ -58,6 +58,19 @@ class TestAliases:
             version = versions[alias["FunctionVersion"]["Fn::GetAtt"][0]]
             assert version["FunctionName"] == alias["FunctionName"]
 
+    def test_older_versions_stay_where_that_is_asked_for(self, plain: Template, everything: Template) -> None:
+        kept, gone = (
+            {
+                (one.get("DeletionPolicy"), one.get("UpdateReplacePolicy"))
+                for one in template["Resources"].values()
+                if one["Type"] == "AWS::Lambda::Version"
+            }
+            for template in (everything, plain)
+        )
+        # But for those of a deployment that fails.
+        assert kept == {("RetainExceptOnCreate", "Retain")}
+        assert gone == {(None, None)}
+
     def test_are_what_is_called(self, plain: Template) -> None:
         aliases = by_id(plain, "AWS::Lambda::Alias").keys()
         sources = by_id(plain, "AWS::Lambda::EventSourceMapping").values()

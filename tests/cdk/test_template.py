@@ -27,7 +27,8 @@ class Asked(Saga[str], name="asked"):
     @step
     def ask(self) -> None: ...
 
-    reply = wait_for(str, timeout=timedelta(1), public=True)
+    @wait_for(str, timeout=timedelta(1), public=True)
+    def reply(self) -> None: ...
 
 
 def _nameless(path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -246,3 +246,38 @@ def test_the_undo_runs_again_once_it_is_fixed(bench: Make) -> None:
     b.engine.operations.retry("fixed", saga_id, "fixed", "ada")
     b.run()
     assert b.status(saga_id) == "COMPENSATED"
+
+
+# ---- results that cannot be read
+
+
+class Unreadable(list[str]):
+    """What is in it has to be fetched, and cannot."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise ConnectionError("the cursor is closed")
+
+
+class Fetched(Saga[Order], name="fetched"):
+    """Returns what raises once it is encoded."""
+
+    @step(retry=Retry.constant(max_retries=2, delay=0))
+    def fetch(self, ctx: Context) -> list[str]:
+        LOG.append(f"fetch:{ctx.attempt}")
+        return Unreadable(["a"])
+
+    @fetch.compensate
+    def drop(self, fetch: list[str]) -> None:
+        raise AssertionError("it never completed")
+
+
+def test_a_result_that_raises_when_it_is_read_is_a_wrong_result(bench: Make) -> None:
+    b = bench(Fetched)
+    saga_id = b.start("fetched")
+    b.run()
+    shown = b.show(saga_id)
+    assert LOG == ["fetch:1"]
+    assert shown["error"]["type"] == "WrongResult"
+    told = "the result of step 'fetch' cannot be read: ConnectionError: the cursor is closed"
+    assert shown["error"]["message"] == told
+    assert (shown["status"], shown["in_doubt"]) == ("COMPENSATED", ["fetch"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -463,6 +464,29 @@ def test_results_that_are_too_large_together_fail_the_step(bench: Make, monkeypa
     error = b.show(large)["steps"][1]["error"]
     assert error["type"] == "WrongResult"
     assert "bytes of JSON together" in error["message"]
+
+
+def test_a_parent_whose_children_cannot_be_joined_is_listed_until_they_are(
+    bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench(Basketful, Shipment)
+    saga_id = b.start("basketful", {"parcels": 2})
+    with monkeypatch.context() as patched:
+        patched.setattr(looking_after.Children, "_joined_results", _killed)
+        for _ in range(8):
+            with suppress(Death):
+                b.run()
+        assert b.status(saga_id) == "WAITING"
+        [listed] = b.engine.reader.attention(None, 10, None)["sagas"]
+        assert listed["saga_id"] == saga_id
+        assert b.actions(saga_id).count("Recovered") == 1
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+    assert b.engine.reader.attention(None, 10, None)["sagas"] == []
+
+
+def _killed(*given: Any) -> None:
+    raise Death
 
 
 def test_control_items_stay_under_a_kilobyte(bench: Make) -> None:

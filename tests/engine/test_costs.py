@@ -29,6 +29,8 @@ from tests.support.sagas import Trip
 pytestmark = pytest.mark.usefixtures("clean")
 Make = Callable[..., Bench]
 PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "deploying.md").read_text()
+GIGABYTE_STORED = 0.45
+"""USD a month, 0.20 of it for backups."""
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
 
 
@@ -101,6 +103,28 @@ def test_twice_as_many_children_take_twice_as_much() -> None:
     eight, sixteen, more = (TRIPS[f"a parent of {count} children, and these"] for count in (8, 16, 24))
     sooner, later = sixteen.beyond(eight), more.beyond(sixteen)
     assert all(late <= 1.02 * early for late, early in zip(later, sooner, strict=True))
+
+
+def test_what_a_saga_that_is_kept_costs(made: Callable[..., Bench]) -> None:
+    """The page of costs says 1.87 USD a month and million, and the note of a service without retention about 2."""
+    w = made(Purchase)
+    saga_id = w.start("purchase", ORDER)
+    w.run()
+    saga = w.stack.control(saga_id)
+    entries = w.stack.dynamodb.query(
+        TableName=w.stack.audit_table,
+        KeyConditionExpression="saga_id = :saga",
+        ExpressionAttributeValues={":saga": {"S": saga_id}},
+    )["Items"]
+    assert len(entries) == 6
+    indexes = [("saga_id", "name_shard", "created_at"), ("saga_id", "ended", "ended_at")]
+    listed = [{name: saga[name] for name in keys} for keys in indexes]
+    # DynamoDB adds 100 bytes to each item, and to each entry of an index.
+    stored = sum(item_size(item) + 100 for item in (saga, *entries, *listed))
+    dollars = stored * GIGABYTE_STORED / 1_000
+    assert dollars == pytest.approx(1.87, abs=0.02)
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "cost-model.md").read_text()
+    assert "a million sagas add 1.87 to every month's bill" in page
 
 
 # The benchmark of ``benchmarks/``: its recorder, and the table.

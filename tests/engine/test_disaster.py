@@ -1,23 +1,22 @@
-"""docs/operations/backup-restore.md, by restoring older copies of one table and of both, on DynamoDB Local."""
+"""docs/operations/backup-restore.md, by restoring older copies of one table and of both."""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sagas.store.connection import SharedConnection
+from sagas.store.restored import trim_audit, trim_joins
 from tests.engine.test_children import Basketful, Shipment
-from tests.support.aws import HandmadeStack, create_joins_table, create_tables
+from tests.support.aws import REGION, HandmadeStack, create_joins_table, create_tables
 from tests.support.bench import Bench
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, Trip
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "backup-restore.md").read_text()
 STEPS = ("book", "pay", "tell")
 COPIES = len(STEPS) + 1
 """Of the tables: after the start, and after each step."""
@@ -32,11 +31,12 @@ class Lost:
     def __init__(self, steps: tuple[str, ...] = STEPS) -> None:
         self.bench = Bench(stack=HandmadeStack(Trip, prefix=f"lost-{next(_numbers)}"))
         self.saga_id = self.bench.start("trip", key="k")
-        self.copies = [self._copy()]
+        self.copies, self.times = [self._copy()], [self.bench.clock.now()]
         for name in steps:
             self.bench.clock.advance(3)
             self.bench.deliver("trip", name)
             self.copies.append(self._copy())
+            self.times.append(self.bench.clock.now())
         self.done = list(LOG)
 
     def _copy(self) -> tuple[Items, Items]:
@@ -55,23 +55,19 @@ class Lost:
             for item in items:
                 stack.dynamodb.put_item(TableName=table, Item=item)
         if trimmed:
-            trim(stack)
+            trim(stack, self.times[sagas])
         LOG.clear()
         return Bench(stack=stack, clock=self.bench.clock)
 
 
-def program() -> dict[str, Any]:
-    """The functions of the page's program, by name."""
-    (text,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(text, "docs/operations/backup-restore.md", "exec"), names)  # noqa: S102 -- it is the page's
-    return names
+def trim(stack: HandmadeStack, restored_to: float) -> int:
+    """Remove the entries that the restored table of sagas does not know of; return how many there were."""
+    return trim_audit(SharedConnection(region=REGION), stack.sagas_table, stack.audit_table, restored_to).removed
 
 
-def trim(stack: HandmadeStack) -> int:
-    """Run the page's program."""
-    removed: int = program()["trim"](stack.sagas_table, stack.audit_table)
-    return removed
+def trim_ends(stack: HandmadeStack, restored_to: float) -> int:
+    """Remove the ends of children that are still to come; return how many there were."""
+    return trim_joins(SharedConnection(region=REGION), stack.sagas_table, stack.joins_table, restored_to).removed
 
 
 def live(b: Bench) -> None:
@@ -125,7 +121,7 @@ def test_entries_without_a_pointer(lost: Lost, sagas: int, audit: int) -> None:
     assert b.engine.reader.attention(None, 10, None)["sagas"] == []
     assert b.engine.recovery.run(60.0).recovered == []
 
-    trimmed = trim(b.stack)
+    trimmed = trim(b.stack, lost.times[sagas])
     assert trimmed == audit - sagas
     live(b)
     assert b.status(lost.saga_id) == "COMPLETED"
@@ -138,13 +134,13 @@ def test_trimmed_at_once_nothing_is_ever_missed(lost: Lost) -> None:
     live(b)
     assert b.status(lost.saga_id) == "COMPLETED"
     assert lost.done[1:] == LOG
-    assert trim(b.stack) == 0, "nothing of what is right goes"
+    assert trim(b.stack, lost.times[1]) == 0, "nothing of what is right goes"
 
 
 def test_a_saga_that_was_started_after_that_time_can_be_started_again(lost: Lost) -> None:
     lost.copies.insert(0, ([], []))
     b = lost.restored(0, 4)
-    assert trim(b.stack) == 4
+    assert trim(b.stack, lost.times[0]) == 4
     assert b.start("trip", key="k") == lost.saga_id
     live(b)
     assert b.status(lost.saga_id) == "COMPLETED"
@@ -192,9 +188,10 @@ class Family:
         if fail is not None:
             FAIL["close"] = fail
         self.saga_id = self.bench.start("basketful", {"parcels": 3})
-        self.copies = [self._copy()]
+        self.copies, self.times = [self._copy()], [self.bench.clock.now()]
         while self._step():
             self.copies.append(self._copy())
+            self.times.append(self.bench.clock.now())
         self.end = self.bench.status(self.saga_id)
 
     def _step(self) -> bool:
@@ -231,8 +228,8 @@ def test_a_parent_whose_children_are_restored_ends_as_it_did(
         assert family.end == ("COMPENSATED" if fail else "COMPLETED")
         for moment in range(later % 3, last, 5):
             b = family.restored(moment, min(moment + later, last))
-            program()["trim_joins"](b.stack.sagas_table, b.stack.joins_table)
-            assert program()["trim_joins"](b.stack.sagas_table, b.stack.joins_table) == 0
+            trim_ends(b.stack, family.times[moment])
+            assert trim_ends(b.stack, family.times[moment]) == 0
             live(b)
             shown, children = b.show(family.saga_id), b.engine.reader.children(family.saga_id, 10, None)["sagas"]
             ended = (shown["status"], {child["status"] for child in children})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
@@ -10,31 +11,40 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from sagas import S3Object, Saga, children, step, wait_for
+from sagas import Rejected, S3Object, Saga, children, step, wait_for
 from sagas.aws import translated
 from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
 from sagas.store.encryption import PayloadEncryption
-from tests.support.aws import client
-from tests.support.bench import Bench
+from sagas.store.outcomes import Changed
+from tests.support.aws import HandmadeStack, client
+from tests.support.bench import Bench, deploy_functions
+from tests.support.sagas import LOG
 
 Make = Callable[..., Bench]
 SECRETS = ("the-request", "the-score", "the-answer", "the-large-result")
 
 
 class Loan(Saga[dict[str, str]], name="loan"):
-    """It has a request, a small and a large result, and a signal."""
+    """It has a request, a small and a large result, a signal, and an undo that takes a result."""
 
     @step
     def score(self, request: dict[str, str]) -> str:
         assert request["iban"] == "the-request"
         return "the-score"
 
+    @score.compensate
+    def forget(self, score: str) -> None:
+        LOG.append(f"forgot {score}")
+
     approval = wait_for(str, timeout=timedelta(days=3))
 
     @step
     def pay(self, request: dict[str, str], score: str, approval: str) -> str:
-        assert (score, approval) == ("the-score", "the-answer")
+        if approval == "no":
+            raise Rejected("not approved")
+        assert score == "the-score"
+        assert approval.startswith("the-answer")
         return "the-large-result" * 2_000
 
 
@@ -125,6 +135,97 @@ def test_a_payload_that_was_changed_is_found(keyed: Bench) -> None:
     assert (bad.seq, bad.wrong.name) == (2, "CHANGED")
 
 
+def moved(b: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The tables and the bucket restored under other names, and deployed with another stack, construct and service."""
+    stack = HandmadeStack(*b.stack.classes, prefix="moved")
+    tables = {b.stack.sagas_table: stack.sagas_table, b.stack.audit_table: stack.audit_table}
+    for before, after in tables.items():
+        for item in b.stack.dynamodb.scan(TableName=before)["Items"]:
+            stack.dynamodb.put_item(TableName=after, Item=item)
+    for one in b.stack.s3.list_objects_v2(Bucket=b.stack.bucket)["Contents"]:
+        source = {"Bucket": b.stack.bucket, "Key": one["Key"]}
+        stack.s3.copy_object(Bucket=stack.bucket, Key=one["Key"], CopySource=source)
+    same = {name: os.environ[name] for name in ("SAGAS_PAYLOAD_KEY", "SAGAS_PAYLOAD_LIMIT")}
+    after = deploy_functions(monkeypatch, stack, Bench, **same, POWERTOOLS_SERVICE_NAME="Moved-Bank")
+    after.clock.time = b.clock.time
+    return after
+
+
+@pytest.mark.usefixtures("clean")
+def test_payloads_are_readable_under_other_names_of_stack_service_and_tables(
+    keyed: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run_through(keyed)
+    approved, large, refused = (keyed.start("loan", {"iban": "the-request"}) for _ in range(3))
+    keyed.run()
+    large_answer = "the-answer" * 1_000
+    for saga_id, answer in ((approved, "the-answer"), (large, large_answer), (refused, "no")):
+        keyed.engine.signals.send("loan", saga_id, "approval", answer, "ada")
+    started = keyed.start("loan", {"iban": "the-request"})
+
+    b = moved(keyed, monkeypatch)
+    b.clock.advance(3_600)
+    assert set(b.recover(60)) == {started, approved, large, refused}
+    b.run()
+    b.engine.signals.send("loan", started, "approval", "the-answer", "ada")
+    b.run()
+    assert {one: b.status(one) for one in (done, started, approved, large, refused)} == {
+        done: "COMPLETED",
+        started: "COMPLETED",
+        approved: "COMPLETED",
+        large: "COMPLETED",
+        refused: "COMPENSATED",
+    }
+    assert LOG == ["forgot the-score"]
+    for saga_id, answer in ((done, "the-answer"), (started, "the-answer"), (large, large_answer)):
+        shown = b.show(saga_id)
+        assert shown["request"] == {"iban": "the-request"}
+        assert [one["result"] for one in shown["steps"]] == ["the-score", answer, "the-large-result" * 2_000]
+        assert b.engine.verifier.verify("loan", saga_id).finding.bad is None
+
+
+@pytest.mark.parametrize("swapped", [(1, 2), (2, 4)])
+def test_two_payloads_of_a_saga_cannot_be_exchanged(keyed: Bench, swapped: tuple[int, int]) -> None:
+    saga_id = run_through(keyed)
+    table, dynamodb = keyed.stack.audit_table, keyed.stack.dynamodb
+    keys = [{"saga_id": {"S": saga_id}, "seq": {"N": str(seq)}} for seq in swapped]
+    one, other = (dynamodb.get_item(TableName=table, Key=key)["Item"] for key in keys)
+    for item, taken in ((one, other), (other, one)):
+        payload = {name: taken[name] for name in ("payload", "salt", "payload_hash")}
+        dynamodb.put_item(TableName=table, Item=item | payload)
+    for seq in swapped:
+        with pytest.raises(Changed, match="is gone, was changed, or is of another saga"):
+            keyed.engine.services.journal.entries(saga_id, [seq])
+
+
+class Twice(Saga[str], name="twice"):
+    """It waits for two values of one type."""
+
+    first = wait_for(str, timeout=timedelta(days=3))
+    second = wait_for(str, timeout=timedelta(days=3))
+
+    @step
+    def pay(self, first: str, second: str) -> str:
+        return f"{first}, {second}"
+
+
+def test_two_signals_cannot_be_exchanged(deployed: Make) -> None:
+    arn = client("kms").create_key()["KeyMetadata"]["Arn"]
+    b = deployed(Twice, SAGAS_PAYLOAD_KEY=arn)
+    saga_id = b.start("twice", "")
+    for name in ("first", "second"):
+        b.engine.signals.send("twice", saga_id, name, name, "ada")
+    table, dynamodb = b.stack.sagas_table, b.stack.dynamodb
+    keys = [{"saga_id": {"S": f"{saga_id}#signal#{name}#0"}} for name in ("first", "second")]
+    one, other = (dynamodb.get_item(TableName=table, Key=key)["Item"] for key in keys)
+    for key, taken in zip(keys, (other, one), strict=True):
+        dynamodb.put_item(TableName=table, Item=taken | key)
+    with pytest.raises(AssertionError, match="messages keep coming"):
+        b.run()
+    assert b.status(saga_id) == "WAITING"
+    assert "SignalReceived" not in b.actions(saga_id)
+
+
 def test_children_are_told_what_they_need_and_nobody_else(deployed: Make) -> None:
     arn = client("kms").create_key()["KeyMetadata"]["Arn"]
     b = deployed(Fleet, Box, SAGAS_PAYLOAD_KEY=arn)
@@ -161,13 +262,13 @@ def test_an_outcome_outlasts_a_moment_in_which_kms_fails_by_itself(
     original, failing = PayloadEncryption.encrypt, list[str]()
     saga_id = keyed.start("loan", {"iban": "the-request"})
 
-    def encrypt(self: PayloadEncryption, saga: str, text: str) -> str:
+    def encrypt(self: PayloadEncryption, saga: str, place: str, text: str) -> str:
         if "the-score" in text and len(failing) < 2:
             failing.append(text)
             with translated("KMS"):
                 answer: Any = {"Error": {"Code": "KMSInternalException"}}
                 raise cast("Any", ClientError)(answer, "GenerateDataKey")
-        return original(self, saga, text)
+        return original(self, saga, place, text)
 
     monkeypatch.setattr(PayloadEncryption, "encrypt", encrypt)
     keyed.run()

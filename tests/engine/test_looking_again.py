@@ -100,6 +100,99 @@ def test_a_cancel_while_it_looks_is_journaled_with_how_often_it_looked(bench: Ma
     assert left.state.steps[0].attempts == 4
 
 
+class Refunding(Saga[Order], name="refunding"):
+    """Its undo looks as often as its request says; then the undo succeeds."""
+
+    @step(patience=timedelta(seconds=5), retry=Retry.constant(max_retries=0, delay=0))
+    def pay(self, request: Order, ctx: Context) -> str:
+        act("pay", ctx)
+        return "paid"
+
+    @pay.compensate(retry=Retry.constant(max_retries=0, delay=0))
+    def refund(self, request: Order, pay: str | None, ctx: Context) -> None:
+        act("refund", ctx)
+        if ctx.attempt <= request.count:
+            raise NotYet(after=2, message="the bank")
+
+    @step(retry=Retry.constant(max_retries=0, delay=0))
+    def ship(self, ctx: Context) -> None:
+        raise ValueError("sold out")
+
+
+def test_an_undo_looks_again_without_using_up_its_retries(bench: Make) -> None:
+    b = bench(Refunding)
+    saga_id = b.start("refunding", {"item": "x", "count": 2})
+    for step_name in ("pay", "ship", "pay"):
+        b.deliver("refunding", step_name)
+    shown = b.show(saga_id)
+    assert (shown["status"], shown["waiting"]["kind"]) == ("COMPENSATING", "backoff")
+    assert (shown["steps"][0]["message"], shown["steps"][0]["status"]) == ("the bank", "COMPLETED")
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert b.actions(saga_id)[-3:] == ["CompensationStarted", "CompensationPostponed", "StepCompensated"]
+    assert LOG == ["pay:1", "refund:1", "refund:2", "refund:3"]
+
+
+def test_an_undo_whose_patience_is_over_has_failed_for_good(bench: Make) -> None:
+    b = bench(Refunding)
+    saga_id = b.start("refunding", {"item": "x", "count": 99})
+    b.run()
+    assert b.status(saga_id) == "COMPENSATION_FAILED"
+    assert LOG == ["pay:1", "refund:1", "refund:2", "refund:3", "refund:4"]
+    assert b.show(saga_id)["steps"][0]["error"] == {"type": "NotYet", "message": "the bank"}
+    b.engine.operations.retry("refunding", saga_id, "the bank is back", "ada")
+    b.deliver("refunding", "pay")
+    assert b.step(saga_id, 0)["message"] == "the bank", "its patience counts anew"
+
+
+def test_an_undo_that_looks_again_may_die(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench(Refunding)
+    saga_id = b.start("refunding", {"item": "x", "count": 2})
+    for step_name in ("pay", "ship", "pay"):
+        b.deliver("refunding", step_name)
+    b.clock.advance(2)
+    once(monkeypatch, ControlItems, "commit")
+    with pytest.raises(Death):
+        b.deliver("refunding", "pay")
+    b.run()
+    assert b.status(saga_id) == "COMPENSATION_FAILED", "its one attempt was lost"
+    assert b.step(saga_id, 0)["error"]["type"] == "Lost"
+
+
+class Shy(NotYet):
+    """Does not call what it inherits from."""
+
+    def __init__(self, after: object = None) -> None:
+        if after is not None:
+            self.after = after  # pyright: ignore[reportAttributeAccessIssue] -- authors do
+
+
+class Unsure(Saga[Order], name="unsure"):
+    """Raises a subclass of its own."""
+
+    @step(retry=Retry.constant(max_retries=0, delay=0))
+    def look(self, request: Order, ctx: Context) -> str:
+        if ctx.attempt == 1:
+            raise Shy("soon" if request.count == 1 else None)
+        return "seen"
+
+
+def test_a_subclass_that_says_nothing_is_called_again_after_a_minute(bench: Make) -> None:
+    b = bench(Unsure)
+    saga_id = b.start("unsure", {"item": "x", "count": 0})
+    b.deliver("unsure", "look")
+    state = b.state(saga_id)
+    assert (b.status(saga_id), state.not_before) == ("WAITING", state.updated_at + 60)
+
+
+def test_a_subclass_that_says_nonsense_has_failed(bench: Make) -> None:
+    b = bench(Unsure)
+    saga_id = b.start("unsure", {"item": "x", "count": 1})
+    b.deliver("unsure", "look")
+    told = "NotYet: after must be a number of seconds from 1 on, not 'soon'"
+    assert b.show(saga_id)["error"] == {"step": "look", "type": "ValueError", "message": told}
+
+
 def test_a_cancel_during_a_look_wins(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b, saga_id = begun(bench, 99, _1=(10, "the bank"))
     look(b, 2)

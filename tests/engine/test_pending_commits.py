@@ -51,6 +51,7 @@ OUTCOMES: list[tuple[ev.Fact, str | None]] = [
     (ev.StepCompensated(0, 3), None),
     (ev.CompensationAttemptFailed(0, 3, _FAILURE, NOW + 7), None),
     (ev.CompensationFailed(0, 3, _FAILURE), None),
+    (ev.CompensationPostponed(0, 3, "not yet", 5.0, NOW + 5, NOW, 2), None),
 ]
 
 

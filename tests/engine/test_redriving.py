@@ -12,7 +12,7 @@ from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
 from tests.support.aws import REGION, client
 from tests.support.bench import Bench
-from tests.support.sagas import FAIL, Stubborn
+from tests.support.sagas import FAIL, LOG, Stubborn
 
 Make = Callable[..., Bench]
 ANN = "arn:aws:iam::123456789012:user/ann"
@@ -74,3 +74,19 @@ def test_as_far_as_what_the_message_says_fits(
     source = bench.stack.queues["stubborn"]["second"]
     sqs.send_message(QueueUrl=source, MessageBody=letter["Body"], MessageAttributes=attributes)
     assert redriven(bench, saga_id) == told
+
+
+def test_a_letter_in_a_wrong_queue_goes_on_to_its_own(dead: tuple[Bench, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQS's own redrive moves letters to any queue; that queue's function has another step's role and time."""
+    monkeypatch.setattr("sagas.messaging.queues.LONGEST_DELAY", 0)
+    bench, saga_id = dead
+    sqs, queues = bench.stack.sqs, bench.stack.queues["stubborn"]
+    (letter,) = sqs.receive_message(QueueUrl=bench.stack.dead["stubborn"])["Messages"]
+    said = {"redriven_by": {"DataType": "String", "StringValue": ANN}}
+    sqs.send_message(QueueUrl=queues["first"], MessageBody=letter["Body"], MessageAttributes=said)
+    before = bench.show(saga_id)
+    LOG.clear()
+    assert bench.invoke("stubborn", "first") == 1
+    assert (bench.show(saga_id), LOG) == (before, [])
+    assert redriven(bench, saga_id) == (ANN, "")
+    assert bench.step(saga_id, 1)["attempts"] == before["steps"][1]["attempts"] + 1

@@ -142,7 +142,7 @@ def command(
         def connect(*_: object) -> Lambda:
             return Lambda(d)
 
-        monkeypatch.setattr("sagas.client.client.connect_lambda", connect)
+        monkeypatch.setattr("sagas.client.outbox.connect_lambda", connect)
         return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
 
     return make

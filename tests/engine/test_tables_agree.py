@@ -248,6 +248,10 @@ READS: dict[str, Request] = {
         "Scan",
         {"TableName": AUDIT, "FilterExpression": "even = :e", "ExpressionAttributeValues": {":e": {"BOOL": True}}},
     ),
+    **{
+        f"scan, segment {number}": ("Scan", {"TableName": SAGAS, "Segment": number, "TotalSegments": 2})
+        for number in range(2)
+    },
     "query": _query("", "saga_id", "a"),
     "query backwards": _query("", "saga_id", "a", ScanIndexForward=False, Limit=3),
     "query of nothing": _query("", "saga_id", "b"),

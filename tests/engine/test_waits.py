@@ -268,6 +268,32 @@ class Lenient(Saga[Order], name="lenient"):
         return approval.by
 
 
+def an_hour_on(ctx: Context) -> datetime:
+    """An hour from now, by the saga's clock."""
+    return ctx.now + timedelta(hours=1)
+
+
+class Reminded(Saga[Order], name="reminded"):
+    """Sleeps, and an hour more, and says when it ended."""
+
+    cooling = sleep(timedelta(days=14))
+    reminder = sleep(until=an_hour_on)
+
+    @step
+    def end(self, ctx: Context) -> datetime:
+        return ctx.now
+
+
+def test_a_moment_is_computed_from_the_sagas_clock(bench: Make) -> None:
+    b = bench(Reminded)
+    saga_id = b.start("reminded")
+    b.run()
+    visit(b, 14 * DAY)
+    assert b.state(saga_id).not_before == b.clock.now() + 3600
+    visit(b, 3600)
+    assert b.show(saga_id)["result"] == datetime.fromtimestamp(b.clock.now(), UTC).isoformat().replace("+00:00", "Z")
+
+
 def test_code_that_asks_may_answer_itself(bench: Make) -> None:
     b = bench(Lenient)
     saga_id = b.start("lenient", {"item": "x", "count": 1})
@@ -385,6 +411,66 @@ def test_a_step_looks_again_without_using_up_its_retries(bench: Make) -> None:
     visit(b, 3600.5)
     visit(b, 3600.5)
     assert b.show(saga_id)["result"] == 3
+
+
+class Jobs(Saga[Order], name="jobs"):
+    """Starts a job and looks for its end, which never comes."""
+
+    @step(patience=timedelta(seconds=5), retry=Retry.constant(max_retries=1, delay=0))
+    def render(self, request: Order, ctx: Context) -> str:
+        act("render", ctx)
+        raise NotYet(after=2, message="the job")
+
+    @render.compensate
+    def stop(self, render: str | None, ctx: Context) -> None:
+        act(f"stop {render}", ctx)
+
+
+class NeedyJobs(Saga[Order], name="needy-jobs"):
+    """Likewise, but its undo needs what the job never resulted in."""
+
+    @step
+    def render(self, request: Order, ctx: Context) -> str:
+        act("render", ctx)
+        raise NotYet(after=2, message="the job")
+
+    @render.compensate
+    def stop(self, render: str) -> None:
+        raise AssertionError("there is no result")
+
+
+def test_a_job_that_does_not_end_in_time_is_undone(bench: Make) -> None:
+    b = bench(Jobs)
+    saga_id = b.start("jobs")
+    b.run()
+    assert b.status(saga_id) == "COMPENSATED"
+    assert b.show(saga_id)["error"]["type"] == "NotYet"
+    assert LOG == ["render:1", "render:2", "render:3", "render:4", "stop None:1"]
+    assert b.show(saga_id)["in_doubt"] == []
+
+
+@pytest.mark.parametrize("then", ["fails", "is cancelled"])
+def test_a_job_is_undone_however_its_step_ends(bench: Make, then: str) -> None:
+    b = bench(Jobs)
+    saga_id = b.start("jobs")
+    b.deliver("jobs", "render")
+    if then == "fails":
+        FAIL["render"] = ValueError("the account is closed")
+    else:
+        b.engine.operations.cancel("jobs", saga_id, "ada")
+    b.run()
+    assert b.status(saga_id) == ("COMPENSATED" if then == "fails" else "CANCELLED")
+    assert LOG[-1] == "stop None:1"
+
+
+def test_a_job_whose_undo_needs_its_result_is_in_doubt(bench: Make) -> None:
+    b = bench(NeedyJobs)
+    saga_id = b.start("needy-jobs")
+    b.deliver("needy-jobs", "render")
+    b.engine.operations.cancel("needy-jobs", saga_id, "ada")
+    b.run()
+    assert (b.status(saga_id), b.show(saga_id)["in_doubt"]) == ("CANCELLED", ["render"])
+    assert "the outcome of render is unknown" in b.show(saga_id)["why"]
 
 
 def test_patience_ends_with_one_last_look(bench: Make) -> None:

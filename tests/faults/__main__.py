@@ -39,11 +39,13 @@ class Part:
 PARTS: dict[str, Part] = {
     "deaths": Part("the process dies", DEATHS),
     "answers": Part("the answer is lost", LOST_ANSWERS),
+    "outages": Part("DynamoDB is away, to the end of the process", (Fault.OUTAGE,)),
     "lingers": Part("it lingers, a message comes twice", DELAYS, bounds=(1, 2)),
     "cancels": Part("it lingers, others cancel or act", DELAYS, bounds=(3, 4, 5)),
     "purges": Part("it lingers, others purge or undo", DELAYS, bounds=(6, 7)),
     "families": Part("of parents and children, a process dies", DEATHS, FAMILIES),
     "kin-answers": Part("of these, an answer is lost", LOST_ANSWERS, FAMILIES, sample=100),
+    "kin-outages": Part("of these, one finds DynamoDB away", (Fault.OUTAGE,), FAMILIES),
     "kin-lingers": Part("of these, one lingers", DELAYS, FAMILIES, (1, 2, 3, 4, 5, 6, 7, 8), sample=150),
     "pairs": Part("two deaths in a row", DEATHS, SHORT, at_once=2),
     "successors": Part(

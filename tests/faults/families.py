@@ -109,6 +109,24 @@ class Stubborn(Saga[Task], name="stubborn"):
         return book
 
 
+class Stuck(Saga[Task], name="stuck"):
+    """A child that waits for an operator when its step failed twice."""
+
+    @step(retry=Retry.constant(max_retries=1, delay=0.0, on_exhausted=Exhausted.DEAD_LETTER), timeout=5)
+    def send(self, request: Task, ctx: Context) -> int:
+        STAGE.act(f"send {request.number}", ctx)
+        return request.number
+
+
+class Patient(Saga[Order], name="patient"):
+    """Waits for children that may wait for an operator."""
+
+    @children(Stuck, retry=_NOW, step_timeout=5)
+    def born(self, request: Order, ctx: Context) -> list[Task]:
+        STAGE.act("born", ctx)
+        return _TASKS
+
+
 class Mixed(Saga[Order], name="mixed"):
     """Children of two types."""
 
@@ -183,5 +201,5 @@ class PivotFamily(Saga[Order], name="pivot-family"):
 
 
 FAMILIES: tuple[type[Saga[Order]] | type[Saga[Task]], ...] = (
-    *(Child, Stubborn, Family, Tolerant, Orderly, Insistent, Mixed, PivotChild, PivotFamily),
+    *(Child, Stubborn, Stuck, Family, Tolerant, Orderly, Insistent, Patient, Mixed, PivotChild, PivotFamily),
 )

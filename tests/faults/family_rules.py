@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
@@ -13,29 +12,41 @@ from sagas.core.families import child_id, parent_of
 from sagas.core.states import SagaState, StepState
 from sagas.engine import purge
 from sagas.engine.children import Children
+from sagas.engine.operations import Operations
 from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery
+from sagas.messaging import pending_commit
 from sagas.store import control, joins
 from sagas.store.control import ControlItems
 from sagas.store.joined import FORWARD, NEVER, Outcome, Tally
 from sagas.store.mapping import purge_at
 from sagas.store.settings import StoreSettings
-from tests.faults.rules import Rule, within
+from tests.faults.rules import Rule, rules_in, within
 
 FAMILY_RULES: dict[str, Rule] = {}
+_rule = rules_in(FAMILY_RULES)
 _children, _purger = cast("Any", Children), cast("Any", Purger)
-
-
-def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
-    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
-        FAMILY_RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
-        return off
-
-    return add
 
 
 def _nothing(*given: Any, **more: Any) -> None:
     return None
+
+
+@_rule("the outcome of a children step waits out an outage")
+def _children_cannot_be_committed_late() -> Generator[None]:
+    with patch.dict(pending_commit.__dict__, _SUCCESSES={False: ("StepCompleted",), True: ("StepCompensated",)}):
+        yield
+
+
+@_rule("a child whose parent waits for its end is not settled")
+def _any_child_is_settled() -> Generator[None]:
+    def settle(
+        self: Any, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str
+    ) -> SagaState:
+        return self._resolve(self.reader.state(name, saga_id), note, action, steps, actor)
+
+    with patch.object(Operations, "resolve", settle):
+        yield
 
 
 @_rule("a child's end and its join are one transaction")

@@ -17,6 +17,7 @@ from typing import Any
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault, Plan, Point, Trial
 from tests.faults.explore import Figures, explore, replay
 from tests.faults.family_rules import FAMILY_RULES
+from tests.faults.pause_rules import PAUSE_RULES
 from tests.faults.pivot_rules import PIVOT_RULES
 from tests.faults.rules import RULES
 from tests.faults.scenarios import EVERY, FAMILIES
@@ -24,12 +25,13 @@ from tests.faults.world import CrashWorld
 
 COMMAND = "python -m tests.faults cover"
 FILE = Path(__file__).with_name("cover.json")
-EVERY_RULE = RULES | PIVOT_RULES | FAMILY_RULES
+EVERY_RULE = RULES | PIVOT_RULES | FAMILY_RULES | PAUSE_RULES
 SHORT = ("happy", "rejected", "happy, chained", "rejected, chained")
 """So short that every request dies and loses its answer in the gate."""
 KINDS: dict[str, tuple[Sequence[Fault], tuple[int, ...]]] = {
     "deaths": (DEATHS, (0,)),
     "lost answers": (LOST_ANSWERS, (0,)),
+    "outages": ((Fault.OUTAGE,), (0,)),
     "delays": (DELAYS, (1, 2, 3, 4, 5, 6, 7)),
     "delays in families": (DELAYS, (1, 2, 3, 4, 5, 6, 7, 8)),
 }
@@ -103,7 +105,7 @@ def _read(text: str) -> Plan:
 
 def kinds(name: str) -> Iterator[str]:
     """The kinds of disturbance that the gate has for a scenario."""
-    yield from ("deaths", "lost answers", "delays in families" if name in FAMILIES else "delays")
+    yield from ("deaths", "lost answers", "outages", "delays in families" if name in FAMILIES else "delays")
 
 
 def disturb(world: CrashWorld, name: str, kind: str, *, stop: bool = False) -> Figures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -20,7 +21,9 @@ from tests.faults.world import Began, CrashWorld, Effect, Entered, Event, Rows
 _REPORTS = frozenset({"StepCompleted", "StepFailed", "StepLost", "WaitStarted", "ChildrenStarted", "StepPostponed"})
 _RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
 _ASKED = ("WaitStarted", "ChildrenStarted")
-_UNDO_REPORTS = frozenset({"StepCompensated", "CompensationAttemptFailed", "CompensationFailed"})
+_UNDO_REPORTS = frozenset(
+    {"StepCompensated", "CompensationAttemptFailed", "CompensationFailed", "CompensationPostponed"}
+)
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LETTERED)
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
@@ -107,6 +110,7 @@ def check_rest(remains: Remains) -> list[str]:
         found += _steps(state, saga_type, entries)
         found += _executions(saga_type, entries, own)
         found += _accounted(state, entries, own)
+        found += _outcomes(remains, state, entries)
         found += _pivot(state, entries)
     return found
 
@@ -195,6 +199,9 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"{step.name} of a COMPLETED saga: completed {done[step.name]}, undone {undone[step.name]} times"
         if state.status in _UNDONE and has_undo and done[step.name] and not undone[step.name]:
             yield f"{step.name} of a {state.status} saga was not undone"
+        began = any(entry["action"] == "StepPostponed" and entry["step"] == step.name for entry in entries)
+        if state.status in _UNDONE and has_undo and began and not (undone[step.name] or step.name in state.in_doubt):
+            yield f"{step.name} of a {state.status} saga was postponed, and not undone"
         if step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING):
             yield f"{step.name} is left {step.status}"
         asked = any(entry["action"] in _ASKED and entry["step"] == step.name for entry in entries)
@@ -232,7 +239,7 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
         definition = saga_type.step(name)
         policy = definition.undo.retry if undo and definition.undo else definition.retry
         what = f"{'the undo of ' if undo else ''}{name}"
-        looks = sum(looked == name for looked, _ in STAGE.looked) if not undo else 0
+        looks = sum(looked == _code(name, undo=undo) for looked, _ in STAGE.looked)
         if len(runs) > policy.executions * budgets + looks:
             yield f"{what} was executed {len(runs)} times, {policy.executions * budgets} are allowed"
         if len({run.key for run in runs}) > 1:
@@ -241,6 +248,11 @@ def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterato
             yield f"two executions of {what} were given the same number: {[run.attempt for run in runs]}"
     if len({runs[0].key for runs in began.values()}) < len(began):
         yield "a step and its undo share an idempotency key"
+
+
+def _code(name: str, *, undo: bool) -> str:
+    """How the stage calls a step or its undo."""
+    return f"undo_{name}" if undo else name
 
 
 def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]:
@@ -256,21 +268,31 @@ def _accounted(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[st
     for event in own:
         if not isinstance(event, Began):
             continue
-        before = (attempt for step, undo, attempt in told if step == event.name and not undo)
-        again = (
-            any(attempt < event.attempt for attempt in before)
-            and not event.undo
-            and (event.name, event.attempt) in STAGE.looked
-        )
+        before = (attempt for step, undo, attempt in told if (step, undo) == (event.name, event.undo))
+        looked = (_code(event.name, undo=event.undo), event.attempt) in STAGE.looked
+        again = looked and any(attempt < event.attempt for attempt in before)
         if told[event.name, event.undo, event.attempt] not in ((0, 1) if again else (1,)):
             times = told[event.name, event.undo, event.attempt]
             yield f"execution {event.attempt} of {event.name} (undo: {event.undo}) has {times} entries"
+
+
+def _outcomes(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
+    """No outcome that waited in a queue dies there, unless it is committed."""
+    committed = {(entry["seq"], entry["token"]) for entry in entries}
+    for letter in remains.dead_letters:
+        body = json.loads(letter.body)
+        outcome = body.get("commit") if body["saga_id"] == state.saga_id else None
+        if outcome and (outcome["seq"] + 1, outcome["token"]) not in committed:
+            yield f"an outcome of {body['step']} died in its queue"
 
 
 def _order(own: list[Event]) -> Iterator[str]:
     """What must not come after what."""
     turned, open_runs = False, dict[tuple[str, int], Began]()
     for event in own:
+        if isinstance(event, Entered):
+            for attempt in range(event.looked[1]):  # they are over, without entries of their own
+                open_runs.pop((event.looked[0], attempt + 1), None)
         match event:
             case Entered(action="CompensationStarted" | "SagaFailed" as action):
                 turned = turned or action == "CompensationStarted"

@@ -265,9 +265,8 @@ def _message_of_an_undo_lost(world: CrashWorld) -> None:
     world.settle()
 
 
-@LIVES.ends("COMPLETED", "COMPENSATED")
+@LIVES.ends("COMPLETED")
 def _every_message_lost(world: CrashWorld) -> None:
-    """Patience ends at the sixth stall."""
     world.start()
     for _ in range(6):
         world.steps(1)
@@ -298,6 +297,27 @@ def _messages_of_an_undo_lost_beyond_patience(world: CrashWorld) -> None:
     world.start("impatient")
     world.steps(2)
     _given_up(world)
+
+
+def _unanswered(world: CrashWorld) -> None:
+    """No function can run until the supervisor has sent more messages in vain than there are stalls to forgive."""
+    for _ in range(4):
+        world.silence()
+    world.settle()
+
+
+@LIVES.ends("COMPLETED")
+def _a_function_that_cannot_run(world: CrashWorld) -> None:
+    world.start("restless")
+    _unanswered(world)
+
+
+@LIVES.ends("COMPENSATED")
+def _an_undo_whose_function_cannot_run(world: CrashWorld) -> None:
+    STAGE.reject = {"second"}
+    world.start("restless")
+    world.steps(2)
+    _unanswered(world)
 
 
 @LIVES.ends("COMPLETED")

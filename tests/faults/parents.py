@@ -167,6 +167,18 @@ def _failed_children_started_anew_and_undone(world: CrashWorld) -> None:
 
 
 @PARENTS.ends("COMPLETED")
+def _a_child_that_waits_for_an_operator(world: CrashWorld) -> None:
+    """An operator may not settle it, while its parent waits for its end, and so retries it."""
+    STAGE.fail = {"send 1": 2}
+    world.start("patient")
+    world.until("StepDeadLettered", "send")
+    world.operate_children("resolve", "done by hand", "sent", ())
+    if world.refused:
+        world.operate_children("retry", "fixed")
+    world.settle()
+
+
+@PARENTS.ends("COMPLETED")
 def _messages_of_children_lost(world: CrashWorld) -> None:
     world.start("family")
     for _ in range(2):

@@ -17,17 +17,10 @@ from sagas.core.rules import forward
 from sagas.core.states import SagaState, StepStatus
 from sagas.engine import children
 from sagas.store.control import ControlItems
-from tests.faults.rules import Rule
+from tests.faults.rules import Rule, rules_in
 
 PIVOT_RULES: dict[str, Rule] = {}
-
-
-def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
-    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
-        PIVOT_RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
-        return off
-
-    return add
+_rule = rules_in(PIVOT_RULES)
 
 
 def _plain(state: SagaState) -> SagaState:

@@ -18,6 +18,7 @@ from sagas.core.times import iso
 from sagas.engine import committer, finding
 from sagas.engine.attempt import SKEW, Attempt
 from sagas.engine.finding import Finder
+from sagas.engine.lanes import Lanes
 from sagas.engine.purge import Purger
 from sagas.engine.recovery import Recovery, RecoveryReport
 from sagas.engine.remains import Remains
@@ -41,16 +42,26 @@ class Rule:
     off: Off
 
 
+Switch = Callable[[], Generator[None]]
+
+
+def rules_in(known: dict[str, Rule]) -> Callable[[str], Callable[[Switch], Switch]]:
+    """Return a decorator that adds a rule, given its text, to those that are known; what it decorates switches the rule
+    off."""
+
+    def rule(text: str) -> Callable[[Switch], Switch]:
+        def add(off: Switch) -> Switch:
+            known[off.__name__.strip("_")] = Rule(text, contextmanager(off))
+            return off
+
+        return add
+
+    return rule
+
+
 RULES: dict[str, Rule] = {}
+_rule = rules_in(RULES)
 _control, _journal = cast("Any", ControlItems), cast("Any", Journal)
-
-
-def _rule(text: str) -> Callable[[Callable[[], Generator[None]]], Callable[[], Generator[None]]]:
-    def add(off: Callable[[], Generator[None]]) -> Callable[[], Generator[None]]:
-        RULES[off.__name__.strip("_")] = Rule(text, contextmanager(off))
-        return off
-
-    return add
 
 
 @contextmanager
@@ -400,6 +411,18 @@ def _undoing_is_never_given_up() -> Generator[None]:
         yield
 
 
+@_rule("9: only a queue that has handled what was sent later shows a loss")
+def _silence_is_a_stall() -> Generator[None]:
+    backlog = Lanes.backlog
+
+    def lost(self: Lanes, state: SagaState) -> ev.Backlog:
+        said = backlog(self, state)
+        return said if said is ev.Backlog.WAITING else ev.Backlog.LOST
+
+    with patch.object(Lanes, "backlog", lost):
+        yield
+
+
 @_rule("9: what was given up and then undone is COMPENSATED")
 def _given_up_is_failed() -> Generator[None]:
     next_undo = rules.next_undo
@@ -537,4 +560,15 @@ def _chained_attempts_not_counted() -> Generator[None]:
         return replace(claimed, state=claimed.state.with_step(index, step))
 
     with patch.object(committer, "claimed_next", uncounted):
+        yield
+
+
+@_rule("11: what was postponed and never completed is undone")
+def _postponed_steps_are_not_undone() -> Generator[None]:
+    undoable = rules.undoable
+
+    def completed(plan: Plan, index: int, step: StepState) -> bool:
+        return undoable(plan, index, replace(step, postponed=False))
+
+    with _in_place("undoable", completed):
         yield

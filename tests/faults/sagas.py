@@ -38,7 +38,7 @@ class Stage:
         fail: by step or undo: how many executions fail before one succeeds.
         reject: steps that are rejected.
         refuse: what was stored of a stamp does not fit any more, as after a deployment.
-        looked: executions of steps that said that it is not yet time.
+        looked: executions of steps and undos that said that it is not yet time.
         perform: does an effect, on the record.
         during: called inside a step, after its effect.
     """
@@ -203,6 +203,10 @@ class StartedBriefly(Started, name="started-briefly", lock_expiry=timedelta(seco
 
 class Impatient(Plain, name="impatient", lock_expiry=timedelta(seconds=10), max_recovery_attempts=1):
     """One stall is forgiven, a second is not."""
+
+
+class Restless(Pair, name="restless", max_recovery_attempts=1):
+    """Likewise, but an execution that is lost is forgiven."""
 
 
 class Rash(Plain, name="rash", lock_expiry=timedelta(seconds=10), max_recovery_attempts=0):
@@ -455,6 +459,18 @@ class Sleepy(Saga[Order], name="sleepy", timeout=timedelta(hours=1)):
         return request.item
 
 
+class Eager(Saga[Order], name="eager"):
+    """Looks twice in vain, and has patience for five minutes."""
+
+    @step(retry=_NOW, timeout=5, patience=timedelta(minutes=5))
+    def second(self, request: Order, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        if ctx.attempt <= 2:
+            STAGE.looked.add(("second", ctx.attempt))
+            raise NotYet(after=20, message="the post")
+        return request.item
+
+
 class Hesitant(Saga[Order], name="hesitant"):
     """Asks at its second look only, and does what it is to do at its second look only."""
 
@@ -485,6 +501,25 @@ class HesitantWithoutSecond(Saga[Order], name="hesitant", version="3"):
     """Likewise."""
 
     answer = Hesitant.answer
+
+
+class Job(Saga[Order], name="job"):
+    """Starts a job, looks for its end, and learns that it failed; stopping it takes two looks in vain."""
+
+    @step(retry=_NOW, timeout=5)
+    def second(self, request: Order, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        if ctx.attempt == 1:
+            STAGE.looked.add(("second", 1))
+            raise NotYet(after=20)
+        raise Rejected("the job failed")
+
+    @second.compensate(retry=_NOW)
+    def undo_second(self, second: str | None, ctx: Context) -> None:
+        STAGE.act("undo_second", ctx)
+        if ctx.attempt <= 2:
+            STAGE.looked.add(("undo_second", ctx.attempt))
+            raise NotYet(after=20, message="the job")
 
 
 class Endless(Saga[Order], name="endless", timeout=timedelta(minutes=20)):
@@ -543,6 +578,6 @@ class Late(Saga[Order], name="late", timeout=timedelta(minutes=5)):
 
 CLASSES: tuple[type[Saga[Order]], ...] = (
     *(Pair, Short, Halting, Parked, Started, Bulky, Stamped, Guarded, Hasty, Long),
-    *(Asking, Brief, BriefAsking, Sleepy, Endless, Hesitant, Plain, Impatient),
+    *(Asking, Brief, BriefAsking, Sleepy, Eager, Endless, Hesitant, Job, Plain, Impatient, Restless),
     *(Pivotal, PivotalLast, Late),
 )

@@ -35,6 +35,7 @@ _OF_PARENTS = (
     "a_child_fails",
     "children_undone_with_their_parent",
     "cancelled_while_the_children_run",
+    "a_child_that_waits_for_an_operator",
 )
 """What parents and children do apart from each other is chained as elsewhere: some of their lives show it."""
 CHAINED = {

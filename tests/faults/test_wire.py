@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from sagas.testing.faults import Fault, Point, ProcessDied, Trial, Wire, crash_points
 
@@ -78,6 +79,23 @@ def test_a_dead_process_makes_no_request() -> None:
         work()
     assert sent == []
     assert wire.deaths == 1
+
+
+def test_an_outage_lasts_to_the_end_of_its_process() -> None:
+    wire = Wire()
+    wire.begin([Point(2, Fault.OUTAGE)])
+    sent: list[str] = []
+
+    def ask(service: str) -> None:
+        with suppress(ReadTimeoutError):
+            wire.request(service, {}, lambda: sent.append(service), service)
+
+    for _ in range(2):
+        with wire.process():
+            for service in ("dynamodb", "sqs", "dynamodb"):
+                ask(service)
+    assert sent == ["dynamodb", "sqs", "dynamodb", "sqs", "dynamodb"]
+    assert wire.trace[:3] == ["dynamodb", "sqs", "dynamodb  <-- finds DynamoDB out of reach from here on"]
 
 
 def test_a_sample_is_the_same_each_time() -> None:

@@ -116,13 +116,27 @@ def _slept_and_looked_again(world: CrashWorld) -> None:
 
 
 @WAITING.ends("COMPENSATED")
+def _stopped_a_job(world: CrashWorld) -> None:
+    life(world, "job")
+
+
+@WAITING.ends("CANCELLED", "COMPENSATED")
+def _cancelled_during_a_job(world: CrashWorld) -> None:
+    """COMPENSATED where the job's end came first."""
+    world.start("job")
+    world.steps(1)
+    world.cancel()
+    world.settle()
+
+
+@WAITING.ends("COMPENSATED")
 def _over_its_deadline(world: CrashWorld) -> None:
     life(world, "endless")
 
 
-def _paused(world: CrashWorld, happening: int = 4) -> None:
+def _paused(world: CrashWorld, happening: int = 4, saga: str = "pair") -> None:
     """Have the type paused for a while; all environments know. So much happens meanwhile."""
-    world.call(lambda engine: engine.pausing.pause("pair", "ada"))
+    world.call(lambda engine: engine.pausing.pause(saga, "ada"))
     world.clock.advance(6.0)
     world.steps(happening)
 
@@ -154,4 +168,27 @@ def _paused_and_cancelled(world: CrashWorld) -> None:
     world.steps(1)
     _paused(world)
     world.cancel()
+    world.settle()
+
+
+@WAITING.ends("CANCELLED", "COMPLETED")
+def _cancelled_while_a_pause_parks_it(world: CrashWorld) -> None:
+    """Its message is still on its way when the cancel comes. COMPLETED where the cancel was not accepted."""
+    world.start()
+    _paused(world, 0)
+    world.cancel_once()
+    world.settle()
+    if any(state.cancel_requested_at and not state.over for state in world.states()):
+        raise AssertionError("an accepted cancel waits for the end of a pause")
+    world.call(lambda engine: engine.pausing.resume("pair", "ada"))
+    world.settle()
+
+
+@WAITING.ends("COMPLETED")
+def _paused_for_longer_than_a_step_has_patience(world: CrashWorld) -> None:
+    world.start("eager")
+    world.steps(1)
+    _paused(world, saga="eager")
+    world.clock.advance(3600.0)
+    world.call(lambda engine: engine.pausing.resume("eager", "ada"))
     world.settle()

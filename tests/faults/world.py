@@ -36,6 +36,7 @@ from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store import listing
 from sagas.store.chain import look_through_tombstone
+from sagas.store.documents import unpacked
 from sagas.store.entries import NEVER_STARTED, Entry
 from sagas.store.mapping import OVERTAKEN
 from sagas.store.settings import StoreSettings
@@ -103,7 +104,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A journal entry was written; ``late`` when its saga was being purged already, which clears it once more."""
+    """A journal entry was written; ``late`` when its saga was being purged already, which clears it once more.
+    ``looked``: the attempts of the current step that only looked, as the entry tells of them."""
 
     saga_id: str
     seq: int
@@ -113,6 +115,7 @@ class Entered:
     status: str
     at: float
     late: bool = False
+    looked: tuple[str, int] = ("", 0)
 
 
 Event = Began | Effect | Entered
@@ -229,7 +232,9 @@ class CrashWorld:
         saga_id, action, status = (item[name]["S"] for name in ("saga_id", "action", "status"))
         control = self.tables.tables.get(self.settings.sagas_table, {}).get((saga_id,), {})
         seq, late = int(item["seq"]["N"]), "purge" in control
-        self.events.append(Entered(saga_id, seq, action, step, attempt, status, self.clock.now(), late))
+        details: dict[str, Any] = unpacked(item["details"]) if "details" in item else {}
+        looked = (details["looked"]["step"], details["looked"]["attempts"]) if "looked" in details else ("", 0)
+        self.events.append(Entered(saga_id, seq, action, step, attempt, status, self.clock.now(), late, looked))
 
     def _perform(self, name: str, ctx: Context) -> None:
         """The code runs: on the record; its effect is a request of its own."""
@@ -334,6 +339,10 @@ class CrashWorld:
         """Likewise: an operator gives up on every saga there is."""
         self._once(lambda state: self.engine.operations.compensate(state.saga, state.saga_id, "enough", "ada"))
 
+    def cancel_once(self) -> None:
+        """Likewise: a caller cancels every saga there is."""
+        self._once(lambda state: self.engine.operations.cancel(state.saga, state.saga_id, "ada"))
+
     def _once(self, operation: Callable[[SagaState], object]) -> None:
         def act() -> None:
             for state in self.asked():
@@ -375,11 +384,19 @@ class CrashWorld:
     def operate(self, operation: str, *arguments: Any) -> None:
         """Cancel, retry, compensate or resolve every saga there is, but for children: they are their parent's."""
         for state in self.asked():
-            self.call(
-                lambda engine, state=state: getattr(engine.operations, operation)(
-                    state.saga, state.saga_id, *arguments, "ada"
-                )
-            )
+            self._operate(state, operation, *arguments)
+
+    def operate_children(self, operation: str, *arguments: Any) -> None:
+        """Likewise the children that wait for an operator."""
+        for state in self.states():
+            if state.parent is not None and state.status is SagaStatus.DEAD_LETTERED:
+                self._operate(state, operation, *arguments)
+
+    def _operate(self, state: SagaState, operation: str, *arguments: Any) -> None:
+        def act(engine: Engine) -> None:
+            getattr(engine.operations, operation)(state.saga, state.saga_id, *arguments, "ada")
+
+        self.call(act)
 
     def purge(self) -> None:
         """Have every saga there is purged at once; children are, with their parent."""
@@ -412,8 +429,17 @@ class CrashWorld:
         self.settle(most, strict=False)
 
     def stall(self) -> None:
-        """Every message is lost, and the supervisor comes when that counts as a stall: it finds what is due, and has
-        that recovered."""
+        """Every message is lost, while those of others are handled; and the supervisor comes when that counts as a
+        stall: it finds what is due, and has that recovered."""
+        with self.wire.aside():
+            for one in self.registry:
+                for step in one.definition.steps:
+                    passed = self.clock.now() + RETENTION
+                    self.engine.recovery.watermarks.note(one.definition.name, step.name, passed, self.clock.now())
+        self.silence()
+
+    def silence(self) -> None:
+        """Every message is lost, and nobody's is handled; and the supervisor comes when its patience ends."""
         self.mailbox.lose()
         self.clock.advance(max(one.definition.stale_after.total_seconds() for one in self.registry))
         self._tick_at = self.clock.now()
@@ -448,7 +474,13 @@ class CrashWorld:
         return True
 
     def _at_rest(self, state: SagaState) -> bool:
-        return _at_rest(state) or (state.parked and self._is_paused(state.saga))
+        parked = state.parked and self._is_paused(state.saga)
+        return _at_rest(state) or parked or (bool(state.joins) and self._waits_for_an_operator(state))
+
+    def _waits_for_an_operator(self, parent: SagaState) -> bool:
+        """Whether a child of that saga is on the list of those that need a person, and has not ended."""
+        children = (state for state in self.states() if state.parent and state.parent.saga_id == parent.saga_id)
+        return any(child.status is SagaStatus.DEAD_LETTERED and child.attention for child in children)
 
     def _is_paused(self, saga: str) -> bool:
         """What the table says, which no process is asked for."""

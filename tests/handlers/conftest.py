@@ -16,6 +16,7 @@ from tests.support.aws import REGION, HandmadeStack, LambdaContext
 from tests.support.bench import Bench, deploy_functions
 from tests.support.described import Description
 from tests.support.dynamodb import aws
+from tests.support.gateway import matched
 from tests.support.sagas import FAIL, LOG
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -61,14 +62,16 @@ class Answer:
 def request(method: str, path: str, body: Any = None, *, key: str | None = None, **query: str) -> dict[str, Any]:
     """A REST API event, from the sample of one. ``body``: text as it is, anything else as JSON."""
     event = load("api_get_saga")
-    event["resource"] = event["path"] = path
+    event["path"] = path
+    event["resource"], event["pathParameters"] = matched(path, os.environ.get("SAGAS_MOUNT", ""))
     event["httpMethod"] = method
     event["queryStringParameters"] = query or None
     event["multiValueQueryStringParameters"] = {name: [value] for name, value in query.items()} or None
     event["body"] = body if body is None or isinstance(body, str) else json.dumps(body)
     if key is not None:
         event["headers"]["idempotency-key"] = key
-    event["requestContext"] |= {"path": STAGE + path, "httpMethod": method, "stage": "prod"}
+    context = {"path": STAGE + path, "resourcePath": event["resource"], "httpMethod": method, "stage": "prod"}
+    event["requestContext"] |= context
     event["requestContext"]["identity"]["userArn"] = ANN
     return event
 

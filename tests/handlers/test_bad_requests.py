@@ -400,7 +400,7 @@ def test_an_answer_about_many_deep_problems_is_not_larger_than_lambda_allows(sit
     assert len(json.dumps(answer.body)) < 4_000_000
 
 
-@pytest.mark.parametrize("event", [None, [], "x", {}, {"httpMethod": "GET"}, {"httpMethod": 1, "path": "/sagas"}])
+@pytest.mark.parametrize("event", [None, [], "x", {}, {"httpMethod": "GET"}, {"httpMethod": 1, "resource": "/sagas"}])
 def test_an_event_that_is_no_call(site: Make, event: Any) -> None:
     s = site(Trip)
     answer = s.send(event)

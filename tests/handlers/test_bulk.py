@@ -51,7 +51,7 @@ def test_recovers_what_was_found(trips: Site) -> None:
     trips.clock.advance(600)
     send(trips, due(trips, *ids, NOBODY).work("recover").body)
     assert work_off(trips) == [True]
-    assert [trips.state(saga_id).recovery_attempts for saga_id in ids] == [1, 1, 1]
+    assert [trips.state(saga_id).unanswered for saga_id in ids] == [1, 1, 1]
     trips.run()
     assert {trips.show(saga_id)["status"] for saga_id in ids} == {"COMPLETED"}
 
@@ -101,7 +101,7 @@ def test_a_second_delivery_does_nothing(trips: Site) -> None:
     send(trips, body)
     send(trips, body)
     assert work_off(trips) == [True, True]
-    assert trips.state(saga).recovery_attempts == 1
+    assert trips.state(saga).unanswered == 1
 
 
 def test_a_message_that_came_too_late_is_void(trips: Site) -> None:

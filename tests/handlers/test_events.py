@@ -82,7 +82,10 @@ def test_step(reference: Callable[[], Site]) -> None:
     for key in load("create_zip")["keys"]:
         site.stack.s3.put_object(Bucket="sources", Key=key, Body=b"x")
     _stored(site)
-    assert step_handler.handler(load("sqs_step"), LambdaContext()) == {"batchItemFailures": []}
+    event = load("sqs_step")
+    queue = site.stack.queues["create-zip"]["check"].rsplit("/", 1)[1]
+    event["Records"][0]["eventSourceARN"] = f"arn:aws:sqs:eu-central-1:123456789012:{queue}"
+    assert step_handler.handler(event, LambdaContext()) == {"batchItemFailures": []}
     saga = site.show(SAMPLE)
     assert (saga["status"], saga["steps"][0]["status"]) == ("RUNNING", "COMPLETED")
 

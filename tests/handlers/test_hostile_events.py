@@ -267,7 +267,8 @@ def test_known_calls_with_hostile_bodies(trip: Site) -> None:
 
 
 def test_events_that_are_no_calls_are_answered_too(trip: Site) -> None:
-    fields = ["httpMethod", "path", "headers", "queryStringParameters", "requestContext", "body", "isBase64Encoded"]
+    fields = ["httpMethod", "resource", "path", "pathParameters", "headers", "queryStringParameters", "requestContext"]
+    fields += ["body", "isBase64Encoded"]
     spoilt = st.dictionaries(st.sampled_from(fields), anything, min_size=1).map(
         lambda odd: request("GET", "/sagas") | odd
     )

@@ -95,7 +95,12 @@ def test_a_failed_attempt_says_which_of_how_many_and_when_the_next_is_due(
     s = site(Trip)
     s.begin("trip")
     s.run()
-    lines = [vars(record) for record in caplog.records if record.message == "the attempt failed"]
+    failed = [record for record in caplog.records if "failed: RuntimeError" in record.message]
+    assert [record.message.partition(";")[0] for record in failed] == [
+        f"attempt {n} of 3 of step pay failed: RuntimeError" for n in (1, 2, 3)
+    ]
+    assert ["; next attempt in " in record.message for record in failed] == [True, True, False]
+    lines = [vars(record) for record in failed]
     assert {line["levelname"] for line in lines} == {"WARNING"}
     assert [(line["step"], line["attempt"], line["of"]) for line in lines] == [("pay", n, 3) for n in (1, 2, 3)]
     assert ["delay" in line for line in lines] == [True, True, False]

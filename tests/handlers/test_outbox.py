@@ -20,8 +20,7 @@ from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStat
 from sagas.core.times import iso
 from sagas.engine.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
-from sagas.handlers import outbox
-from sagas.messaging.bus import EventBus
+from sagas.handlers import outbox, publishing, supervisor
 from sagas.store.entries import Entry
 from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site
@@ -84,24 +83,33 @@ class Outbox:
         return [one["DetailType"] for one in self.bus.entries[before:]]
 
     def replay(self, since: float = 0.0, **more: Any) -> dict[str, Any]:
-        return outbox.handler({"task": "replay", "since": iso(since), **more}, LambdaContext())
+        return supervisor.handler({"task": "replay", "since": iso(since), **more}, LambdaContext())
 
 
 @pytest.fixture
-def box(site: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outbox]:
+def box(site: Make) -> Callable[..., Outbox]:
     def make(**environment: str) -> Outbox:
         names = {"SAGAS_EVENT_BUS": "bus", "SAGAS_EVENT_SOURCE": "sagas.test"}
         made, bus = site(Trip, Loan, **names, **environment), Bus()
         outbox.reset()
-        real = EventBus("bus", "sagas.test")
-        real.__dict__["_client"] = bus
-        monkeypatch.setattr(outbox, "_bus", lambda: real)
+        supervisor.reset()
+        publishing.bus().__dict__["_client"] = bus
         return Outbox(made, bus)
 
     return make
 
 
 MakeBox = Callable[..., Outbox]
+
+
+def test_the_requests_are_such_as_eventbridge_takes(site: Make) -> None:
+    """The other tests keep what is told in a bus of their own."""
+    cast("Any", boto3).client("events", region_name=REGION).create_event_bus(Name="mine")
+    made = site(Trip, Loan, SAGAS_EVENT_BUS="mine", SAGAS_EVENT_SOURCE="sagas.test")
+    outbox.reset()
+    box = Outbox(made, Bus())
+    made.begin("trip")
+    assert outbox.handler({"Records": box.records()}, LambdaContext()) == {"told": 1}
 
 
 def test_start_and_end_are_told_and_nothing_between(box: MakeBox) -> None:
@@ -201,15 +209,43 @@ def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:
         ({"task": "replay"}, "since"),
         ({"task": "replay", "since": "yesterday"}, "since"),
         ({"task": "replay", "since": 7}, "since"),
-        ({"task": "tell"}, "task"),
-        ({}, "task"),
+        ({"task": "replay", "since": iso(0), "cursor": 7}, "cursor"),
     ],
 )
 def test_a_replay_that_does_not_fit(box: MakeBox, event: dict[str, Any], error: str) -> None:
     box()
     with pytest.raises(InvalidRequest) as raised:
-        outbox.handler(event, LambdaContext())
+        supervisor.handler(event, LambdaContext())
     assert error in raised.value.problems[0].path
+
+
+def test_a_caller_of_the_supervisor_cannot_forge_an_event(box: MakeBox) -> None:
+    b = box()
+    b.site.begin("trip")
+    forged = json.loads(json.dumps(b.records()[-1], default=str))
+    forged["dynamodb"]["NewImage"]["status"]["S"] = "COMPLETED"
+    with pytest.raises(InvalidRequest, match="the task must be"):
+        supervisor.handler({"Records": [forged]}, LambdaContext())
+    answer = supervisor.handler({"task": "replay", "since": iso(0), "Records": [forged]}, LambdaContext())
+    assert answer["told"] == 1
+    assert [name for name, _ in b.bus.told] == ["SagaStarted"]
+
+
+@pytest.mark.parametrize("event", [{}, {"task": "replay", "since": iso(0)}, {"Records": None}])
+def test_the_function_of_the_stream_takes_records_only(box: MakeBox, event: dict[str, Any]) -> None:
+    b = box()
+    b.site.begin("trip")
+    with pytest.raises(InvalidRequest, match="no records of a stream"):
+        outbox.handler(event, LambdaContext())
+    assert b.bus.told == []
+
+
+def test_a_replay_of_a_service_that_publishes_no_events(site: Make) -> None:
+    site(Trip)
+    publishing.bus.cache_clear()
+    supervisor.reset()
+    with pytest.raises(InvalidRequest, match="this service publishes no events"):
+        supervisor.handler({"task": "replay", "since": iso(0)}, LambdaContext())
 
 
 def test_a_replay_of_an_unknown_type(box: MakeBox) -> None:

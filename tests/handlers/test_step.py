@@ -53,6 +53,10 @@ def _put(site: Site, body: str) -> None:
     site.stack.sqs.send_message(QueueUrl=site.stack.queues["trip"]["book"], MessageBody=body or " ")
 
 
+def _arn(site: Site, step: str) -> str:
+    return f"arn:aws:sqs:{REGION}:123456789012:{site.stack.queues['trip'][step].rsplit('/', 1)[1]}"
+
+
 def _handle(records: list[dict[str, Any]]) -> list[str]:
     answer = step_handler.handler({"Records": records}, LambdaContext())
     return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
@@ -111,6 +115,7 @@ def test_a_message_for_another_position_than_its_steps_runs_nothing(
     saga_id = s.begin("trip")
     [record] = s.stack.receive("trip", "book")
     record["body"] = json.dumps(GOOD | {"saga_id": saga_id, "step": "pay", "index": 1})
+    record["eventSourceARN"] = _arn(s, "pay")
     before = s.tables()
     assert _handle([record]) == [record["messageId"]]
     assert s.tables() == before
@@ -146,8 +151,7 @@ def test_what_a_newer_version_sent_waits_for_it_as_it_is(site: Make, monkeypatch
     for _ in range(s.stack.max_receives["trip/book"] + 2):
         [taken] = s.stack.sqs.receive_message(QueueUrl=url)["Messages"]
         record = {"messageId": taken["MessageId"], "receiptHandle": taken["ReceiptHandle"], "body": taken["Body"]}
-        arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[1]}"
-        assert _handle([record | {"eventSourceARN": arn, "messageAttributes": RECEIVED}]) == []
+        assert _handle([record | {"eventSourceARN": _arn(s, "book"), "messageAttributes": RECEIVED}]) == []
         s.stack.settle("trip", "book", [record], {"batchItemFailures": []})
     told = s.stack.sqs.receive_message(QueueUrl=url, AttributeNames=["All"], MessageAttributeNames=["All"])
     [message] = told["Messages"]

@@ -32,6 +32,7 @@ class Story:
         chained: whether all steps share a queue and a function, which goes on with what is next.
         queued: whether the supervisor only finds what is due, and recovers by the queue ``bulk``.
         kin: the types of the saga's children.
+        passed: whether its queues have handled what was sent long after: what is not in them is lost.
     """
 
     saga: type
@@ -43,6 +44,7 @@ class Story:
     chained: bool = False
     queued: bool = False
     kin: tuple[type, ...] = ()
+    passed: bool = False
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
             queued=queued,
         )
         with replay.installed():
-            _walk(Moves(replay, story.budget, queued=queued), story, found, stop, most)
+            _walk(Moves(replay, story.budget, queued=queued, passed=story.passed), story, found, stop, most)
     found.histories, found.runs, found.seconds = replay.histories, replay.runs, time.monotonic() - began
     return found
 

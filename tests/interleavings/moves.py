@@ -53,11 +53,14 @@ class Moves:
         replay: runs the processes.
         budget: how often each disturbance may happen; those not named never do, but for ``switch``.
         queued: whether the supervisor only finds. Then it may come by while it is still there.
+        passed: whether the queues have handled what was sent long after.
     """
 
-    def __init__(self, replay: Replay, budget: Mapping[str, int], *, queued: bool = False) -> None:
+    def __init__(
+        self, replay: Replay, budget: Mapping[str, int], *, queued: bool = False, passed: bool = False
+    ) -> None:
         self.replay = replay
-        self._queued = queued
+        self._queued, self._passed = queued, passed
         self.shelf = Shelf()
         self._known = Processes(replay)
         self._bounded = "switch" in budget
@@ -77,6 +80,10 @@ class Moves:
             at = self._landed(at, at.actors[0])
         [item] = self.shelf[at.tables].items(self.replay.settings.sagas_table)
         self.saga_id = item["saga_id"]["S"]
+        if self._passed:
+            tables = self.shelf.copy(at.tables)
+            self.replay.pass_by(tables, now)
+            at = at._replace(tables=self.shelf.number(tables))
         return at
 
     # Processes.

@@ -43,6 +43,8 @@ WORKING = {BULK: bulk_handler, NOW: now_handler}
 """The functions behind the service's own queues."""
 LIFETIME = 40.0
 """Seconds a function may act."""
+_LONG = 86_400.0
+"""Seconds that no story takes."""
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
 
 
@@ -248,6 +250,14 @@ class Replay:
             yield
         finally:
             self._tables = None
+
+    def pass_by(self, tables: MemoryTables, now: float) -> None:
+        """Have noted that all queues have handled what was sent long after ``now``."""
+        queues, notes = self.engine.recovery.queues, self.engine.recovery.watermarks
+        with self.asking(tables):
+            for one in self.registry:
+                for name in {queues.lane(one.definition.name, step.name) for step in one.definition.steps}:
+                    notes.note(one.definition.name, name, now + _LONG, now + _LONG)
 
     def executions(self, step: str, *, undo: bool) -> int:
         """Return how often a step or its undo may be executed in one budget."""

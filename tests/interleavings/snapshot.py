@@ -130,30 +130,34 @@ class Shelf:
         self._answers: dict[tuple[str, int], tuple[int, Answer]] = {}
         self._texts: dict[int, str] = {}
         self._kept: list[dict[str, Any]] = []
-        self.empty = self._number(MemoryTables())
+        self.empty = self.number(MemoryTables())
 
     def __getitem__(self, number: int) -> MemoryTables:
         return self._contents[number]
+
+    def copy(self, number: int) -> MemoryTables:
+        """Return the content of that number, to be changed."""
+        return MemoryTables({name: dict(rows) for name, rows in self._contents[number].tables.items()})
 
     def answer(self, request: Request, number: int) -> tuple[int, Answer]:
         """Carry out a request on the content of that number; return what the content is then, and the answer."""
         key = (request.key, number)
         if key not in self._answers:
-            before = self._contents[number]
-            tables = MemoryTables({name: dict(rows) for name, rows in before.tables.items()})
+            tables = self.copy(number)
             try:
                 answer = Answer(text_of(tables.answer(request.name, request.parameters)))
             except ClientError as error:
                 answer = Answer(error=text_of(error.response))
-            self._answers[key] = (self._number(tables), answer)
+            self._answers[key] = (self.number(tables), answer)
         return self._answers[key]
 
     def without(self, number: int, table: str, key: str) -> int:
         """Return what the content is without an item."""
         before = self._contents[number].tables
-        return self._number(MemoryTables(before | {table: {k: v for k, v in before[table].items() if k != (key,)}}))
+        return self.number(MemoryTables(before | {table: {k: v for k, v in before[table].items() if k != (key,)}}))
 
-    def _number(self, tables: MemoryTables) -> int:
+    def number(self, tables: MemoryTables) -> int:
+        """Return the number of a content."""
         rows = ((name, key, item) for name, rows in tables.tables.items() for key, item in rows.items())
         content = tuple(sorted((name, str(key), self._text(item)) for name, key, item in rows))
         if content not in self._numbers:

@@ -83,10 +83,12 @@ SHORT: dict[str, Story] = {
     "failed undos, retried": Story(Plain, {"retry": 1, "crash": 1}, {"undo_first": 1}, _REFUSED),
     "a duplicate and a loss": Story(Plain, {"duplicate": 1, "loss": 1}),
     "a lost answer and a pause": Story(Plain, {"lost": 1, "pause": 1, "switch": 0}),
-    "losses beyond patience": Story(Impatient, {"loss": 3}),
-    "losses beyond patience, undone": Story(Impatient, {"loss": 3}, reject=_REFUSED),
+    "losses beyond patience": Story(Impatient, {"loss": 3}, passed=True),
+    "losses beyond patience, undone": Story(Impatient, {"loss": 3}, reject=_REFUSED, passed=True),
+    "a function that cannot run": Story(Impatient, {"loss": 3}),
+    "an undo whose function cannot run": Story(Impatient, {"loss": 3}, reject=_REFUSED),
     "losses beyond patience, undone, a message twice": Story(
-        Impatient, {"loss": 3, "duplicate": 1, "switch": 0}, reject=_REFUSED
+        Impatient, {"loss": 3, "duplicate": 1, "switch": 0}, reject=_REFUSED, passed=True
     ),
     "an impatient supervisor": Story(Rash, {"visit": 2}),
     "an impatient supervisor, undone": Story(Rash, {"visit": 2}, reject=_REFUSED),

@@ -67,12 +67,20 @@ def wrong_write(
     if any("status" not in row for row in rows if "#" not in row["saga_id"]["S"]):
         raise Violation("a control item came into being that is none")
     sent = any("#signal#" in row["saga_id"]["S"] for row in rows)
+    passed = any("passed" in row for row in rows)
     for saga_id in _changed(settings, before, after):
         own = letter if letter is not None and json.loads(letter.body)["saga_id"] == saga_id else None
         was, now = (_Stored(_item(one, settings, saga_id), _journal(one, settings, saga_id)) for one in (before, after))
         if not was.item and any("purge" in row for row in rows) and _never_started(was) and not now.entries:
             continue  # a child that never started is forgotten with its parent
         _check(was, now, patience, own, sent=sent)
+        if not passed and any(_stalled(entry) for entry in now.entries.values()):
+            raise Violation("a stall is counted that no queue has shown")
+
+
+def _stalled(entry: dict[str, Any]) -> bool:
+    """Whether an entry tells of a message that was lost. What is purged tells of nothing."""
+    return entry["action"]["S"] == "Recovered" and entry["details"]["M"].get("stall", {}).get("BOOL", False)
 
 
 def _never_started(stored: _Stored) -> bool:

@@ -149,7 +149,7 @@ class Cloud:
         routes = Routes(_BASE, queues, {BULK: BULK, NOW: NOW})
         self.settings = StoreSettings("load-sagas", "load-audit", "load-payloads", shards=2, region=REGION)
         self.settings = replace(self.settings, joins_table="load-joins" if kin else "")
-        self.tables = _Tables()
+        self.tables = _Tables(now=simulation.now)
         self._logger = logging.getLogger("tests.load")
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
@@ -163,11 +163,19 @@ class Cloud:
         """Which requests to DynamoDB fail, and with what."""
         self.loses: Callable[[], bool] = lambda: False
         """Whether a message that is sent gets lost."""
+        self.broken: Callable[[str], bool] = lambda queue: False
+        """Whether the code behind a queue cannot be imported."""
+        self.throttled: Callable[[str], bool] = lambda queue: False
+        """Whether the function behind a queue gets no executions. Its messages are received all the same."""
+        self.miscounts = False
+        """Whether counts of messages lag a minute, and one in ten is zero whatever there is."""
+        self._counts: deque[dict[str, int]] = deque(maxlen=7)
         self.ended: dict[str, float] = {}
         """When each saga came to its end, or to an operator, in virtual seconds since the beginning."""
         self.statuses: Counter[str] = Counter()
         self.entries: Counter[str] = Counter()
         self.sent_anew: Counter[str] = Counter()
+        self.stalls = 0
         if ticks:
             simulation.after(TICK, self._tick)
 
@@ -209,6 +217,7 @@ class Cloud:
         self.entries[action] += 1
         if action == "Recovered":
             self.sent_anew[saga_id] += 1
+            self.stalls += item["details"]["M"]["stall"]["BOOL"]
         if status not in ("PENDING", "RUNNING", "WAITING", "COMPENSATING") and saga_id not in self.ended:
             self.ended[saga_id] = self.simulation.now() - self.simulation.began
             self.statuses[status] += 1
@@ -225,13 +234,24 @@ class Cloud:
                     self._show(queue, letter, now + one.get("DelaySeconds", 0))
             return {}
         if operation == "GetQueueAttributes":
-            return {"Attributes": {"ApproximateNumberOfMessages": str(len(lane.letters))}}
+            return {"Attributes": {"ApproximateNumberOfMessages": str(self._counted(queue))}}
         assert operation == "ChangeMessageVisibility", operation
         message_id, _, receives = request["ReceiptHandle"].partition("/")
         letter = lane.letters.get(message_id)
         if letter is not None and letter.receives == int(receives):
             self._show(queue, letter, now + request["VisibilityTimeout"])
         return {}
+
+    def _counted(self, queue: str) -> int:
+        if not self.miscounts:
+            return len(self.lanes[queue].letters)
+        return 0 if self.simulation.chance() < 0.1 else self._counts[0][queue]
+
+    def miscount(self) -> None:
+        """From now on counts are late and wrong."""
+        self.miscounts = True
+        self._counts.append({queue: len(lane.letters) for queue, lane in self.lanes.items()})
+        self.simulation.after(10, self.miscount)
 
     def _show(self, queue: str, letter: _Letter, at: float) -> None:
         """Have a letter be visible from then on."""
@@ -265,6 +285,8 @@ class Cloud:
                 lane.dead.append(letter)
                 continue
             self._show(queue, letter, now + lane.visibility)
+            if self.throttled(queue):
+                continue
             lane.running += 1
             self.simulation.task(lambda letter=letter: self._invoke(queue, letter))
         if lane.waiting:
@@ -288,6 +310,8 @@ class Cloud:
         working: dict[str, Any] = {BULK: bulk_handler, NOW: now_handler}
         function = working.get(queue, step_handler)
         with suppress(ProcessDied):
+            if self.broken(queue):
+                raise ProcessDied
             answer = function.handler({"Records": [record]}, LambdaContext(lane.lifetime))
             if not answer["batchItemFailures"] and not letter.gone:
                 letter.gone = True

@@ -1,5 +1,7 @@
-"""A cut of the stories. ``make proof`` plays all of them, larger. The gate always plays the burst and the outage, the
-others only when what recovers sagas has changed."""
+"""A cut of the stories. ``make proof`` plays all of them, larger.
+
+The gate always plays the burst, the outage and a step without its function, the others only when what recovers sagas
+has changed."""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import pytest
 from sagas.core.events import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.lanes import Lanes
+from sagas.messaging.work import BULK, NOW
 from tests.load import stories
+from tests.load.sagas import PARTS, Part, Sleeping, Whole
 
 proof = pytest.mark.proof("the service under load")
 
@@ -24,7 +28,7 @@ def test_without_asking_the_line_healthy_sagas_are_undone(monkeypatch: pytest.Mo
     """The simulation sees it."""
 
     def no_line(lanes: Lanes, state: SagaState) -> Backlog:
-        return Backlog.NONE
+        return Backlog.LOST
 
     monkeypatch.setattr(Lanes, "backlog", no_line)
     told = stories.burst(sagas=250, concurrency=1)
@@ -38,6 +42,75 @@ def test_after_an_outage_of_an_hour_every_saga_ends_and_none_is_given_up() -> No
     assert told.sent_anew > 0, "half of the messages are lost"
     assert (told.most_sent_anew, told.attention, told.dead) == (1, 0, 0)
     assert told.more["minutes from the end of the outage to the last end"] < 20
+
+
+def unharmed(told: stories.Told, sagas: int) -> bool:
+    """Whether all completed, no message counted as lost, and none needs a person any more."""
+    return (told.statuses, told.stalls, told.attention) == ({"COMPLETED": sagas}, 0, 0)
+
+
+def test_a_step_without_its_function_for_twelve_hours_harms_no_saga() -> None:
+    told = stories.without_a_function("five-b", sagas=20)
+    assert unharmed(told, 20)
+    assert told.sent_anew > 0, "the supervisor does what it can"
+    assert told.more["dead letters in the end"] > 20
+    assert told.more["needed a person in the end"] > 0
+    assert told.more["minutes until those that had started ended"] < 65
+
+
+def test_believing_that_an_empty_queue_lost_its_messages_harms_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulation sees it."""
+    backlog = Lanes.backlog
+
+    def lost(lanes: Lanes, state: SagaState) -> Backlog:
+        said = backlog(lanes, state)
+        return said if said is Backlog.WAITING else Backlog.LOST
+
+    monkeypatch.setattr(Lanes, "backlog", lost)
+    told = stories.without_a_function("five-b", sagas=5)
+    assert told.stalls > 0
+    assert told.statuses["COMPENSATED"] > 0
+
+
+@proof
+@pytest.mark.parametrize("redriven", [False, True])
+@pytest.mark.parametrize("miscounts", [False, True])
+@pytest.mark.parametrize("queues", [("five-b",), (BULK, "five-b")], ids="+".join)
+def test_a_step_or_bulk_without_a_function_harms_no_saga(
+    queues: tuple[str, ...], miscounts: bool, redriven: bool
+) -> None:
+    told = stories.without_a_function(*queues, redriven=redriven, miscounts=miscounts)
+    assert unharmed(told, 60)
+    assert told.more["minutes until those that had started ended"] < (1 if redriven else 65)
+
+
+@proof
+@pytest.mark.parametrize("redriven", [False, True])
+@pytest.mark.parametrize("miscounts", [False, True])
+@pytest.mark.parametrize("queues", [(NOW,), (NOW, BULK), (NOW, BULK, "sleeping-wake")], ids="+".join)
+def test_what_ends_waits_without_a_function_harms_no_saga(
+    queues: tuple[str, ...], miscounts: bool, redriven: bool
+) -> None:
+    told = stories.without_a_function(*queues, saga_class=Sleeping, redriven=redriven, miscounts=miscounts)
+    assert unharmed(told, 60)
+    assert told.more["minutes until those that had started ended"] < 65
+
+
+@proof
+@pytest.mark.parametrize("redriven", [False, True])
+@pytest.mark.parametrize("queue", [NOW, "part-make"])
+def test_a_function_that_cannot_run_harms_no_family(queue: str, redriven: bool) -> None:
+    told = stories.without_a_function(queue, saga_class=Whole, kin=(Part,), sagas=4, redriven=redriven, miscounts=True)
+    assert unharmed(told, 4 * (PARTS + 1))
+    hours = 6 if queue == NOW else 1
+    assert told.more["minutes until those that had started ended"] < (1 if redriven else 60 * hours + 5)
+
+
+@proof
+def test_counts_that_are_late_and_wrong_harm_nothing() -> None:
+    told = stories.burst(sagas=400, concurrency=1, miscounts=True)
+    assert unharmed(told, 400)
+    assert told.sent_anew == 0, "a line explains itself"
 
 
 @proof
@@ -65,6 +138,17 @@ def test_throttled_writes_are_made_up_for_at_once() -> None:
     assert told.statuses == {"COMPLETED": 450}
     assert (told.attention, told.dead) == (0, 0)
     assert told.more["ended more than 10 s after the last start"] == 0
+
+
+@proof
+def test_what_the_partitions_of_indexes_do_not_take_waits_and_costs_no_attempt() -> None:
+    told = stories.hot_partitions(seconds=20)
+    assert told.statuses == {"COMPLETED": 80}
+    assert told.more["writes refused"] > 200
+    assert told.more["transactions refused"] > 200
+    assert told.more["attempts that failed"] == 0
+    assert (told.sent_anew, told.attention, told.dead) == (0, 0, 0)
+    assert told.over_after < 5 * stories.MINUTE
 
 
 @proof

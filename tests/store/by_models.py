@@ -33,6 +33,7 @@ _PLAIN = (
     "cancel_note",
     "recovery_attempts",
     "recovery_exhausted",
+    "unanswered",
     "error_seq",
     "resolution_seq",
     "unreadable",
@@ -46,7 +47,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     dead = state.dead
     waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": WAITS if waits or any(step.waits_for for step in state.steps) else None,
+        "format": WAITS if waits or any(step.waits_for or step.postponed for step in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -78,7 +79,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     if state.polling:
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
         values["polling"] |= {"message": state.polling.message, "after": state.polling.after}
-    if state.attention and (state.over or waiting):
+    if state.attention and (state.over or waiting or state.unanswered):
         shard = shard_of(state.saga_id, settings.shards)
         values |= {"attention_shard": str(shard), "attention_at": iso(state.attention)[:19] + "Z"}
     if purge or not kept:
@@ -118,6 +119,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         round=step.round or None,
         sig=step.signalled or None,
         late=step.timed_out or None,
+        post=step.postponed or None,
     )
     if not step.attempts and status in _BACKWARD:
         made.attempts = None
@@ -148,6 +150,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         cause=item.cause or "",
         recovery_attempts=int(item.recovery_attempts or 0),
         recovery_exhausted=bool(item.recovery_exhausted),
+        unanswered=int(item.unanswered or 0),
         dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
         error_seq=int(item.error_seq or 0),
         resolution_seq=int(item.resolution_seq or 0),
@@ -189,6 +192,7 @@ def _step_state(item: Any) -> StepState:
         round=int(item.round or 0),
         signalled=bool(item.sig),
         timed_out=bool(item.late),
+        postponed=bool(item.post),
     )
 
 

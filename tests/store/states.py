@@ -70,6 +70,7 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         _counts,
         st.booleans(),
         st.booleans(),
+        postponed=st.booleans(),
     )
     return (
         own | st.builds(_with_children, own, _counts, _counts, _counts, _counts, st.booleans(), _counts)
@@ -130,6 +131,7 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "cause": st.sampled_from(["", "failure", "cancel", "recovery", "operator"]),
         "recovery_attempts": _counts,
         "recovery_exhausted": st.booleans(),
+        "unanswered": _counts,
         "dead": st.none() | _dead,
         "error_seq": _counts,
         "resolution_seq": _counts,

@@ -112,10 +112,15 @@ class LambdaContext:
         return int(self.remaining * 1000)
 
 
+LATEST: list[HandmadeStack] = []
+"""The stack that was made last."""
+
+
 class HandmadeStack:
     """What ``SagaService`` deploys, made by hand: enough to run the handlers."""
 
     def __init__(self, *classes: type[Any], prefix: str = "test", endpoint_url: str | None = None) -> None:
+        LATEST[:] = [self]
         self.classes = classes
         self.endpoint_url = endpoint_url
         self.dynamodb, self.sqs, self.s3 = (client(name, endpoint_url) for name in ("dynamodb", "sqs", "s3"))

@@ -164,11 +164,20 @@ class Bench:
         records = self.stack.receive_from(self.stack.now, 10)
         if not records:
             return False
-        with patch.object(now_handler, "_engine", lambda: self.engine):
-            answer = now_handler.handler({"Records": records}, LambdaContext(self.lifetime))
+        try:
+            with patch.object(now_handler, "_engine", lambda: self.engine):
+                answer = now_handler.handler({"Records": records}, LambdaContext(self.lifetime))
+        except BaseException:
+            for record in records:
+                receipt = {"QueueUrl": self.stack.now, "ReceiptHandle": record["receiptHandle"]}
+                self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
+            raise
         for record in records:
-            if {"itemIdentifier": record["messageId"]} not in answer["batchItemFailures"]:
-                self.stack.sqs.delete_message(QueueUrl=self.stack.now, ReceiptHandle=record["receiptHandle"])
+            receipt = {"QueueUrl": self.stack.now, "ReceiptHandle": record["receiptHandle"]}
+            if {"itemIdentifier": record["messageId"]} in answer["batchItemFailures"]:
+                self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
+            else:
+                self.stack.sqs.delete_message(**receipt)
         return True
 
     def _deliver_all(self) -> bool:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache, cached_property
 from threading import RLock
 from typing import Any, cast
@@ -33,6 +34,7 @@ from moto.core import models as moto_core
 
 from tests.subjects import runs
 from tests.support.aws import REGION
+from tests.support.calls import Watch, watching
 from tests.support.databases import dynamodb_local
 from tests.support.expressions import Item, copied
 from tests.support.tables import MemoryTables, refusal
@@ -51,10 +53,13 @@ class Declared(MemoryTables):
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[str, Item] = {}
+        self.restored_to: dict[str, datetime] = {}
+        """The times that tables say they were restored to."""
 
     def clear(self) -> None:
         super().clear()
         self.made.clear()
+        self.restored_to.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
         if operation == "CreateTable":
@@ -63,7 +68,9 @@ class Declared(MemoryTables):
         if not all(name in self.made for name in tables_of(request)):
             raise refusal("ResourceNotFoundException", operation, "Requested resource not found")
         if operation == "DescribeTable":
-            return {"Table": copied(self.made[request["TableName"]])}
+            restored = self.restored_to.get(request["TableName"])
+            summary = {} if restored is None else {"RestoreSummary": {"RestoreDateTime": restored}}
+            return {"Table": copied(self.made[request["TableName"]]) | summary}
         if operation == "DeleteTable":
             self.tables.pop(request["TableName"], None)
             return {"TableDescription": self.made.pop(request["TableName"])}
@@ -162,7 +169,7 @@ def _without_order(asked: Item, told: Any) -> Any:
     if ordered or "Items" not in told:
         return told
     answer: Item = told
-    if asked.keys() & {"Limit", "ExclusiveStartKey"} or "LastEvaluatedKey" in answer:
+    if asked.keys() & {"Limit", "ExclusiveStartKey", "Segment"} or "LastEvaluatedKey" in answer:
         return {}  # so what is on a page may differ, and so may whether a full one is known to be the last
     return answer | {"Items": sorted(answer["Items"], key=_text)}
 
@@ -222,6 +229,8 @@ class Tables:
     always: bool
     compared: bool
     memory: Declared = field(default_factory=Declared)
+    refuse: Callable[[str, Item], ClientError | None] = lambda operation, request: None
+    """Which requests fail, and with what: no engine here runs out of capacity, nor meets another write."""
     handed_over: bool = False
     deviations: list[str] = field(default_factory=list[str])
     """Requests with two answers, or two outcomes: memory's, and the other engine's."""
@@ -238,6 +247,8 @@ class Tables:
             if self.handed_over:
                 return None
             asked = _decoded(request["body"])
+            if error := self.refuse(model.name, asked):
+                return _answer_of(cast("Any", error).response)
             if model.name == "CreateTable":
                 self.created[asked["TableName"]] = (model, request)
             if self.always:
@@ -262,10 +273,7 @@ class Tables:
             answer = self.memory.answer(operation, asked)
         except ClientError as error:
             answer = cast("Item", error.response)
-        status = 400 if "Error" in answer else 200
-        headers = dict[str, str]()
-        metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "memory", "RetryAttempts": 0}
-        return AWSResponse("", status, headers, None), {**answer, "ResponseMetadata": metadata}
+        return _answer_of(answer)
 
     # Moto, beside memory
 
@@ -307,6 +315,13 @@ class Tables:
             for name in self.memory.made:
                 self._fill(name, self.memory.items(name))
         self.handed_over = True
+
+
+def _answer_of(body: Item) -> Answer:
+    status = 400 if "Error" in body else 200
+    headers = dict[str, str]()
+    metadata = {"HTTPStatusCode": status, "HTTPHeaders": headers, "RequestId": "memory", "RetryAttempts": 0}
+    return AWSResponse("", status, headers, None), {**body, "ResponseMetadata": metadata}
 
 
 _OF_TABLES = ("CreateTable", "DeleteTable", "DescribeTable", "ListTables")
@@ -351,10 +366,14 @@ def aws(chosen: str | None = None) -> Generator[Tables]:
             return
         made = Tables(_engine(answering), answering != "memory", runs("tables in memory"))
         _open.append(made)
+        watch = Watch()
+        watching.append(watch)
         try:
             yield made
         finally:
             _open.clear()
+            watching.clear()
             if made.engine.url is not None:
                 made.engine.forget(made.created)
         assert not made.deviations, "\n".join(made.deviations)
+        watch.end()

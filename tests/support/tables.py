@@ -6,10 +6,13 @@ emulator.
 
 from __future__ import annotations
 
+import hashlib
 import marshal
-from collections import deque
+from bisect import bisect_right
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -46,6 +49,8 @@ _LARGEST = 400 * 1024
 """Bytes of an item."""
 _PAGE = 1024 * 1024
 """Bytes of what one query or scan reads."""
+_MOST_SCANNED = 4_000
+"""Items of a page of a scan."""
 _MOST = {"BatchGetItem": 100, "BatchWriteItem": 25, "TransactWriteItems": 100, "TransactGetItems": 100}
 """Items of a request."""
 _REFUSED = "The conditional request failed"
@@ -80,21 +85,30 @@ class MemoryTables:
             read or reads an index, which has none; DynamoDB's are mostly behind by less than one.
         scarce: whether a page has room for one item only, and a batch for half of what it asks for, as where items are
             large.
+        capacity: write units that one partition takes in a second, by the clock of ``now``; any number if 0. A write is
+            refused that has no room in the table's partition, or in one of an index: there it waits for the index.
     """
 
     tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     now: Callable[[], float] = lambda: 0.0
     lag: float = 0.0
     scarce: bool = False
+    capacity: int = 0
+    _second: int = 0
+    _units: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """What each partition of a table or an index has taken in that second."""
     _behind: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     _coming: deque[tuple[float, str, Key, Item | None]] = field(
         default_factory=deque[tuple[float, str, Key, Item | None]]
     )
+    _scanned: dict[tuple[int, int, int], list[Key]] = field(default_factory=dict[tuple[int, int, int], list[Key]])
+    """The keys of a segment, in order. Those that were deleted since are among them."""
 
     def clear(self) -> None:
         self.tables.clear()
         self._behind.clear()
         self._coming.clear()
+        self._scanned.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
         """Return the answer, or raise botocore's error for it."""
@@ -142,9 +156,14 @@ class MemoryTables:
         if item is None:
             self._table(name).pop(key, None)
         else:
-            self._table(name)[key] = item
+            self._add(self._table(name), key, item)
         if self.lag:
             self._coming.append((self.now(), name, key, item))
+
+    def _add(self, items: dict[Key, Item], key: Key, item: Item) -> None:
+        if key not in items:
+            self._scanned.clear()
+        items[key] = item
 
     def _seen(self, name: str, request: Item) -> dict[Key, Item]:
         """The items of a table as a read sees them."""
@@ -155,7 +174,7 @@ class MemoryTables:
             if item is None:
                 self._behind.setdefault(table, {}).pop(key, None)
             else:
-                self._behind.setdefault(table, {})[key] = item
+                self._add(self._behind.setdefault(table, {}), key, item)
         return self._behind.setdefault(name, {})
 
     # One item
@@ -178,6 +197,10 @@ class MemoryTables:
             after = _after(kind, request, before)
         except Impossible as error:
             raise _invalid(operation, str(error)) from error
+        if not self._has_room([units_of(request["TableName"], before, after)]):
+            raise refusal(
+                "ThrottlingException", operation, "Throughput exceeds the current capacity for one or more keys"
+            )
         self._leave(request, after)
         told = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
         return {} if told is None else {"Attributes": copied(told)}
@@ -228,6 +251,14 @@ class MemoryTables:
         writes = [next(iter(item.items())) for item in request["TransactItems"]]
         _check_once("TransactWriteItems", _SEVERAL, [self._place_of(write) for _, write in writes])
         outcomes = [self._outcome(kind, write) for kind, write in writes]
+        if all(reason["Code"] == "None" for reason, _ in outcomes):
+            units = [
+                units_of(write["TableName"], self._found(write), after, transacted=True)
+                for (_, write), (_, after) in zip(writes, outcomes, strict=True)
+            ]
+            if not self._has_room(units):
+                full = [self._is_full(one) for one in units]
+                outcomes = [({"Code": "ThrottlingError" if it else "None"}, None) for it in full]
         reasons = [reason for reason, _ in outcomes]
         codes = [reason["Code"] for reason in reasons]
         if any(code != "None" for code in codes):
@@ -249,6 +280,22 @@ class MemoryTables:
         except Impossible as error:
             return {"Code": "ValidationError", "Message": str(error)}, None
 
+    def _has_room(self, writes: Sequence[Counter[tuple[str, str]]]) -> bool:
+        """Whether there is capacity for all of these writes; then it is taken."""
+        if not self.capacity:
+            return True
+        if self._second != int(self.now()):
+            self._second = int(self.now())
+            self._units.clear()
+        together = sum(writes, Counter[tuple[str, str]]())
+        if self._is_full(together):
+            return False
+        self._units += together
+        return True
+
+    def _is_full(self, units: Counter[tuple[str, str]]) -> bool:
+        return any(self._units[partition] + count > self.capacity for partition, count in units.items())
+
     # All there are
 
     def _query(self, request: Item) -> Item:
@@ -263,9 +310,49 @@ class MemoryTables:
         return page_of(request, found, places, backwards=backwards, scarce=self.scarce)
 
     def _scan(self, request: Item) -> Item:
-        found = self._seen(request["TableName"], request)
-        ordered = [found[key] for key in sorted(found)]
-        return page_of(request, ordered, keys_of(request["TableName"]), scarce=self.scarce)
+        found, places = self._seen(request["TableName"], request), keys_of(request["TableName"])
+        keys = self._segment(found, request.get("Segment", 0), request.get("TotalSegments", 1))
+        first = (
+            bisect_right(keys, _place(request["ExclusiveStartKey"], places)) if "ExclusiveStartKey" in request else 0
+        )
+        following = (found[key] for key in islice(keys, first, None) if key in found)
+        read = list(islice(following, _MOST_SCANNED))
+        return page_of(request, read, places, scarce=self.scarce, more=next(following, None) is not None)
+
+    def _segment(self, found: dict[Key, Item], segment: int, total: int) -> list[Key]:
+        """The keys of a part of a table, in order; by moto's division, as AWS promises none."""
+        place = id(found), segment, total
+        if place not in self._scanned:
+            self._scanned[place] = sorted(key for key in found if total == 1 or _digit(key[0]) % total == segment)
+        return self._scanned[place]
+
+
+def _digit(text: str) -> int:
+    return hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]
+
+
+def units_of(
+    table: str, before: Item | None, after: Item | None, *, transacted: bool = False
+) -> Counter[tuple[str, str]]:
+    """Return the write units that a write takes, by the partitions of the table and its indexes.
+
+    Args:
+        table: its name.
+        before: the item, if there was one.
+        after: the item, if there is one now.
+        transacted: whether it is part of a transaction.
+    """
+    units, items = Counter[tuple[str, str]](), [item for item in (before, after) if item is not None]
+    if items:
+        kilobytes = max(-(-item_size(item) // 1024) for item in items)
+        units[table, str(plain(items[0][keys_of(table)[0]])[1])] = kilobytes * (2 if transacted else 1)
+    indexes = _INDEXES.items() if table.endswith("-sagas") else ()
+    for index, names in indexes:
+        old, new = ([(item or {}).get(name) for name in names] for item in (before, after))
+        for partition, sort in (old, new) if old != new else ():  # an entry is deleted, and another put
+            if partition and sort:
+                units[index, str(plain(partition)[1])] += 1
+    return units
 
 
 def _parts(operation: str, request: Item) -> Iterable[tuple[str, Item]]:
@@ -346,11 +433,17 @@ def _place(item: Item, places: Sequence[str]) -> Key:
 
 
 def page_of(
-    request: Item, found: list[Item], places: Sequence[str], *, backwards: bool = False, scarce: bool = False
+    request: Item,
+    found: list[Item],
+    places: Sequence[str],
+    *,
+    backwards: bool = False,
+    scarce: bool = False,
+    more: bool = False,
 ) -> Item:
     """Answer a query or scan that found these items, in the order of these attributes. A page may begin after an item
     that is not there any more. Unlike AWS's, the last page is known to be it, even if it is full. ``scarce``: it has
-    room for one item."""
+    room for one item. ``more``: behind these there are others."""
     if "ExclusiveStartKey" in request:
         after = _place(request["ExclusiveStartKey"], places)
         if backwards:
@@ -358,13 +451,13 @@ def page_of(
         else:
             found = [item for item in found if _place(item, places) > after]
     read = found[: 1 if scarce else _fitting(found[: request.get("Limit", len(found))])]
-    more: Item = {}
-    if len(read) < len(found):
-        more = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
+    last: Item = {}
+    if more or len(read) < len(found):
+        last = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
     test, known = condition(request.get("FilterExpression", "")), Names.of(request)
     kept = [projected(item, request) for item in read if test(item, known)]
     items: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(kept)}
-    return {**items, "Count": len(kept), "ScannedCount": len(read), **more}
+    return {**items, "Count": len(kept), "ScannedCount": len(read), **last}
 
 
 def _fitting(found: list[Item]) -> int:

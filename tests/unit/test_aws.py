@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any, cast
 
@@ -12,8 +16,10 @@ import pytest
 from botocore import exceptions as botocore
 from botocore.config import Config
 
-from sagas.aws import HOT, STEPS, connect, translated
+from sagas.aws import HOT, IMPATIENT, STEPS, VALIDATE, connect, translated
 from sagas.errors import Ambiguous, SagaError, Unavailable
+from sagas.local.files import Files
+from sagas.local.process import environment_of
 
 REGION = "eu-central-1"
 
@@ -35,6 +41,21 @@ def test_a_client_is_made_once() -> None:
     assert connect("sqs", HOT) is connect("sqs", HOT)
     assert connect("sqs", HOT) is not connect("sqs", STEPS)
     assert connect("sqs", HOT, region="eu-west-1").meta.region_name == "eu-west-1"
+
+
+@pytest.mark.parametrize("config", [HOT, IMPATIENT])
+def test_a_request_of_a_wrong_shape_is_found_by_any_test(config: Config) -> None:
+    with pytest.raises(SagaError, match="ParamValidationError"), translated("SQS"):
+        connect("sqs", config).send_message(QueueUrl="https://sqs.example/q", MessageBody="{}", Delay="soon")
+
+
+def test_requests_are_validated_only_where_it_is_asked_for() -> None:
+    ask = f"import os; os.environ.pop('{VALIDATE}'); from sagas.aws import HOT; print(HOT.parameter_validation)"
+    assert subprocess.check_output([sys.executable, "-c", ask], text=True) == "False\n"
+
+
+def test_functions_on_the_emulator_validate_requests_as_the_tests_do(tmp_path: Path) -> None:
+    assert environment_of(Files(tmp_path), 4566, None)[VALIDATE] == os.environ[VALIDATE]
 
 
 def test_others_credentials_have_clients_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

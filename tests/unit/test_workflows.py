@@ -67,3 +67,22 @@ def test_a_pull_request_gets_no_role_that_deploys() -> None:
     assert jobs["deploy"]["if"].startswith("github.ref == 'refs/heads/main'")
     assert "head.repo.full_name == github.repository" in jobs["diff"]["if"]
     assert not [step for step in jobs["diff"]["steps"] if " deploy" in step.get("run", "")]
+
+
+def test_a_pull_request_reads_templates_alone() -> None:
+    text = (TEMPLATE / "deploy.yml.tmpl").read_text()
+    (diff,) = [
+        step["run"]
+        for step in workflow(TEMPLATE / "deploy.yml.tmpl")["jobs"]["diff"]["steps"]
+        if "diff" in step.get("run", "")
+    ]
+    assert "--method=template" in diff  # a change set would need rights to write
+    assert "lookup-role-*" not in text
+
+
+def test_a_job_with_a_role_installs_by_hashes() -> None:
+    """A project without a lock installs what there is."""
+    for name, job in workflow(TEMPLATE / "deploy.yml.tmpl")["jobs"].items():
+        installs = [step["run"] for step in job["steps"] if "pip install" in step.get("run", "")]
+        assert len(installs) == 1
+        assert ("--require-hashes -r requirements.lock" in installs[0]) is (name != "test")

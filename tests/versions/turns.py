@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.aws import REGION, HandmadeStack
 from tests.support.databases import emulator
+from tests.support.gateway import matched
 from tests.versions.shared_sagas import Errands
 
 HERE = Path(__file__).parent
@@ -71,7 +72,9 @@ class Version:
     def call(self, method: str, path: str, body: Any = None, key: str = "") -> tuple[int, dict[str, Any]]:
         """Call the API; return the status and the body."""
         headers = {"Idempotency-Key": key} if key else {}
-        event = {"httpMethod": method, "path": path, "headers": headers, "requestContext": {"stage": "v1"}}
+        resource, parameters = matched(path)
+        event = {"httpMethod": method, "resource": resource, "path": path, "pathParameters": parameters}
+        event |= {"headers": headers, "requestContext": {"stage": "v1"}}
         answer = self.tell("api", event | {"body": None if body is None else json.dumps(body)})
         return answer["statusCode"], json.loads(answer["body"])
 

@@ -144,7 +144,7 @@ def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_S
             if step in due and began > due[step]:
                 found.append(_Stretch(step, due.pop(step), began, "wait", 0))
             found.append(_Stretch(step, min(began, at), at, _KINDS[action], entry.get("attempt") or 0))
-        if action in ("WaitStarted", "StepPostponed"):
+        if action in ("WaitStarted", "StepPostponed", "CompensationPostponed"):
             waits.setdefault(step, at)
         elif step in waits and (action in _WAIT_ENDS or action in _KINDS):
             found.append(_Stretch(step, waits.pop(step), at if action in _WAIT_ENDS else began, "wait", 0))

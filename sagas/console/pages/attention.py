@@ -138,6 +138,8 @@ def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
         return "dead-lettered"
     if saga["status"] == "FAILED":
         return "failed"
+    if action.problem.startswith("Nothing answers"):
+        return "stalled"
     return "recovery exhausted" if action.problem.startswith("Recovery") else "in doubt"
 
 

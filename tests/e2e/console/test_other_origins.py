@@ -213,7 +213,7 @@ def test_the_console_takes_nothing_of_another_page(page: Page, console: Open) ->
     tab = console(service)
     address = f"http://127.0.0.1:{tab.serving.session.port}"
     with site() as foreign:
-        for host in ("localhost", "evil.localhost", REBOUND):
+        for host in ("localhost", "evil.localhost", "sagas.localhost", REBOUND):
             other = tab.page.context.new_page()  # the cookie is there
             other.goto(f"http://{host}:{foreign}/")
             calls = [

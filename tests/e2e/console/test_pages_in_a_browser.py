@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sagas.console.serving import Options, Serving, opened_in_browser
 from sagas.errors import SagaError, Unavailable
 from tests.e2e.console.accessible import barriers
 from tests.e2e.console.conftest import Open, Tab
@@ -44,6 +45,18 @@ def test_the_printed_url_opens_the_inbox_within_a_second(console: Open, service:
     assert tab.page.url == f"{tab.origin}/"  # the token has left it
     tab.refreshed()
     quiet(tab)
+
+
+def test_the_page_that_a_browser_is_started_with_opens_it(
+    console: Open, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tab = console(service)
+    serving = Serving(service, Options(port=0))
+    monkeypatch.setattr("webbrowser.open", tab.page.goto)
+    with serving.in_background(), opened_in_browser(serving.session.url("/sagas"), print):
+        tab.page.wait_for_url(f"{serving.session.origin}/sagas")
+        assert tab.page.get_by_role("heading", name="Sagas").is_visible()
+    assert tab.complaints == []
 
 
 @pytest.mark.proof("console in a browser")

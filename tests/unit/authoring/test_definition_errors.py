@@ -182,6 +182,10 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         "@step(undo_when='started')\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
         ['compensation "u"', 'parameter "b"', "| None"],
     ),
+    "patience without optional": (
+        "@step(patience=timedelta(1))\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
+        ['compensation "u"', 'parameter "b"', "| None", "patience=", "NotYet"],
+    ),
     "result of a retired step": (
         "@step(retired=True)\ndef a(self) -> int: ...\n@step\ndef b(self, a: int) -> int: ...",
         ['parameter "a"', "retired"],

@@ -81,6 +81,9 @@ def test_time_is_given() -> None:
     assert FakeContext(remaining_time=5).remaining_time() == 5.0
     assert FakeContext(remaining_time=lambda: -1).remaining_time() == 0.0
     assert FakeContext(remaining_time=5).deadline - FakeContext(remaining_time=0).deadline == timedelta(seconds=5)
+    assert FakeContext(deadline=deadline, remaining_time=5).now == deadline - timedelta(seconds=5)
+    noon = FakeContext(now=deadline, remaining_time=60)
+    assert (noon.now, noon.deadline) == (deadline, deadline + timedelta(seconds=60))
 
 
 def test_an_unknown_keyword_is_an_error() -> None:

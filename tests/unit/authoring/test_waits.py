@@ -79,6 +79,9 @@ def _naive(request: Order) -> int:
     return 1
 
 
+_LAMBDAS: list[Callable[[Any], Any]] = [lambda ready: ready]
+
+
 def _asking(self: object) -> int:
     return 1
 
@@ -104,6 +107,8 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         (lambda: wait_for(Approval, timeout=DAY, timout=1), 'unknown option "timout"'),
         (lambda: wait_for(Approval, timeout=DAY, on_timeout="FAIL"), "a member of Exhausted"),
         (lambda: wait_for(Approval, timeout=DAY, public="yes"), "public must be True or False"),
+        (lambda: _saga(papers=wait_for(str, timeout=DAY, public=True)), 'step "papers": public=True needs a method'),
+        (lambda: sleep(until=_LAMBDAS[0]), r"is a lambda, .* def when\(ready: datetime\) -> datetime"),
         (lambda: sleep(), "say how long"),
         (lambda: sleep(DAY, until=_naive), "and not both"),
         (lambda: sleep(60), "a positive timedelta"),

@@ -41,6 +41,11 @@ def made(init: Init) -> Path:
     return Path("somewhere/new").resolve()
 
 
+def test_it_prints_the_real_folder(init: Init, tmp_path: Path) -> None:
+    result = init(".", "--name", "my-trips")
+    assert result.stdout.startswith(f"my-trips is in {tmp_path}. There,"), result.output
+
+
 def run_in(project: Path, *command: str | Path) -> str:
     """Run a command, which must succeed without a word against the project; return what it says."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}

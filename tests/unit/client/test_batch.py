@@ -115,12 +115,13 @@ class TestChoosing:
             saga("c", "COMPENSATION_FAILED"),
             saga("d", "RUNNING", why=False),
             saga("e", "COMPENSATED"),  # with a step in doubt
+            saga("f", "PENDING"),  # which nothing answers
         )
-        assert chosen(service, "retry") == ["a", "c"]
+        assert chosen(service, "retry") == ["a", "c", "f"]
         assert chosen(service, "compensate") == ["a", "b"]
-        assert chosen(service, "resolve") == ["a", "c", "e"]  # b was resolved before
+        assert chosen(service, "resolve") == ["a", "c", "e", "f"]  # b was resolved before
         assert chosen(service, "resolve", status="COMPENSATED") == ["e"]
-        assert chosen(service, "cancel") == ["d", "a"]
+        assert chosen(service, "cancel") == ["f", "d", "a"]
         assert chosen(service, "rerun") == ["b", "e"]
         assert chosen(service, "rerun", status="RUNNING") == ["d"]
 

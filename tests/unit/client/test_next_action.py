@@ -29,6 +29,7 @@ UNDO = {"steps": [a_step("capture", "COMPENSATION_FAILED", undo_attempts=4, erro
 LEASE = {"claimed_at": ENDED, "expires_at": ENDED, "heartbeat_at": None}
 OLD = {**at("announce", ERROR), "updated_at": "2026-11-01T00:00:00.000Z"}
 STALLED = {"why": "it stalled too often and was given up"}
+SILENT = {"why": "nothing answers at step ship: its function handled none of 6 messages in a row"}
 DOUBT = {"why": "the outcome of ship is unknown", "in_doubt": ["ship"]}
 BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
 WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
@@ -40,6 +41,7 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("DEAD_LETTERED", at("approval", VAIN), Do.RETRY, "step approval waited in vain", "dead-letters"),
     ("FAILED", at("ship", ERROR), Do.COMPENSATE, "Step ship failed", "failed"),
     ("COMPENSATED", STALLED, Do.RESOLVE, "Recovery is exhausted", "needs-attention"),
+    ("RUNNING", SILENT, Do.RETRY, "Nothing answers", "function-errors"),
     ("CANCELLED", DOUBT, Do.RESOLVE, "Whether ship took effect is unknown", "needs-attention"),
     ("RUNNING", {"lease": LEASE}, Do.RECOVER, "It stalled", ""),
     ("RUNNING", {"lease": {**LEASE, "expires_at": LATER}}, Do.NOTHING, "", ""),

@@ -10,6 +10,7 @@ import pytest
 from botocore.stub import Stubber
 
 from sagas.client.endpoints import endpoints_from_stack
+from sagas.client.transport import Transport
 from sagas.errors import SagaError
 
 API = {
@@ -96,6 +97,28 @@ def test_at_an_emulator_the_api_is_there_too(
     with stub.stubber:
         stub.will_hold("shop", {"Api": API["Api"], "Stage": API["Stage"]}, {"Api": "abc", "Stage": "v1"})
         assert endpoints_from_stack(cast("boto3.Session", stub), "shop").api_url == api_url
+
+
+@pytest.mark.parametrize(
+    ("region", "api_url"),
+    [
+        ("eusc-de-east-1", "https://abc.execute-api.eusc-de-east-1.amazonaws.eu/v1"),
+        ("cn-north-1", "https://abc.execute-api.cn-north-1.amazonaws.com.cn/v1"),
+        ("us-gov-west-1", "https://abc.execute-api.us-gov-west-1.amazonaws.com/v1"),
+        ("us-iso-east-1", "https://abc.execute-api.us-iso-east-1.c2s.ic.gov/v1"),
+        ("eu-nowhere-9", "https://abc.execute-api.eu-nowhere-9.amazonaws.com/v1"),
+    ],
+)
+def test_each_partition_has_its_suffix(monkeypatch: pytest.MonkeyPatch, region: str, api_url: str) -> None:
+    monkeypatch.setattr("botocore.stub.validate_parameters", _accept)
+    stub = StubbedSession(boto3.Session("key", "secret", region_name=region))
+    with stub.stubber:
+        stub.will_hold("shop", {"Api": API["Api"], "Stage": API["Stage"]}, {"Api": "abc", "Stage": "v1"})
+        found = endpoints_from_stack(cast("boto3.Session", stub), "shop")
+    assert found.api_url == api_url
+    assert found.endpoint_url is None
+    if ".amazonaws." in api_url:
+        assert Transport(api_url, None, boto3.Session("key", "secret", region_name="us-east-1")).region == region
 
 
 def test_a_stack_of_something_else(stubbed: StubbedSession) -> None:

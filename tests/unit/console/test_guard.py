@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +21,17 @@ RETRY = f"/sagas/create-zip/{numbered(1)}/retry"
 
 
 class TestHost:
-    @pytest.mark.parametrize("host", [f"sagas.localhost:{PORT}", f"127.0.0.1:{PORT}", f"localhost:{PORT}", "localhost"])
-    def test_this_machines_names_are_answered(self, browser: Browser, host: str) -> None:
-        assert browser.get("/", headers={"Host": host}).status_code in (200, 401)
+    @pytest.mark.parametrize("host", [f"sagas.localhost:{PORT}", f"Sagas.Localhost:{PORT}"])
+    def test_its_own_is_answered(self, browser: Browser, host: str) -> None:
+        assert browser.get("/", headers={"Host": host}).status_code == 200
+
+    @pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"[::1]:{PORT}", f"localhost:{PORT}", "sagas.localhost"])
+    def test_a_name_that_it_shares_with_other_servers_gets_no_cookie(self, service: FakeService, host: str) -> None:
+        browser = Browser(service)
+        answer = browser.get("/", params={"token": browser.session.token}, headers={"Host": host})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (421, False)
+        assert f"http://sagas.localhost:{PORT}/" in answer.text
+        assert browser.open().get("/").status_code == 200  # the token is still good
 
     @pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", f"0.0.0.0:{PORT}", ""])
     def test_any_other_is_not(self, browser: Browser, host: str) -> None:
@@ -26,10 +39,11 @@ class TestHost:
             assert browser.get(path, headers={"Host": host}).status_code == 421
 
     def test_of_another_port_is_not_the_console(self, browser: Browser, service: FakeService) -> None:
-        there = {"Host": f"localhost:{PORT + 1}", "Origin": f"http://localhost:{PORT + 1}"}
+        host = f"sagas.localhost:{PORT + 1}"
         form = {"csrf": browser.session.csrf}
-        assert browser.post(RETRY, data=form, headers={**SAME, **there}).status_code == 403
-        assert browser.post(RETRY, data=form, headers={**SAME, "Host": f"localhost:{PORT + 1}"}).status_code == 403
+        for headers, status in (({"Origin": f"http://{host}"}, 403), ({}, 421)):
+            answer = browser.post(RETRY, data=form, headers={**SAME, "Host": host, **headers})
+            assert answer.status_code == status
         assert service.did() == []
 
 
@@ -203,3 +217,33 @@ def test_the_token_is_in_no_representation(service: FakeService) -> None:
     session = Browser(service).session
     assert session.token not in repr(session)
     assert session.secret not in repr(session)
+
+
+RECORD = """
+import json, sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+page = Path(unquote(urlsplit(sys.argv[1]).path))
+others = page.parent.stat().st_mode & 0o77
+Path(sys.argv[0]).with_name("opened.json").write_text(json.dumps([sys.argv, page.read_text(), others]))
+"""
+"""A browser that writes down what it is started with."""
+
+
+def test_the_browser_is_started_without_the_token(tmp_path: Path, service: FakeService) -> None:
+    session, browser = Browser(service).session, tmp_path / "browser.py"
+    browser.write_text(RECORD)
+    url = session.url("/sagas/create-zip")
+    opening = f"""
+from sagas.console.serving import opened_in_browser
+with opened_in_browser({url!r}, print):
+    pass
+"""
+    environment = {**os.environ, "BROWSER": f"{sys.executable} {browser} %s"}
+    subprocess.run([sys.executable, "-c", opening], env=environment, check=True, timeout=60)
+    argv, page, others = json.loads(browser.with_name("opened.json").read_text())
+    assert session.token not in " ".join(argv)
+    assert argv[1].startswith("file:///")
+    assert url in html.unescape(page)
+    assert others == 0  # they may not read the folder
+    assert not Path(argv[1].removeprefix("file://")).exists()

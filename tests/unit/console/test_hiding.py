@@ -15,41 +15,38 @@ from tests.unit.client.stub import BEGAN, a_step
 from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
 
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""All controls of the writing direction."""
+REVERSED = f"photo{BIDI}gpj.exe"
+PLACES = ("/", "/sagas", "/types", "/types/create-zip", "/letters", SAGA)
+
+
+def _service_of(text: str) -> FakeService:
+    """A service that has the text wherever others write it."""
+    error = {"type": text, "message": text}
+    saga = dead(1, request={text: text}, correlation_id=text, error={"step": "announce", **error})
+    progress = {"step": "upload", "fraction": 0.5, "message": text, "at": BEGAN}
+    saga |= {
+        "progress": progress,
+        "why": text,
+        "steps": [a_step("upload", result=text), a_step("announce", "FAILED", error=error)],
+    }
+    service = FakeService([saga])
+    details = {"error": error, "note": text, "stack_trace": text, "reason": text}
+    service.entries.append(an_entry(2, "StepFailed", "announce", actor=text, trace_id=text, details=details))
+    service.types = [a_type(description=text, reason=text, active=False)]
+    service.letters = [a_letter(body=text, attributes={text: text}, source=text, reason=text)]
+    return service
+
 
 class TestHostileTexts:
     """Whatever a caller, a step or a sender wrote is shown as text."""
 
     @pytest.fixture
     def service(self) -> FakeService:
-        error = {"type": HOSTILE, "message": HOSTILE}
-        saga = dead(1, request={HOSTILE: HOSTILE}, correlation_id=HOSTILE, error={"step": "announce", **error})
-        progress = {"step": "upload", "fraction": 0.5, "message": HOSTILE, "at": BEGAN}
-        saga |= {
-            "progress": progress,
-            "why": HOSTILE,
-            "steps": [a_step("upload", result=HOSTILE), a_step("announce", "FAILED", error=error)],
-        }
-        service = FakeService([saga])
-        details = {"error": error, "note": HOSTILE, "stack_trace": HOSTILE, "reason": HOSTILE}
-        service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
-        service.types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
-        service.letters = [a_letter(body=HOSTILE, attributes={HOSTILE: HOSTILE}, source=HOSTILE, reason=HOSTILE)]
-        return service
+        return _service_of(HOSTILE)
 
-    @pytest.mark.parametrize(
-        "path",
-        [
-            "/",
-            "/sagas",
-            "/types",
-            "/types/create-zip",
-            "/letters",
-            SAGA,
-            f"/search?q=x{HOSTILE}",
-            f"/sagas?text={HOSTILE}",
-            f"/?kind={HOSTILE}",
-        ],
-    )
+    @pytest.mark.parametrize("path", [*PLACES, f"/search?q=x{HOSTILE}", f"/sagas?text={HOSTILE}", f"/?kind={HOSTILE}"])
     def test_run_nowhere(self, service: FakeService, path: str) -> None:
         page = opened(service, path)
         assert "<img" not in page
@@ -64,6 +61,24 @@ class TestHostileTexts:
         page = Browser(service).open().submit("/letters/create-zip/look").text
         assert "<img" not in page
         assert page.count("<script") == 2
+
+
+class TestWritingDirection:
+    """A text whose letters stand in another order than they are read is shown with what does that."""
+
+    @pytest.mark.parametrize("path", [*PLACES, f"/?kind={REVERSED}"])
+    def test_is_changed_by_nothing_that_is_shown(self, path: str) -> None:
+        page = opened(_service_of(REVERSED), path)
+        assert not set(page) & set(BIDI)
+
+    def test_is_shown_as_escapes(self) -> None:
+        saga = dead(1, request={"file": REVERSED})
+        assert '"file": "photo\\u061c' in text_of(opened(FakeService([saga]), SAGA))
+        assert "\\u202e" in text_of(Browser(_service_of(REVERSED)).open().submit("/letters/create-zip/look").text)
+
+    def test_is_kept_in_what_a_form_sends_again(self) -> None:
+        page = opened(FakeService([dead()]), f"/sagas?text={REVERSED}")
+        assert f'name="text" value="{REVERSED}"' in page
 
 
 class TestRedaction:

@@ -9,7 +9,9 @@ import pytest
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.plan import Plan
-from sagas.core.states import DeadLetter, SagaState, SagaStatus
+from sagas.core.rules import format_of, patient_until
+from sagas.core.states import DeadLetter, Polling, SagaState, SagaStatus
+from sagas.formats import WAITS
 from tests.unit.core.making import (
     BOOM,
     HELD,
@@ -151,6 +153,16 @@ def test_a_failed_undo_is_tried_again_then_left_and_stops_no_other() -> None:
     assert over.status is S.COMPENSATION_FAILED
 
 
+def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
+    again = after(UNDOING, ev.CompensationPostponed(1, 1, "the bank", 60.0, NOW + 60, NOW))
+    assert (again.status, again.steps[1].status, again.not_before) == (S.COMPENSATING, T.COMPLETED, NOW + 60)
+    assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0))
+    called = after(again, message(again), now=NOW + 60)
+    assert called.steps[1].undo_attempts - called.steps[1].undo_attempts_at_grant == 1
+    undone = after(called, ev.StepCompensated(1, 2), now=NOW + 61)
+    assert (undone.cursor, undone.polling) == (0, None)
+
+
 def test_failed_undos_alone_are_retried() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATED, attention=NOW, cause="cancel")
     again = after(failed, ev.RetryAsked(MINE), ev.Redriven())
@@ -164,6 +176,23 @@ def test_a_step_that_was_only_started_is_undone_if_it_says_so() -> None:
         saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD), ev.CompensationStarted("failure"), by=by
     )
     assert (turned.status, turned.cursor) == (S.COMPENSATING, 1)
+
+
+@pytest.mark.parametrize(("needs_result", "ends"), [(False, S.COMPENSATING), (True, S.COMPENSATED)])
+def test_a_step_that_was_postponed_and_fails_is_undone_or_in_doubt(needs_result: bool, ends: SagaStatus) -> None:
+    by = Plan(tuple(replace(own, undo_needs_result=needs_result) for own in plan().steps))
+    postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW), by=by)
+    looked = after(postponed, message(postponed), by=by, now=NOW + 5)
+    failed = after(looked, ev.StepFailed(0, 2, BOOM, permanent=True), by=by, now=NOW + 5)
+    turned = after(failed, ev.CompensationStarted("failure"), by=by, now=NOW + 5)
+    assert (turned.status, turned.in_doubt) == (ends, ("step0",) if needs_result else ())
+    assert format_of(turned) == WAITS, "older code would forget that it was postponed"
+
+
+def test_a_step_that_completes_after_all_was_not_postponed() -> None:
+    postponed = after(RUNNING, ev.StepPostponed(0, 1, "the job", 5.0, NOW + 5, NOW))
+    done = after(postponed, message(postponed), ev.StepCompleted(0, 2), now=NOW + 5)
+    assert not done.steps[0].postponed
 
 
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
@@ -241,10 +270,44 @@ def test_an_expired_lease_is_taken_over_with_a_fence(event: ev.Event) -> None:
 
 def test_silence_is_a_stall_and_patience_ends() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 500), plan(stale_after=60.0, max_recovery_attempts=0)
-    assert commands(apply(replace(silent, updated_at=NOW - 59), ev.StallNoticed(MINE), by=by)) == ()
-    noticed = apply(silent, ev.StallNoticed(MINE), by=by)
+    lost = ev.StallNoticed(MINE, backlog=ev.Backlog.LOST)
+    assert commands(apply(replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
+    noticed = apply(silent, lost, by=by)
     assert writes(noticed) == [ev.Recovered(stall=True)]
     assert writes(apply(noticed.state, ev.Recovered(stall=True), by=by)) == [ev.RecoveryExhausted()]
+
+
+def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -> None:
+    silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 9_000), plan(stale_after=60.0, max_recovery_attempts=1)
+    for sent in (1, 2, 3):
+        noticed = apply(silent, ev.StallNoticed(MINE), by=by)
+        assert writes(noticed) == [ev.Recovered(False, sent, attention=sent == 2)]
+        resent = apply(noticed.state, writes(noticed)[0], by=by)
+        assert kinds(resent) == [Send]
+        assert (resent.state.recovery_attempts, resent.state.unanswered) == (0, sent)
+        assert bool(resent.state.attention) == (sent >= 2)
+        assert commands(apply(resent.state, ev.StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
+        silent = replace(resent.state, updated_at=NOW - 9_000)
+    known = after(replace(silent, lease=MINE), ev.Recovered(stall=True), by=by)
+    assert (known.recovery_attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
+    answered = after(replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1))
+    assert (answered.unanswered, answered.attention) == (0, 0.0)
+
+
+def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
+    quiet = saga(S.RUNNING, T.PENDING, updated_at=NOW)
+    waits = [patient_until(replace(quiet, unanswered=sent), 120.0) - NOW for sent in (0, 1, 4, 5, 99)]
+    assert waits == [120.0, 240.0, 1_920.0, 3_600.0, 3_600.0]
+    assert patient_until(replace(quiet, unanswered=1), 7_200.0) - NOW == 7_200.0
+
+
+def test_a_retry_sends_anew_what_nothing_answers() -> None:
+    silent = saga(S.RUNNING, T.PENDING, unanswered=3, attention=NOW - 10)
+    decision = apply(silent, ev.RetryAsked(MINE, "fixed"))
+    assert writes(decision) == [ev.Recovered(stall=False)]
+    sent = apply(decision.state, ev.Recovered(stall=False))
+    assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
+    assert kinds(apply(replace(silent, lease=HELD), ev.RetryAsked(MINE))) == [Refuse]
 
 
 def test_nobody_interferes_with_a_live_lease() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from sagas.engine.clock import SystemClock
+from sagas.engine.context import StepContext
 from sagas.errors import InvalidRequest
 from sagas.local.clock import StackClock, length_of
 from sagas.local.description import Description
@@ -43,6 +46,16 @@ def test_functions_on_an_emulator_have_the_clock_of_the_file(tmp_path: Path, mon
     assert abs(clock.now() - time.time() - 2 * DAY) < 60
     file.write_text("nonsense")
     assert abs(clock.now() - time.time()) < 60
+
+
+def test_a_step_is_told_the_time_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "clock"
+    file.write_text("172800.000\n")
+    monkeypatch.setenv("SAGAS_CLOCK", str(file))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4566")
+    ctx = StepContext("id", "trip", "book", 1, False, "", 0.0, SystemClock(), logging.getLogger())
+    ahead = ctx.now - datetime.now(UTC)
+    assert timedelta(days=2, minutes=-1) < ahead < timedelta(days=2, milliseconds=1), "the clock has milliseconds"
 
 
 def test_on_aws_there_is_no_such_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.errors import NotFound
+from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes, derived_name
 
 BASE = "https://sqs.eu-west-1.amazonaws.com/123456789012"
@@ -52,3 +54,36 @@ def test_derived_names_fit_and_differ(pairs: list[tuple[str, str]]) -> None:
     one, other = (derived_name(saga, step, TOKEN) for saga, step in pairs)
     assert one != other
     assert re.fullmatch("[A-Za-z0-9_-]{1,80}", one)
+
+
+@pytest.mark.parametrize(
+    ("saga", "step", "source", "elsewhere"),
+    [
+        ("trip", "book", "trip-book", None),
+        ("trip", "book", "trip-pay", "trip-book"),
+        ("trip", "nap", "trip-pay", None),  # it has no queue of its own: its lane's is the right one
+        ("trip", "nap", "trip-book", "trip-pay"),
+        ("shared", "first", "shared-all", None),
+        ("shared", "second", "shared-all", None),
+        ("shared", "second", "trip-pay", "shared-all"),
+        ("trip", "gone", "trip-pay", None),
+        ("of another service", "book", "trip-pay", None),
+    ],
+)
+def test_a_record_is_elsewhere_in_any_queue_but_its_steps(
+    saga: str, step: str, source: str, elsewhere: str | None
+) -> None:
+    names: dict[str, dict[str, str]] = {
+        "trip": {"book": "trip-book", "pay": "trip-pay"},
+        "shared": dict.fromkeys(("first", "second"), "shared-all"),
+    }
+    queues = Queues(Routes("https://sqs/1", names, lanes={"trip": {"nap": "pay"}}))
+    message = Message("id", saga, step, 0, False, 1)
+    record = {"eventSourceARN": f"arn:aws:sqs:eu-central-1:1:{source}"}
+    assert queues.queue_elsewhere(record, message) == (elsewhere and f"https://sqs/1/{elsewhere}")
+
+
+@pytest.mark.parametrize("record", [{}, {"eventSourceARN": 5}])
+def test_a_record_that_does_not_say_where_it_was_is_at_home(record: dict[str, object]) -> None:
+    queues = Queues(Routes("https://sqs/1", {"trip": {"book": "trip-book"}}))
+    assert queues.queue_elsewhere(record, Message("id", "trip", "book", 0, False, 1)) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sagas import Context, NotYet, PermanentError, Retry, Saga, TimedOut, step
+from sagas import CircuitBreaker, Context, NotYet, PermanentError, Retry, Saga, TimedOut, step
 from sagas.authoring.codec import encode
+from sagas.core.times import epoch
 from sagas.engine.engine import from_environment
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
@@ -71,6 +72,53 @@ def test_both_write_the_same_trail(
     audit, _ = from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
+
+
+class Guarded(Saga[Order], name="guarded"):
+    """Its dependency is down for as many calls as its request says; then it waits behind its breaker."""
+
+    @step(
+        retry=Retry.constant(max_retries=5, delay=0),
+        circuit_breaker=CircuitBreaker(failure_threshold=2, open_for=30),
+    )
+    def call(self, request: Order, ctx: Context) -> str:
+        LOG.append(f"call:{ctx.attempt}")
+        if ctx.attempt <= request.count:
+            raise ConnectionError("down")
+        return "up"
+
+
+class Rash(Saga[Order], name="rash"):
+    """Likewise, but it fails where that waits."""
+
+    @step(
+        retry=Retry.constant(max_retries=5, delay=0),
+        circuit_breaker=CircuitBreaker(failure_threshold=2, open_for=30, when_open="fail"),
+    )
+    def call(self, request: Order, ctx: Context) -> str:
+        return Guarded.call.function(self, request, ctx)
+
+
+@pytest.mark.parametrize("down", [1, 4, 9])
+@pytest.mark.parametrize("saga_class", [Guarded, Rash])
+def test_breakers_open_in_both(saga_class: Any, down: int) -> None:
+    def told(audit: Sequence[Any]) -> list[Any]:
+        began = epoch(audit[0]["at"])
+        return [(comparable(entry), round(epoch(entry["at"]) - began)) for entry in audit]
+
+    rehearsed, rehearsal, name = run(saga_class, Order("train", down)), list(LOG), saga_class.__name__.lower()
+    LOG.clear()
+    bench = Bench(saga_class)
+    saga_id = bench.start(name, encode(Order("train", down), Order))
+    bench.run()
+    audit, _ = bench.engine.reader.audit(name, saga_id, 100, 0)
+    assert rehearsal == LOG
+    assert told(rehearsed.audit) == told(audit)
+    assert (rehearsed.status, rehearsed.error) == (bench.show(saga_id)["status"], bench.show(saga_id)["error"])
+    waited = epoch(rehearsed.audit[-1].at) - epoch(rehearsed.audit[0].at)
+    opens = down > 1
+    assert (rehearsed.error is not None and rehearsed.error.type == "BreakerOpen") is (opens and saga_class is Rash)
+    assert (waited > 30) is (opens and saga_class is Guarded)
 
 
 # ---- generated sagas
@@ -137,11 +185,11 @@ class Planned:
 
 HEAD = """
 from datetime import timedelta
-from sagas import Exhausted, children, sleep, wait_for
+from sagas import CircuitBreaker, Exhausted, children, sleep, wait_for
 
 """
 HOW = st.sampled_from(["done", "late", "wrong", *ERRORS])
-UNDOING = st.sampled_from(["done", "late", "wrong", "lazy", *ERRORS])
+UNDOING = st.sampled_from(["done", "late", "wrong", "lazy", "not yet", *ERRORS])
 EXHAUSTED = st.sampled_from(["COMPENSATE", "COMPENSATE", "FAIL", "DEAD_LETTER"])
 
 
@@ -153,7 +201,10 @@ def _steps(draw: st.DrawFn, name: str, place: str) -> tuple[str, dict[str, list[
     script = {name: draw(st.lists(HOW | st.just("not yet"), max_size=3))}
     word = draw(st.sampled_from(["def", "async def"]))
     when = "started" if started else "completed"
-    source = f"    @step(retry={policy}, timeout=5, undo_when={when!r}, pivot={place == 'at'})\n"
+    opens = draw(st.sampled_from(["wait", "fail", ""]))
+    breaker = f"CircuitBreaker({draw(st.integers(1, 3))}, 30, {opens!r})" if opens else None
+    source = f"    @step(retry={policy}, timeout=5, undo_when={when!r}, "
+    source += f"circuit_breaker={breaker}, pivot={place == 'at'})\n"
     source += f"    {word} {name}(self, request: Order, ctx: Context) -> str:\n"
     source += f"        return act({name!r}, ctx, {name!r})\n"
     if place == "before" and draw(st.booleans()):

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, step
+from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, sleep, step
 from sagas.core.times import epoch
 from sagas.testing import run
 from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
@@ -279,6 +280,27 @@ def test_what_ends_after_its_timeout_has_timed_out(saga_class: Any) -> None:
 def test_time_that_code_takes_is_in_the_trail() -> None:
     audit = run(Blocking, Order("x")).audit
     assert epoch(audit[1].at) - epoch(audit[0].at) >= 0.05
+
+
+def an_hour_on(ctx: Context) -> datetime:
+    return ctx.now + timedelta(hours=1)
+
+
+class Reminded(Saga[Order]):
+    """Sleeps, and an hour more, and says when it ended."""
+
+    cooling = sleep(timedelta(days=14))
+    reminder = sleep(until=an_hour_on)
+
+    @step
+    def end(self, ctx: Context) -> datetime:
+        return ctx.now
+
+
+def test_the_sagas_clock_moves_with_what_is_skipped() -> None:
+    began, outcome = datetime.now(UTC), run(Reminded, Order("train"))
+    assert timedelta(minutes=59) < outcome.waited["reminder"] <= timedelta(hours=1)
+    assert abs(outcome.result - began - timedelta(days=14, hours=1)) < timedelta(minutes=1)
 
 
 def test_each_execution_has_an_instance_of_its_own() -> None:

@@ -1,0 +1,222 @@
+"""Restored tables: removes from the tables of entries and joins what the restored table of sagas does not know of.
+
+DynamoDB restores tables one by one, so the copies are of slightly different times. What is missing is lost, so entries
+and joins are restored to a later time than the sagas. All that is too much was written after the time of the sagas. A
+parallel scan filters by time, and its results are compared with the sagas a hundred at a time: memory does not grow
+with the tables. Nothing may run on the tables yet. An interrupted run can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from threading import Event
+from typing import Any
+
+from sagas.core.families import child_id
+from sagas.core.states import OVER
+from sagas.core.times import iso
+from sagas.store.connection import SharedConnection
+from sagas.store.joined import FORWARD
+from sagas.store.mapping import Item, attributes_of, number_in
+
+_SEGMENTS = 32
+"""Parts of a table that are scanned at the same time."""
+_TOGETHER = 100
+"""Items that are compared with their sagas at once: DynamoDB reads up to 100 in one request."""
+_BEFORE = 3_600.0
+"""Seconds of overlap. A function may write an entry up to 15 minutes after the time in it, and its clock may be off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What was done.
+
+    Args:
+        scanned: items that DynamoDB went over.
+        removed: those that were removed.
+    """
+
+    scanned: int
+    removed: int
+
+
+def time_of_restore(connection: SharedConnection, table: str) -> float | None:
+    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored, but imported, say.
+
+    Raises:
+        Unavailable, SagaError: as :func:`trim_audit`.
+    """
+    described = connection.dispatch("DescribeTable", {"TableName": table})["Table"]
+    restored: datetime | None = described.get("RestoreSummary", {}).get("RestoreDateTime")
+    return None if restored is None else restored.timestamp()
+
+
+def trim_audit(connection: SharedConnection, sagas: str, audit: str, restored_to: float) -> Trimmed:
+    """Remove the entries that come after what the table of sagas knows. Each saga is then as it was at that time.
+
+    Args:
+        connection: to DynamoDB.
+        sagas: the restored table of sagas.
+        audit: the table of audit entries, restored to the same time or later.
+        restored_to: epoch seconds to which the table of sagas was restored.
+
+    Raises:
+        Unavailable: DynamoDB is out of reach.
+        SagaError: DynamoDB refuses, as where there is no such table.
+    """
+
+    def trim(entries: Sequence[Item]) -> int:
+        known = _sagas(connection, sagas, (entry["saga_id"]["S"] for entry in entries), "seq", "token")
+        later = [entry for entry in entries if _comes_later(entry, known.get(entry["saga_id"]["S"]))]
+        connection.delete_many(audit, [{"saga_id": entry["saga_id"], "seq": entry["seq"]} for entry in later])
+        return len(later)
+
+    return _scan_recent(connection, audit, restored_to, ("saga_id", "seq", "token", "purge"), trim)
+
+
+def _comes_later(entry: Item, saga: Item | None) -> bool:
+    if saga is None:
+        return "purge" not in entry  # what is left of a purged saga stays
+    seq = number_in(entry, "seq")
+    # One entry may be ahead of its saga, whose claim the saga has: the next worker adopts it.
+    ahead = number_in(saga, "seq") + 1, number_in(saga, "token")
+    return seq > number_in(saga, "seq") and (seq, number_in(entry, "token")) != ahead
+
+
+def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to: float) -> Trimmed:
+    """Remove the ends that their children have not come to yet, and correct the counts of those joins.
+
+    Args:
+        connection: to DynamoDB.
+        sagas: the restored table of sagas.
+        joins: the table of joins, restored to the same time or later.
+        restored_to: epoch seconds to which the table of sagas was restored.
+
+    Raises:
+        Unavailable, SagaError: as :func:`trim_audit`.
+    """
+    changed = set[str]()
+
+    def look(ends: Sequence[Item]) -> int:
+        changed.update(end["join"]["S"] for end in _still_to_come(connection, sagas, ends))
+        return 0
+
+    scanned = _scan_recent(connection, joins, restored_to, ("join", "part", "round"), look).scanned
+    with ThreadPoolExecutor(_SEGMENTS, "trimming") as pool:
+        removed = sum(pool.map(partial(_trim_join, connection, sagas, joins), changed))
+    return Trimmed(scanned, removed)
+
+
+def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) -> int:
+    """Remove the ends of one join that are still to come, and correct its counts; return how many it had."""
+    request = {
+        "TableName": joins,
+        "KeyConditionExpression": "#join = :join",
+        "ExpressionAttributeNames": {"#join": "join"},
+        "ExpressionAttributeValues": {":join": {"S": join}},
+        "ConsistentRead": True,
+    }
+    items = [item for page in _pages(connection, "Query", request) for item in page["Items"]]
+    ends = [item for item in items if not item["part"]["S"].startswith("sum#")]
+    early = _still_to_come(connection, sagas, ends)
+    removed = {item["part"]["S"] for item in early}
+    counts = Counter(
+        f"{end['part']['S'].partition('#')[0]}_{end['how']['S']}" for end in ends if end["part"]["S"] not in removed
+    )
+    # Counts first: while an end that is still to come remains, another run would correct them again.
+    total = attributes_of({"join": join, "part": "sum#00", **counts})
+    connection.dispatch("PutItem", {"TableName": joins, "Item": total})
+    others = [item for item in items if item["part"]["S"].startswith("sum#") and item["part"] != total["part"]]
+    for gone in (others, early):
+        connection.delete_many(joins, [{"join": item["join"], "part": item["part"]} for item in gone])
+    return len(early)
+
+
+def _still_to_come(connection: SharedConnection, sagas: str, ends: Sequence[Item]) -> list[Item]:
+    """The ends that their children have not come to yet."""
+    children = {_child_of(end): end for end in ends}
+    known = _sagas(connection, sagas, children, "status", "order")
+    return [end for end in ends if not _has_come(end, known.get(_child_of(end), {}))]
+
+
+def _child_of(end: Item) -> str:
+    parent, step, _ = end["join"]["S"].split("#")
+    position = int(end["part"]["S"].partition("#")[2])
+    return child_id(parent, step, position, number_in(end, "round"))
+
+
+def _has_come(end: Item, child: Item) -> bool:
+    phase, order = end["part"]["S"].partition("#")[0], number_in(child, "order")
+    if phase == FORWARD:
+        return order != 0 or ("status" in child and child["status"]["S"] in OVER)
+    number = int(phase[1:])  # of the undoing; negative in the child, once that has ended
+    return order > number or -order >= number
+
+
+def _sagas(connection: SharedConnection, table: str, ids: Iterable[str], *attributes: str) -> dict[str, Item]:
+    """The sagas that exist, by id."""
+    keys = [{"saga_id": {"S": saga_id}} for saga_id in dict.fromkeys(ids)]
+    found = connection.get_many(table, keys, consistent=True, attributes=("saga_id", *attributes))
+    return {item["saga_id"]["S"]: item for item in found}
+
+
+def _scan_recent(
+    connection: SharedConnection,
+    table: str,
+    restored_to: float,
+    attributes: Sequence[str],
+    handle: Callable[[Sequence[Item]], int],
+) -> Trimmed:
+    """Scan a table from several threads for what was written since that time, or shortly before.
+
+    Args:
+        connection: to DynamoDB.
+        table: which.
+        restored_to: epoch seconds.
+        attributes: of the items, those that are needed.
+        handle: is called with some items after others, and returns how many it removed.
+    """
+    stopped = Event()
+    request = {
+        "TableName": table,
+        "FilterExpression": "#at >= :since",
+        "ProjectionExpression": ", ".join(f"#{name}" for name in attributes),
+        "ExpressionAttributeNames": {f"#{name}": name for name in ("at", *attributes)},
+        "ExpressionAttributeValues": {":since": {"S": iso(restored_to - _BEFORE)}},
+        "TotalSegments": _SEGMENTS,
+    }
+
+    def segment(number: int) -> Trimmed:
+        scanned, removed, recent = 0, 0, list[Item]()
+        for page in _pages(connection, "Scan", request | {"Segment": number}):
+            if stopped.is_set():
+                break
+            scanned += page["ScannedCount"]
+            recent += page["Items"]
+            if len(recent) >= _TOGETHER:
+                removed += handle(recent)
+                recent = []
+        return Trimmed(scanned, removed + handle(recent))
+
+    with ThreadPoolExecutor(_SEGMENTS, "trimming") as pool:
+        segments = [pool.submit(segment, number) for number in range(_SEGMENTS)]
+        try:
+            wait(segments, return_when=FIRST_EXCEPTION)
+        finally:
+            stopped.set()  # by an error, or by Ctrl-C
+    parts = [one.result() for one in segments]
+    return Trimmed(sum(part.scanned for part in parts), sum(part.removed for part in parts))
+
+
+def _pages(connection: SharedConnection, operation: str, request: Item) -> Iterator[dict[str, Any]]:
+    while True:
+        page = connection.dispatch(operation, dict(request))
+        yield page
+        if "LastEvaluatedKey" not in page:
+            return
+        request = request | {"ExclusiveStartKey": page["LastEvaluatedKey"]}

@@ -1,0 +1,44 @@
+"""The rules of pauses, each to be switched off as those in ``rules.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from unittest.mock import patch
+
+from sagas.core.states import SagaState
+from sagas.core.times import iso
+from sagas.engine import failures
+from sagas.store.control import ControlItems
+from tests.faults.rules import Rule, rules_in
+
+PAUSE_RULES: dict[str, Rule] = {}
+_rule = rules_in(PAUSE_RULES)
+
+
+@_rule("an accepted cancel brings back what a pause parks")
+def _cancels_leave_parked_what_they_meet() -> Generator[None]:
+    request_cancel = ControlItems.request_cancel
+
+    def leaving(self: Any, before: SagaState, after: SagaState) -> bool:
+        if before.parked or before.waiting_for:
+            return request_cancel(self, before, after)
+        model = self._tables.control
+        flag = [
+            model.cancel_requested_at.set(iso(after.cancel_requested_at)),
+            model.cancel_requested_by.set(after.cancel_requested_by),
+        ]
+        allowed = model.status == before.status.value
+        return self._changed(before.saga_id, flag, allowed & model.cancel_requested_at.does_not_exist())
+
+    with patch.object(ControlItems, "request_cancel", leaving):
+        yield
+
+
+@_rule("patience counts no time for which nobody can look")
+def _patience_runs_on_in_a_pause() -> Generator[None]:
+    def nothing(*given: Any) -> float:
+        return 0.0
+
+    with patch.object(failures, "_held_up", nothing):
+        yield
