@@ -369,6 +369,27 @@ def test_recovery_that_gives_up_undoes_before_it_and_stops_behind_it(bench: Make
     assert b.status(late) == "COMPLETED"
 
 
+def test_one_behind_it_that_nothing_answers_needs_a_person_and_goes_on(bench: Make) -> None:
+    """Also once its deadline has passed, which is said in the place of the silence."""
+    b = bench(Sale)
+    saga_id = sold(b)
+    for _ in range(3):
+        b.lose_messages()
+        b.clock.advance(900)
+        b.recover()
+    silent = "nothing answers at step ship: its function handled none of 3 messages in a row"
+    assert (b.status(saga_id), attention(b)) == ("RUNNING", {saga_id: silent})
+    for _ in range(3):
+        b.lose_messages()
+        b.clock.advance(3_601)
+        b.recover()
+    told = "its deadline has passed, and step capture, the pivot of the saga, has completed: it only goes forward"
+    assert (b.status(saga_id), attention(b)) == ("RUNNING", {saga_id: told})
+    assert b.actions(saga_id).count("SagaTimedOut") == 1
+    b.run()
+    assert (b.status(saga_id), attention(b), LOG) == ("COMPLETED", {}, ["book", "capture:1", "ship:1"])
+
+
 def test_one_in_doubt_counts_as_completed(bench: Make) -> None:
     b = bench(Sale)
     FAIL["capture"] = Death()
