@@ -138,6 +138,23 @@ def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
     assert (again.recovery_exhausted, kind_of(apply(again, message(again)))) == (False, Run)
 
 
+def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
+    joining = step(T.WAITING, waits_for="children", children=2, handed_out=2, requests_seq=2)
+    waiting = saga(S.WAITING, T.COMPLETED, PIVOT, joining, cursor=2)
+    silence = ev.Recovered(False, 3, attention=True)
+    for state, noticed in ((BEHIND, ev.StallNoticed(MINE)), (waiting, ev.ChildrenSeen(MINE, silence))):
+        claimed = apply(
+            replace(state, unanswered=2, updated_at=NOW - 9_000),
+            noticed,
+            by=plan(*["COMPENSATE"] * 3, max_recovery_attempts=2),
+        )
+        assert claimed.then == Write(silence)
+        listed = after(claimed.state, silence)
+        assert (listed.status, listed.unanswered, listed.attention) == (state.status, 3, NOW)
+        late = after(replace(listed, deadline=NOW - 1, lease=MINE), ev.SagaTimedOut())
+        assert (late.status, late.overdue, late.unanswered, late.attention) == (state.status, True, 0, NOW)
+
+
 def test_its_parents_order_does_not_undo_it() -> None:
     ordered = replace(OVER, order=Order(1))
     assert apply(ordered, ev.StallNoticed(MINE)).state is ordered

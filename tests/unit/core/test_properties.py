@@ -191,7 +191,8 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         leases,
         st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
         | st.builds(ev.StepCompensated, indices, counts)
-        | st.builds(ev.CompensationFailed, indices, counts, failures),
+        | st.builds(ev.CompensationFailed, indices, counts, failures)
+        | st.builds(ev.Recovered, st.just(False), counts, booleans),
         counts,
     ),
     ev.ResolveAsked: st.builds(ev.ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
