@@ -48,6 +48,7 @@ _READ_WHILE_IMPORTED = (
     "AWS_LAMBDA_INITIALIZATION_TYPE",
     "AWS_NEW_RETRIES_2026",
     "_LAMBDA_LAYERS_DIRS",
+    "SAGAS_VALIDATE_REQUESTS",
 )
 _CLIENTS = ("dynamodb", "sqs", "s3")
 """Of what most functions have clients."""
