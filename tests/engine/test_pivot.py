@@ -370,7 +370,7 @@ def test_recovery_that_gives_up_undoes_before_it_and_stops_behind_it(bench: Make
 
 
 def test_one_behind_it_that_nothing_answers_needs_a_person_and_goes_on(bench: Make) -> None:
-    """Also once its deadline has passed, which is said in the place of the silence."""
+    """Once its deadline has passed, the list names the deadline instead."""
     b = bench(Sale)
     saga_id = sold(b)
     for _ in range(3):
