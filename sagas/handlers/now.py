@@ -57,7 +57,7 @@ def _children(work: Work, context: Any, engine: Engine) -> None:
 
 
 def _failed_looks(work: Work, context: Any, engine: Engine) -> None:
-    """Handle a message that failed repeatedly, for example because the results of many children do not fit the function.
+    """Handle a message that failed repeatedly, for example because many results do not fit the function.
 
     Each saga gets a message of its own. A parent that still fails goes on the attention list.
     """
