@@ -82,8 +82,14 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     if step is None:
         return Decision(state)
     after = _committed(state)
-    done = replace(step, status=StepStatus.COMPLETED, attempts_at_grant=0, result_seq=after.seq)
-    done = replace(done, outcome_unknown=False, postponed=False)
+    done = replace(
+        step,
+        status=StepStatus.COMPLETED,
+        attempts_at_grant=0,
+        result_seq=after.seq,
+        outcome_unknown=False,
+        postponed=False,
+    )
     return _gone_on(plan, after.with_step(fact.index, done), now)
 
 
@@ -261,12 +267,11 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    own = plan.steps[fact.index]
     again = replace(
         step,
         status=StepStatus.WAITING,
         attempts_at_grant=step.attempts_at_grant + 1,
-        outcome_unknown=step.outcome_unknown or (own.has_undo and own.undo_needs_result),
+        outcome_unknown=step.outcome_unknown or plan.steps[fact.index].undo_needs_result,
         postponed=True,
     )
     after = replace(

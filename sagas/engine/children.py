@@ -95,7 +95,7 @@ class Children:
                 return
 
     def list_stuck(self, saga_id: str, looks: int) -> None:
-        """Put a parent on the attention list whose children are over, if one look after another failed.
+        """Put a parent on the attention list if its children have ended and each attempt to join them failed.
 
         Args:
             saga_id: the saga.

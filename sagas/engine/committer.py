@@ -249,7 +249,8 @@ class Committer:
 
     def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, context: EntryContext) -> Entry:
         index: int | None = getattr(fact, "index", None)
-        stalled_at = before.current if isinstance(fact, ev.RecoveryExhausted) else None
+        given_up = before.current if isinstance(fact, ev.RecoveryExhausted) else None
+        step = given_up if index is None else before.steps[index]
         details = details_of(fact) | context.details
         if isinstance(fact, ev.StepFact) and before.lease:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
@@ -271,7 +272,7 @@ class Committer:
             action=fact.action,
             status=after.status.value,
             token=before.token,
-            step=stalled_at.name if stalled_at else None if index is None else before.steps[index].name,
+            step=step.name if step else None,
             attempt=getattr(fact, "attempt", None) or None,
             actor=before.cancel_requested_by if asked else redriven_by or context.actor,
             correlation_id=before.correlation_id,

@@ -107,10 +107,9 @@ def postponement(
     if now >= end:
         return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
-    # One last look at the end of its patience.
-    if held.undoing:
-        return ev.CompensationPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
-    return ev.StepPostponed(index, attempt, message, after, min(round(now + after, 3), end), since, looks)
+    again = min(round(now + after, 3), end)  # one last look at the end of its patience
+    kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
+    return kind(index, attempt, message, after, again, since, looks)
 
 
 def _held_up(held: SagaState, polling: Polling, patience: float) -> float:

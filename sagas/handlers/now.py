@@ -57,8 +57,10 @@ def _children(work: Work, context: Any, engine: Engine) -> None:
 
 
 def _failed_looks(work: Work, context: Any, engine: Engine) -> None:
-    """Look after parents and children whose looks fail, as where the results of many children do not fit the function:
-    each by a message of its own, and a person is told of the parent that fails alone."""
+    """Handle a message that failed repeatedly, for example because many results do not fit the function.
+
+    Each saga gets a message of its own. A parent that still fails goes on the attention list.
+    """
     asked = SagasToLookAfter.of(work)
     if len(asked.sagas) > 1:
         alone = [{"sagas": [saga_id], "thorough": asked.thorough} for saga_id in asked.sagas]

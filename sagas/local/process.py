@@ -227,7 +227,7 @@ def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
 def environment_of(files: Files, port: int, persist: Path | None) -> dict[str, str]:
     """The emulator's whole environment, which functions inherit: no real credentials, nothing else of the user's but
     whether requests are validated."""
-    environment = {name: os.environ[name] for name in (VALIDATE,) if name in os.environ} | {
+    environment = ({VALIDATE: os.environ[VALIDATE]} if VALIDATE in os.environ else {}) | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.defpath]),
         "HOME": str(files.scratch),
         "TMPDIR": str(files.scratch),

@@ -73,10 +73,10 @@ def test_every_outcome_waits_in_its_queue_and_counts_afterwards(fact: ev.Fact, p
 
 def test_these_are_all_outcomes_that_an_attempt_has() -> None:
     made = {
-        node.func.attr
+        node.attr
         for module in (attempt, failures)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ev.FACTS
+        if isinstance(node, ast.Attribute) and node.attr in ev.FACTS
     }
     assert made == {fact.action for fact, _ in OUTCOMES}
 
