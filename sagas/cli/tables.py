@@ -255,7 +255,7 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     table = _table("saga", "version", "starts", "steps", "", no_wrap=1)
     for saga in definitions:
         starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
-        steps = " -> ".join(step["name"] for step in saga["steps"])
+        steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
         # An API of an earlier version does not say whether callers may cancel: there, they may.
         notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
         notes += [saga["reason"]] if saga["reason"] else []

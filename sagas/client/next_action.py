@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -90,9 +90,24 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
         saga: as the API shows it, or as a list does: what is not known is not asked for.
         now: epoch seconds.
     """
+    action, pivot = _next_action(saga, now), saga.get("past_pivot")
+    if not pivot:
+        return action
+    others = tuple(do for do in action.others if do not in (Do.CANCEL, Do.COMPENSATE))  # the API refuses both
+    held = f"It is past its pivot {pivot}, so only `sagas compensate --force --note ...` undoes it."
+    means = f"{action.means} {held}" if action.problem else ""
+    return replace(action, means=means, others=others)
+
+
+def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
+    """The action, as if no saga had a pivot."""
+    overdue = str(saga.get("why", "")).startswith("its deadline")  # past its pivot it is at work all the same
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
-    if saga.get("why") or saga["status"] in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
+    if (saga.get("why") and not overdue) or saga["status"] in (
+        SagaStatus.DEAD_LETTERED,
+        SagaStatus.COMPENSATION_FAILED,
+    ):
         return _needed(saga, now)
     if saga["status"] in OVER:
         if saga["status"] == SagaStatus.FAILED:
@@ -116,6 +131,9 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
             problem = f"{step['name']} waits for a signal"
             means = "It goes on with what is sent, and keeps who sent it."
             return NextAction(Do.SIGNAL, "Send it", problem, means, step["name"], others=(Do.CANCEL,))
+    if overdue:
+        means = "It goes on, and leaves the attention list when it ends."
+        return NextAction(Do.NOTHING, "", "Its deadline has passed", means, "", "needs-attention")
     return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())
 
 
@@ -150,19 +168,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         others = (Do.RESOLVE,)
         return NextAction(Do.RETRY, "Retry the undo", f"{undo} failed", means, step, "compensation-failed", others)
     if saga["status"] == SagaStatus.DEAD_LETTERED:
-        if gone:
-            return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
-        others = (Do.COMPENSATE, Do.RESOLVE)
-        where = f"step {step}" if step else "a step"
-        if kind == "WaitTimedOut" or "waited in vain" in why:
-            means = "No signal came in time. A retry waits anew, with the whole time, and takes signals again."
-            return NextAction(Do.RETRY, "Wait anew", f"{where} waited in vain", means, step, "dead-letters", others)
-        problem = f"{where} used up its attempts"
-        if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
-            means = "Nothing was undone. Its message may be gone from the queue by now; a retry sends a new one."
-            return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
-        means = "Nothing was undone. Mend the cause: its message goes back to its queue, and this step runs again."
-        return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
+        return _dead_lettered(saga, now, gone=gone)
     if saga["status"] == SagaStatus.FAILED:
         return _failed(saga)
     if why.startswith("nothing answers"):
@@ -176,6 +182,27 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in OVER else (Do.RERUN,)
         return NextAction(Do.RESOLVE, "It is settled", problem, means, step, "needs-attention", others)
     return _in_doubt(saga)
+
+
+def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAction:
+    why, (step, kind, _) = str(saga.get("why", "")), fault_of(saga)
+    if gone:
+        return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
+    others = (Do.COMPENSATE, Do.RESOLVE)
+    where = f"step {step}" if step else "a step"
+    if kind == "WaitTimedOut" or "waited in vain" in why:
+        means = "No signal came in time. A retry waits anew, with the whole time, and takes signals again."
+        return NextAction(Do.RETRY, "Wait anew", f"{where} waited in vain", means, step, "dead-letters", others)
+    problem = f"{where} used up its attempts"
+    if saga.get("past_pivot") and "only goes forward" in why:  # no message died
+        problem = f"{where} stalled too often" if "stalled" in why else f"{where} failed"
+        means = "Nothing was undone. Mend the cause; a retry runs this step again."
+        return NextAction(Do.RETRY, "Retry", problem, means, step, "needs-attention", others)
+    if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
+        means = "Nothing was undone. Its message may be gone from the queue by now; a retry sends a new one."
+        return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
+    means = "Nothing was undone. Mend the cause: its message goes back to its queue, and this step runs again."
+    return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
 
 
 def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMPENSATE, Do.RESOLVE)) -> NextAction:

@@ -350,17 +350,14 @@ def test_what_was_never_started_is_closed(bench: Make, monkeypatch: pytest.Monke
     b = bench(Basketful, Shipment)
     saga_id = b.start("basketful", {"parcels": 3})
     b.deliver("basketful", "pack")
-    once(monkeypatch, type(b.engine.journal), "put")
-    original = type(b.engine.children).start
 
     def dying(*given: Any) -> None:
         raise Death
 
-    monkeypatch.undo()
-    monkeypatch.setattr(type(b.engine.children), "start", dying)
-    with pytest.raises(Death):
-        b.run()
-    monkeypatch.setattr(type(b.engine.children), "start", original)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(b.engine.children), "start", dying)
+        with pytest.raises(Death):
+            b.run()
     b.engine.operations.cancel("basketful", saga_id, "ann")
     b.run()
     assert b.status(saga_id) == "CANCELLED"

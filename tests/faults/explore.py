@@ -79,16 +79,19 @@ def replay(world: CrashWorld, name: str, plans: Iterable[Plan]) -> Iterator[Tria
 def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
     """The scenario, checked at its end."""
     undisturbed: list[object] = []
+    ended = 0.0
 
     def play(wire: Wire) -> None:
+        nonlocal ended
         world.reset(chained=scenario.chained, families=scenario.families)
         scenario.play(world)
         world.end_purges()
         found = check(world, wire.points)
         journal = _journal(world)
         if not wire.points:
-            undisturbed[:] = journal
-        elif unshaken(wire.points) and not world.counted and journal != undisturbed:
+            undisturbed[:], ended = journal, world.clock.now()
+        elif unshaken(wire.points) and not world.counted and (journal != undisturbed or world.clock.now() > ended):
+            # Later: a worker that does not recognise its own success comes back. A copy of a message may be early.
             found.append(f"a repeated request left a trace: {journal} instead of {undisturbed}")
         found += _ends(world, scenario, wire.points)
         if found:
@@ -98,9 +101,9 @@ def _played(world: CrashWorld, scenario: Scenario) -> Callable[[Wire], None]:
 
 
 def _journal(world: CrashWorld) -> list[object]:
-    """What was journaled, and when it was over: a worker that does not recognise its own success comes back later."""
+    """What was journaled."""
     rows = (entry for state in world.states() for entry in world.entries(state.saga_id))
-    return [*((row["action"], row["step"], row["attempt"], row["status"]) for row in rows), world.clock.now()]
+    return [(row["action"], row["step"], row["attempt"], row["status"]) for row in rows]
 
 
 def _ends(world: CrashWorld, scenario: Scenario, points: Plan) -> list[str]:

@@ -47,7 +47,7 @@ from tests.faults.mailbox import Letter, Mailbox
 from tests.faults.sagas import CLASSES, STAGE
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
-from tests.support.tables import MemoryTables
+from tests.support.tables import MemoryTables, refusal
 
 LIFETIME = 40.0
 """Seconds a function may act."""
@@ -212,6 +212,8 @@ class CrashWorld:
                 self.objects.pop(one["Key"], None)
             return {}
         assert operation == "GetObject", operation
+        if request["Key"] not in self.objects:  # a purge was faster
+            raise refusal("NoSuchKey", operation)
         body = self.objects[request["Key"]]
         return {"Body": io.BytesIO(body), "ContentLength": len(body)}
 

@@ -166,12 +166,12 @@ def _without_order(asked: Item, told: Any) -> Any:
     """An answer without what DynamoDB promises nothing about: in which order a scan finds items, or an index those
     with the same sort key."""
     ordered = "KeyConditionExpression" in asked and "IndexName" not in asked
-    if ordered or "Items" not in told:
+    if ordered or "Count" not in told:
         return told
     answer: Item = told
     if asked.keys() & {"Limit", "ExclusiveStartKey", "Segment"} or "LastEvaluatedKey" in answer:
         return {}  # so what is on a page may differ, and so may whether a full one is known to be the last
-    return answer | {"Items": sorted(answer["Items"], key=_text)}
+    return answer | {"Items": sorted(answer.get("Items", []), key=_text)}
 
 
 @dataclass

@@ -32,6 +32,11 @@ STALLED = {"why": "it stalled too often and was given up"}
 SILENT = {"why": "nothing answers at step ship: its function handled none of 6 messages in a row"}
 DOUBT = {"why": "the outcome of ship is unknown", "in_doubt": ["ship"]}
 BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
+HELD = "step capture, the pivot of the saga, has completed: it only goes forward"
+PAST = {"past_pivot": "capture"}
+STOPPED = {**PAST, **at("ship", ERROR), "why": f"step ship failed, and {HELD}; retry, or compensate with force"}
+STUCK = {**PAST, "why": f"step ship stalled too often, and {HELD}", "fault": {"step": "ship", "type": "Stalled"}}
+OVERDUE = {**PAST, "why": f"its deadline has passed, and {HELD}"}
 WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
 TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("COMPENSATION_FAILED", UNDO, Do.RETRY, "The undo of capture failed", "compensation-failed"),
@@ -47,6 +52,10 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("RUNNING", {"lease": {**LEASE, "expires_at": LATER}}, Do.NOTHING, "", ""),
     ("RUNNING", BROKEN, Do.BREAKER, "It waits for the breaker of score", "breaker-opened"),
     ("WAITING", WAITS, Do.SIGNAL, "approval waits for a signal", ""),
+    ("DEAD_LETTERED", STOPPED, Do.RETRY, "step ship failed", "needs-attention"),
+    ("DEAD_LETTERED", STUCK, Do.RETRY, "step ship stalled too often", "needs-attention"),
+    ("RUNNING", OVERDUE, Do.NOTHING, "Its deadline has passed", "needs-attention"),
+    ("WAITING", {**WAITS, **OVERDUE}, Do.SIGNAL, "approval waits for a signal", ""),
     ("COMPLETED", {}, Do.NOTHING, "", ""),
     ("FAILED", {**at("ship", ERROR), "resolution": {"by": "ann"}}, Do.NOTHING, "", ""),
     ("FAILED", {**at("ship", ERROR), "purged_at": ENDED}, Do.NOTHING, "", ""),
@@ -58,6 +67,15 @@ def test_table(status: str, fields: dict[str, Any], do: Do, problem: str, runboo
     action = next_action(a_saga(status, **fields), NOW)
     assert (action.do, action.problem, action.runbook) == (do, problem, runbook)
     assert bool(action.command("create-zip", SAGA_ID)) == (do is not Do.NOTHING)
+
+
+@pytest.mark.parametrize(("status", "fields"), [("RUNNING", {}), ("RUNNING", BROKEN), ("DEAD_LETTERED", STOPPED)])
+def test_past_its_pivot_nothing_is_offered_that_the_api_refuses(status: str, fields: dict[str, Any]) -> None:
+    before = next_action(a_saga(status, **{**fields, "past_pivot": ""}), NOW)
+    past = next_action(a_saga(status, **{**fields, **PAST}), NOW)
+    assert {Do.CANCEL, Do.COMPENSATE} & {*before.others}
+    assert not {Do.CANCEL, Do.COMPENSATE} & {*past.others}
+    assert not past.problem or "--force" in past.means
 
 
 def test_the_sections_are_those_of_the_runbook() -> None:

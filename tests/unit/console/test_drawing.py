@@ -74,3 +74,8 @@ def test_boxes_stay_in_the_frame_and_apart(steps: list[tuple[str, bool, int]]) -
         assert box.x + BOX <= drawn.width
         assert box.y + HEIGHT <= drawn.height
         assert len(box.name) <= 22
+
+
+def test_a_pivot_is_named() -> None:
+    drawn = graph([a_step("reserve"), a_step("capture", "RUNNING", pivot=True, attempts=2)], {})
+    assert [box.told for box in drawn.boxes] == ["completed", "pivot, running x2"]
