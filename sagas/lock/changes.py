@@ -183,6 +183,9 @@ def _policies(definition: SagaDefinition, old: Content, step: StepDefinition) ->
     if was != policy:
         effect = f"a step that is exhausted from now on leads to {policy}"
         yield Change(name, where, f"on_exhausted is {policy} now, was {was}", effect, breaks=False)
+    if bool(old.get("pivot")) != step.pivot:
+        what = "is the pivot" if step.pivot else "is not the pivot any more"
+        yield Change(name, where, what, "those under way keep the pivot that they began with", breaks=False)
     if bool(old.get("retired")) != step.retired:
         what = "is retired" if step.retired else "is not retired any more"
         effect = "they run it" if step.retired else "those that have it run it"

@@ -41,6 +41,8 @@ def content_of(definitions: Iterable[SagaDefinition]) -> Content:
                 said["undo_when"] = step.undo_when
             if step.on_exhausted is not Exhausted.COMPENSATE:
                 said["on_exhausted"] = step.on_exhausted.value
+            if step.pivot:
+                said["pivot"] = True
             if step.retired:
                 said["retired"] = True
             saga["steps"].append(said)

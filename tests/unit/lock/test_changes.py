@@ -87,6 +87,17 @@ class Everything(Saga[Order], name="trip"):
     def tell(self, book: int) -> None: ...
 
 
+class Final(Saga[Order], name="trip"):
+    """Paying is the point of no return."""
+
+    book = Old.book
+    unbook = Old.unbook
+
+    @step(pivot=True)
+    def pay(self, book: int) -> str:
+        return "paid"
+
+
 class Asking(Saga[Order], name="trip"):
     """Paying is a wait: a person says that it is paid."""
 
@@ -217,6 +228,12 @@ def test_what_sagas_in_flight_can_take_is_told_and_breaks_nothing() -> None:
         ('step "pay"', "is retired"),
         ('step "tell"', "was added"),
     ]
+
+
+def test_a_pivot_that_moves_is_named_and_breaks_nothing() -> None:
+    for old, new, what in ((Old, Final, "is the pivot"), (Final, Old, "is not the pivot any more")):
+        [change] = compared(old, new)
+        assert (change.where, change.what, change.breaks) == ('step "pay"', what, False)
 
 
 def test_a_retired_step_may_be_removed() -> None:
