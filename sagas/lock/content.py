@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from sagas.authoring.definition import SagaDefinition, Source
+from sagas.authoring.definition import SagaDefinition, Source, StepDefinition
 from sagas.authoring.policies import Exhausted
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
@@ -31,27 +31,30 @@ def content_of(definitions: Iterable[SagaDefinition]) -> Content:
     for definition in definitions:
         types = SchemaDefinitions(f"#/sagas/{definition.name}/types/{{name}}")
         saga: Content = {"request": shape_of(definition.request_type).schema(types), "steps": []}
-        for step in definition.steps:
-            said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
-            if step.waits_for:
-                said["waits_for"] = step.waits_for
-            if step.undo is not None:
-                said["undo"] = taken_by(step.undo)
-            if step.undo_when != "completed":
-                said["undo_when"] = step.undo_when
-            if step.on_exhausted is not Exhausted.COMPENSATE:
-                said["on_exhausted"] = step.on_exhausted.value
-            if step.pivot:
-                said["pivot"] = True
-            if step.retired:
-                said["retired"] = True
-            saga["steps"].append(said)
+        saga["steps"] += [_step_content(step, types) for step in definition.steps]
         if definition.orphans is not None:
             saga["prefix"] = definition.prefix
         if types.schemas:
             saga["types"] = types.schemas
         sagas[definition.name] = _short(saga)
     return {"format": FORMAT, "sagas": sagas}
+
+
+def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
+    said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
+    if step.waits_for:
+        said["waits_for"] = step.waits_for
+    if step.undo is not None:
+        said["undo"] = taken_by(step.undo)
+    if step.undo_when != "completed":
+        said["undo_when"] = step.undo_when
+    if step.on_exhausted is not Exhausted.COMPENSATE:
+        said["on_exhausted"] = step.on_exhausted.value
+    if step.pivot:
+        said["pivot"] = True
+    if step.retired:
+        said["retired"] = True
+    return said
 
 
 def taken_by(code: Any) -> list[str]:
