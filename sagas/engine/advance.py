@@ -27,6 +27,7 @@ from sagas.engine.carrying import carried, correlated, onward
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.contention import patiently
 from sagas.engine.course import UNCHAINED, Chain, Course
+from sagas.engine.gates import Gate
 from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.registry import Registry, SagaType
@@ -52,6 +53,7 @@ class Advanced:
         adopted: what was committed first is what a predecessor had left in the journal.
         message: the message at hand as it stands now: it may name another step than before, to which its saga has gone
             on.
+        gate: what refused the claim, if a gate did.
     """
 
     state: SagaState
@@ -60,6 +62,7 @@ class Advanced:
     beaten: bool = False
     adopted: bool = False
     message: Message | None = None
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,10 @@ class Advancer:
                 context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
                 held = correlated(state, message)
                 return self._follow(services.committer.commit(self.plan(state), held, fact, context), message)
+        gate: Gate | None = None
         if saga_type.has_code(message.step, undo=message.undo):
-            committed = self.attempt(services, saga_type, message, invocation, course).run()
+            attempt = self.attempt(services, saga_type, message, invocation, course)
+            committed, gate = attempt.run(), attempt.shut
             if committed is not None:
                 return self._go_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
@@ -146,7 +151,7 @@ class Advancer:
         )
         dying_now = None if message.chained else dying
         context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
-        return replace(self.advance(correlated(state, message), arrival, context, message), message=message)
+        return replace(self.advance(correlated(state, message), arrival, context, message), message=message, gate=gate)
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course | None) -> Advanced:
         """Run what was claimed with a commit, and what was with that one's, until something is left to a message."""

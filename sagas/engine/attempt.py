@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
-from sagas.engine.breaker import Breakers
 from sagas.engine.carrying import brought, correlated
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
@@ -25,8 +24,9 @@ from sagas.engine.contention import patiently
 from sagas.engine.context import StepContext
 from sagas.engine.course import Course
 from sagas.engine.failures import checked, postponement, step_failure, undo_failure
+from sagas.engine.gates import Gate, Gates, shut_gate
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore, JournalStore, NeverPaused, PauseKeeper
+from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType
@@ -66,13 +66,12 @@ class AttemptServices:
         goes_on: told of each further step that an invocation goes on with.
         callback_url: makes the URL of a public wait, from saga, id and step.
         accept: puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
-        pauses: tells which saga types are paused.
+        gates: what may hold a message back before its claim, in the order in which they are asked.
     """
 
     control: ControlStore
     journal: JournalStore
     committer: Committer
-    breakers: Breakers
     runner: Runner
     clock: Clock
     logger: logging.Logger
@@ -81,7 +80,7 @@ class AttemptServices:
     goes_on: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
     accept: Callable[[SagaState, int, Signal, float], bool] = lambda state, index, signal, stale_after: False
-    pauses: PauseKeeper = field(default_factory=NeverPaused)
+    gates: Gates = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +134,8 @@ class Attempt:
         message: the message at hand.
         invocation: what it is handled in.
         course: where this function goes on to further steps.
+
+    ``shut`` is the gate that refused the claim, if one did.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class Attempt:
         self._payloads: dict[str, str | None] = {}
         self._began = False
         self._until = 0.0
+        self.shut: Gate | None = None
 
     def run(self) -> Committed | None:
         """Claim, run, journal, commit.
@@ -178,15 +180,16 @@ class Attempt:
         return self.complete(held, payload)
 
     def claim(self) -> SagaState | None:
-        """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while the
-        saga type is paused, or the step's circuit breaker open."""
+        """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while a
+        gate is shut."""
         course = self._course
         if course is not None and course.held is not None:
             held, course.held = course.held, None
-        elif not self._paused(undo=self._message.undo) and self._services.breakers.passes(self._message):
-            held = self._take()
         else:
-            return None
+            self.shut = shut_gate(self._services.gates, self._message)
+            if self.shut is not None:
+                return None
+            held = self._take()
         lease_end = held.lease.expires_at if held is not None and held.lease is not None else math.inf
         # By its queue, which knows the time of the function only; or by an earlier step of the chain.
         hidden_until = course.hidden_until if course is not None else 0.0
@@ -237,15 +240,12 @@ class Attempt:
             return None
         try:
             following = replace(self._message, step=step, undo=send.undo)
-            if self._paused(undo=send.undo) or not self._services.breakers.passes(following):
+            if shut_gate(self._services.gates, following) is not None:
                 return None
         except Unavailable:
             return None
         self._next = self._lease(timeout)
         return self._next
-
-    def _paused(self, *, undo: bool) -> bool:
-        return self._services.pauses.holds(self._message.saga, undo=undo)
 
     def _delay_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""

@@ -37,9 +37,10 @@ from sagas.core.events import (
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
+from sagas.engine.gates import Shut
 from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
-from sagas.errors import NotFound, Unavailable
+from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
 
@@ -114,24 +115,24 @@ class Breakers:
         self._logger = logger
         self._all: defaultdict[tuple[str, str], _Known] = defaultdict(_Known)
 
-    def held_back(self, message: Message) -> float:
-        """Return when (epoch seconds) a message should come back that is known here to have to wait; 0 if none is.
+    def known_until(self, message: Message) -> float:
+        """Return when a message should come back that is known to wait here; see :class:`sagas.engine.gates.Gate`.
 
-        Asks nobody. Where something else may be wrong with a message, it must be looked at all the same: one that was
+        Where something else may be wrong with a message, it must be looked at all the same: one that was
         received before may have lost its worker, or be dying, and a dead letter that was redriven is known by its hops.
         """
         limits = self._limits_for(message)
         if limits is None or message.pending_commit is not None or message.receives > 1:
             return 0.0
         step = self._registry.get(message.saga).step(message.step)
-        if step.on_exhausted is Exhausted.DEAD_LETTER or self.fails_fast(message):
+        if step.on_exhausted is Exhausted.DEAD_LETTER or self._fails_fast(message):
             return 0.0
         known, now = self._all[message.saga, message.step], self._clock.now()
         if not self._fresh(known, limits):
             return 0.0
         return admit(limits, known.state, message.saga_id, now, now, self._clock.chance()).wait_until
 
-    def passes(self, message: Message) -> bool:
+    def is_open(self, message: Message) -> bool:
         """Whether the message's step may be claimed at once, as far as is known here.
 
         Raises:
@@ -143,7 +144,14 @@ class Breakers:
         state = self._recent(message.saga, message.step, limits)
         return state.closed or state.probed_by(message.saga_id, self._clock.now())
 
-    def admit(self, message: Message, deadline: float) -> float:
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Shut | None:
+        """Let a message pass, if need be as the probe; see :meth:`sagas.engine.gates.Gate.admit`."""
+        until = self._wait_until(message, act_until)
+        if not until or not self._fails_fast(message):
+            return Shut(until) if until else None
+        return Shut(error=BreakerOpen(f"the circuit breaker of step {message.step!r} is open"))
+
+    def _wait_until(self, message: Message, deadline: float) -> float:
         """Let a message pass whose step would run now, if need be as the probe.
 
         Args:
@@ -171,11 +179,11 @@ class Breakers:
         # Another was faster. Whatever it is at, one look is enough for now.
         return admit(limits, state, message.saga_id, now, now, chance).wait_until or now + PROBE_POLL
 
-    def fails_fast(self, message: Message) -> bool:
+    def _fails_fast(self, message: Message) -> bool:
         """Whether a step that may not pass is to fail instead of waiting."""
-        return not message.undo and self._fails_fast(message.saga, message.step)
+        return not message.undo and self._step_fails_fast(message.saga, message.step)
 
-    def _fails_fast(self, saga: str, step: str) -> bool:
+    def _step_fails_fast(self, saga: str, step: str) -> bool:
         policy = self._registry.get(saga).step(step).circuit_breaker
         return policy is not None and policy.when_open == "fail"
 
@@ -213,6 +221,12 @@ class Breakers:
         if not before.closed:
             self._observer.breaker_closed(saga)
         return before
+
+    def silent_until(self, state: SagaState) -> float:
+        """Return until when the breaker of a saga's step explains its silence; see :class:`sagas.engine.gates.Gate`."""
+        if state.current is None or state.undoing:
+            return 0.0
+        return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.
@@ -335,7 +349,7 @@ class Breakers:
 
     def _waiting_limits(self, saga: str, step: str) -> Limits | None:
         limits = self._limits(saga, step)
-        fails = limits is not None and self._fails_fast(saga, step)
+        fails = limits is not None and self._step_fails_fast(saga, step)
         return None if fails else limits
 
     def _limits(self, saga: str, step: str) -> Limits | None:

@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.clock import Clock
+from sagas.engine.gates import Shut
 from sagas.engine.registry import Registry
 from sagas.errors import Unavailable
+from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
 from sagas.store.listing import Listing
 from sagas.store.mapping import NEVER_DUE
@@ -37,35 +39,32 @@ SPREAD = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Parking:
-    """Tells workers which messages have to wait, and has their sagas wait."""
+    """The gate of paused saga types; see :class:`sagas.engine.gates.Gate`."""
 
     pauses: Pauses
     control: ControlItems
 
-    def holds(self, saga: str, *, undo: bool) -> bool:
-        """Whether no step, or no undo, of a saga type may begin now, as far as is known here.
+    def known_until(self, message: Message) -> float:
+        """Never: a saga is to be parked, so its message must be looked at."""
+        return 0.0
 
-        Raises:
-            Unavailable: the store is out of reach.
-        """
-        return _holds(self.pauses.get(saga), undo=undo)
+    def is_open(self, message: Message) -> bool:
+        """Whether steps, or undos, of the message's saga type may begin."""
+        return not _holds(self.pauses.get(message.saga), undo=message.undo)
 
-    def parked(self, state: SagaState) -> bool:
-        """Park a saga whose step would begin; return whether its message may be deleted.
-
-        Args:
-            state: the saga, by a consistent read; the message at hand is its current one.
-
-        Raises:
-            Ambiguous, Unavailable: the store is out of reach: the message must come back.
-        """
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Shut | None:
+        """Park the saga until its type is resumed."""
         if not self.control.park(state):
-            return False
+            return None
         if _holds(self.pauses.get(state.saga, fresh=True), undo=state.undoing):
-            return True
+            return Shut()
         # Resumed meanwhile: who resumed it may have looked before it was parked.
         self.control.unpark(state, state.updated_at)
-        return False
+        return None
+
+    def silent_until(self, state: SagaState) -> float:
+        """Never: nobody looks for a saga that is parked."""
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

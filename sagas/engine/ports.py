@@ -86,13 +86,6 @@ class ChildStarter(Protocol):
     ) -> Message | None: ...
 
 
-class PauseKeeper(Protocol):
-    """Which saga types are paused; see ``sagas.engine.pausing.Parking``."""
-
-    def holds(self, saga: str, *, undo: bool) -> bool: ...
-    def parked(self, state: SagaState) -> bool: ...
-
-
 class SignalSource(Protocol):
     """What was sent to steps; see ``sagas.store.inbox.Inbox``."""
 
@@ -146,18 +139,6 @@ class EngineObserver(CommitObserver, Protocol):
     def breaker_closed(self, saga: str) -> None:
         """A circuit breaker of a saga type lets its step through again."""
         ...
-
-
-class NeverPaused:
-    """Where no saga type is ever paused."""
-
-    def holds(self, saga: str, *, undo: bool) -> bool:
-        """Never."""
-        return False
-
-    def parked(self, state: SagaState) -> bool:
-        """Never."""
-        return False
 
 
 class NullObserver:

@@ -243,9 +243,9 @@ class Recovery:
             report.untouched += 1
             return
         state = ended
-        postponed_until, step, backlog = 0.0, state.current, ev.Backlog.UNKNOWN
-        if state.lease is None and step is not None and not state.undoing:
-            postponed_until = self.advancer.services.breakers.postponed_until(state.saga, step.name, state.updated_at)
+        postponed_until, backlog = 0.0, ev.Backlog.UNKNOWN
+        if state.lease is None:
+            postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
         overdue = 0.0 if found.sort == _NOWHERE else clock.now() - epoch(found.sort)
         if overdue > report.overdue_by_type.get(state.saga, 0.0):
             report.overdue_by_type[state.saga] = overdue

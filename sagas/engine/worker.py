@@ -11,7 +11,7 @@ from sagas.engine.attempt import RECORDING, Invocation, NotCommitted, lease_for
 from sagas.engine.course import Course
 from sagas.engine.late_commits import comes_back, with_pending
 from sagas.engine.outcome import Done, Failed, Later, Outcome
-from sagas.errors import BreakerOpen, Unavailable
+from sagas.errors import Unavailable
 from sagas.formats import NewerFormat
 from sagas.messaging.message import Message
 from sagas.store.outcomes import Fenced
@@ -51,8 +51,7 @@ class Worker:
         services = self.advancer.services
         if self._dying.get(message.message_id, 0.0) > services.clock.now():
             return Failed()
-        until = services.breakers.held_back(message)
-        if until:
+        if until := max((gate.known_until(message) for gate in services.gates), default=0.0):
             return Later(until)
         course = self.advancer.course(message)
         for _ in range(_ROUNDS):
@@ -117,17 +116,17 @@ class Worker:
     def _held_back(
         self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
     ) -> Outcome | None:
-        """What becomes of a message whose claim was refused and would hold now: the saga has changed, or a pause or a
-        circuit breaker was in the way."""
-        services = self.advancer.services
-        if services.pauses.holds(message.saga, undo=message.undo):
-            return Done() if services.pauses.parked(advanced.state) else None
-        lease = lease_for(self.advancer.registry.get(message.saga), services.clock, invocation.deadline)
-        until = services.breakers.admit(message, lease.act_until)
-        if not until or not services.breakers.fails_fast(message):
-            return Later(until) if until else None
-        error = BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
-        refused = self.advancer.refuse(message, invocation, error, course)
+        """What becomes of a message whose claim was refused and would hold now: a gate was shut, or the saga has
+        changed."""
+        if advanced.gate is None:
+            return None
+        lease = lease_for(self.advancer.registry.get(message.saga), self.advancer.services.clock, invocation.deadline)
+        shut = advanced.gate.admit(message, advanced.state, lease.act_until)
+        if shut is None:
+            return None
+        if shut.error is None:
+            return Later(shut.until) if shut.until else Done()
+        refused = self.advancer.refuse(message, invocation, shut.error, course)
         return None if refused is None else self._outcome(refused, message, invocation, course)
 
     def _let_die(self, message: Message) -> Failed:

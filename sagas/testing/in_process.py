@@ -189,13 +189,13 @@ class InProcessRun:
             self._control,
             self._journal,
             committer,
-            breakers,
             runner,
             self._clock,
             logger,
             connect=_connecting(clients),
             callback_url=fake_callback_url,
             accept=self._inbox.accept,
+            gates=(breakers,),
         )
         self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)

@@ -142,7 +142,7 @@ def test_a_probe_whose_worker_died_gives_its_place_back(deployed: Make) -> None:
     record = t.stack.receive("cautious", "call")[0]
     message = parse_record(record)
     lease = lease_for(t.engine.registry.get("cautious"), t.clock, t.clock.now() + 3_000)
-    assert t.engine.breakers.admit(message, lease.act_until) == 0.0
+    assert t.engine.breakers.admit(message, t.state(message.saga_id), lease.act_until) is None
     assert t.engine.control.claim_step(saga_id, 0, message.dispatch, lease, t.clock.now())
     t.clock.time += 300
     assert t.engine.recovery.run(10).recovered == [saga_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -106,7 +107,8 @@ def test_others_fail_while_one_tries(deployed: Make) -> None:
     other = t.start("hasty")
     t.invoke("hasty", "book")
     [record] = t.stack.receive("hasty", "call")
-    assert t.engine.breakers.admit(parse_record(record), t.clock.now() + 600) == 0.0, "the one that opened it"
+    message, until = parse_record(record), t.clock.now() + 600
+    assert t.engine.breakers.admit(message, t.state(message.saga_id), until) is None, "the one that opened it"
     t.run()
     assert t.status(other) == "COMPENSATED"
 
@@ -146,5 +148,5 @@ def test_it_explains_no_silence(deployed: Make) -> None:
     t = deployed(Hasty)
     sent = t.clock.now()
     saga_id = _opened(t)
-    assert t.engine.breakers.postponed_until("hasty", "call", sent) == 0.0
+    assert t.engine.breakers.silent_until(replace(t.state(saga_id), updated_at=sent)) == 0.0
     assert t.show(saga_id)["breaker"] is None

@@ -13,6 +13,7 @@ from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
 from sagas.engine import pausing
 from sagas.engine.pausing import SPREAD
+from sagas.messaging.message import Message
 from sagas.store.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once
@@ -190,7 +191,8 @@ def test_who_parks_a_saga_of_a_resumed_type_goes_on_at_once(site: Make) -> None:
     w.invoke("walk", "first")
     pause(w)
     settle(w)
-    assert w.engine.services.pauses.holds("walk", undo=False)  # read just before it is resumed
+    parking, *_ = w.engine.services.gates
+    assert not parking.is_open(Message(saga_id, "walk", "first", 0, False, 1))  # read just before it is resumed
     other = w.deploy()
     other.pausing.resume("walk", "ann")
     w.run()
