@@ -24,7 +24,7 @@ LARGEST_BODY = 256 * 1024
 
 WHOLE_ID = 36
 """Characters of a saga's id."""
-_SHORTEST_BEGINNING = 4
+SHORTEST_BEGINNING = 4
 _ANY_ID = "00000000-0000-0000-0000-000000000000"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -280,7 +280,7 @@ def checked_beginning(text: str) -> str:
     # Hyphens where a UUID has them, and hexadecimal digits elsewhere.
     if len(known) > WHOLE_ID or not _UUID.fullmatch(known + _ANY_ID[len(known) :]):
         raise NotFound("the id is not a UUID, nor how one begins: there is no such saga")
-    if len(known) < _SHORTEST_BEGINNING:
-        problem = Problem("path.saga_id", f"must have {_SHORTEST_BEGINNING} characters at least")
+    if len(known) < SHORTEST_BEGINNING:
+        problem = Problem("path.saga_id", f"must have {SHORTEST_BEGINNING} characters at least")
         raise InvalidRequest("the id is too short", [problem])
     return known

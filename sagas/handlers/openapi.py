@@ -19,6 +19,7 @@ from sagas.handlers.bodies import (
     Resolution,
     describe_body,
 )
+from sagas.handlers.inputs import SHORTEST_BEGINNING
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
 
 _ERRORS: dict[str, tuple[str, str]] = {
@@ -40,6 +41,7 @@ _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
 _READ = "404 422"
 _WRITE = "404 413 422"
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
+_BEGINNING: Json = {"type": "string", "minLength": SHORTEST_BEGINNING}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
     "The same key and request start one saga. The key answers with it, by 200, for as long as the saga is stored, and "
@@ -246,7 +248,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
             "get": _polled(_operation("list_sagas", "List sagas", list_of_sagas, "404 422") | {"description": _LIST}),
         },
         "/sagas/{saga_id}": {
-            "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": {"type": "string"}}],
+            "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": _BEGINNING}],
             "get": _polled(_operation("look_up", "Show a saga by its id alone", {"200": ref("Saga")}, "404 409 422"))
             | {"description": "Also by how its id begins, if that is enough to tell it from others: 409 if not."},
         },

@@ -155,3 +155,13 @@ def test_an_answer_has_the_fields_described(site: Make) -> None:
     shown |= {"Verification": verification}
     for name, value in shown.items():
         assert set(schemas[name]["required"]) <= set(value) <= set(schemas[name]["properties"])
+
+
+def test_the_beginning_of_an_id_is_as_long_as_described(site: Make) -> None:
+    s = site(Trip)
+    paths = s.call("GET", "/openapi.json").body["paths"]
+    [parameter] = paths["/sagas/{saga_id}"]["parameters"]
+    shortest = parameter["schema"]["minLength"]
+    saga_id = s.begin("trip")
+    assert s.call("GET", f"/sagas/{saga_id[:shortest]}").body["saga_id"] == saga_id
+    assert s.call("GET", f"/sagas/{saga_id[: shortest - 1]}").paths == ["path.saga_id"]
