@@ -227,7 +227,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
     listed = bool(state.attention) and (state.over or waiting)
-    if listed or (state.overdue and forward(state)) or (state.attention and state.unanswered):
+    if listed or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
         # In an index of its own: the supervisor has another time to look at it, or none.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
     if state.over and state.order and state.order.open:

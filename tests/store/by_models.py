@@ -33,6 +33,7 @@ _PLAIN = (
     "cancel_note",
     "recovery_attempts",
     "recovery_exhausted",
+    "overdue",
     "unanswered",
     "error_seq",
     "resolution_seq",
@@ -47,7 +48,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     dead = state.dead
     waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": WAITS if waits or any(step.waits_for or step.postponed for step in state.steps) else None,
+        "format": WAITS if waits or any(one.waits_for or one.pivot or one.postponed for one in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -79,7 +80,8 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     if state.polling:
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
         values["polling"] |= {"message": state.polling.message, "after": state.polling.after}
-    if state.attention and (state.over or waiting or state.unanswered):
+    overdue = state.overdue and not state.over and not state.undoing
+    if state.attention and (state.over or waiting or state.unanswered or overdue):
         shard = shard_of(state.saga_id, settings.shards)
         values |= {"attention_shard": str(shard), "attention_at": iso(state.attention)[:19] + "Z"}
     if purge or not kept:
@@ -89,7 +91,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
             born = state.updated_at if [step for step in state.steps if step.children] else state.created_at
             due = max(purge.at, born + 60, state.lost_until + OVERTAKEN if state.lost_until else 0)
         values |= {"open_shard": f"purge#{shard}", "due": iso(due)}
-    elif state.attention and waiting and state.deadline:
+    elif state.attention and waiting and state.deadline and not state.past_pivot:
         values |= {"open_shard": str(shard_of(state.saga_id, settings.shards)), "due": iso(state.deadline)}
     elif not (state.attention and waiting) and not state.over:
         shard = shard_of(state.saga_id, settings.shards)
@@ -120,6 +122,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         sig=step.signalled or None,
         late=step.timed_out or None,
         post=step.postponed or None,
+        pivot=step.pivot or None,
     )
     if not step.attempts and status in _BACKWARD:
         made.attempts = None
@@ -155,6 +158,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         error_seq=int(item.error_seq or 0),
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
+        overdue=bool(item.overdue),
         head=(item.head or b"")[1:33],
         digest=urlsafe_b64encode((item.head or b"")[33:]).decode().rstrip("="),
         created_at=epoch(item.created_at),
@@ -193,6 +197,7 @@ def _step_state(item: Any) -> StepState:
         signalled=bool(item.sig),
         timed_out=bool(item.late),
         postponed=bool(item.post),
+        pivot=bool(item.pivot),
     )
 
 

@@ -71,6 +71,7 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         st.booleans(),
         st.booleans(),
         postponed=st.booleans(),
+        pivot=st.booleans(),
     )
     return (
         own | st.builds(_with_children, own, _counts, _counts, _counts, _counts, st.booleans(), _counts)
@@ -132,6 +133,7 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "recovery_attempts": _counts,
         "recovery_exhausted": st.booleans(),
         "unanswered": _counts,
+        "overdue": st.booleans(),
         "dead": st.none() | _dead,
         "error_seq": _counts,
         "resolution_seq": _counts,
