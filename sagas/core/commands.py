@@ -44,9 +44,9 @@ class Postpone:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The message has nothing to say any more: delete it."""
+    """The message is done with, or has nothing to say any more, and then there is a reason: delete it."""
 
-    reason: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from sagas.core.breaker import (
     probe_ended,
     silent_until,
 )
+from sagas.core.commands import Postpone
 from sagas.core.events import (
     Fact,
     Failure,
@@ -37,7 +38,6 @@ from sagas.core.events import (
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.clock import Clock
-from sagas.engine.gates import Shut
 from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
@@ -144,12 +144,12 @@ class Breakers:
         state = self._recent(message.saga, message.step, limits)
         return state.closed or state.probed_by(message.saga_id, self._clock.now())
 
-    def admit(self, message: Message, state: SagaState, act_until: float) -> Shut | None:
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Postpone | BreakerOpen | None:
         """Let a message pass, if need be as the probe; see :meth:`sagas.engine.gates.Gate.admit`."""
         until = self._wait_until(message, act_until)
         if not until or not self._fails_fast(message):
-            return Shut(until) if until else None
-        return Shut(error=BreakerOpen(f"the circuit breaker of step {message.step!r} is open"))
+            return Postpone(until) if until else None
+        return BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
 
     def _wait_until(self, message: Message, deadline: float) -> float:
         """Let a message pass whose step would run now, if need be as the probe.

@@ -7,24 +7,12 @@ circuit breaker comes last, because letting a message through may make it the on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
+from sagas.errors import PermanentError
 from sagas.messaging.message import Message
-
-
-@dataclass(frozen=True, slots=True)
-class Shut:
-    """A gate lets nothing through.
-
-    Args:
-        until: epoch seconds at which the message is to come back; 0 if its saga is put away: the message is deleted.
-        error: with which the attempt fails instead; ``None`` if it waits.
-    """
-
-    until: float = 0.0
-    error: Exception | None = None
 
 
 class Gate(Protocol):
@@ -39,7 +27,7 @@ class Gate(Protocol):
         """Whether the message's step may be claimed at once, as far as is known here."""
         ...
 
-    def admit(self, message: Message, state: SagaState, act_until: float) -> Shut | None:
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | Postpone | PermanentError | None:
         """Decide about a message whose claim this gate refused, and whose step would run now.
 
         Args:
@@ -48,7 +36,8 @@ class Gate(Protocol):
             act_until: epoch seconds from which on the message's function cannot act any more.
 
         Returns:
-            What becomes of the message; ``None`` to try again.
+            What becomes of the message: it is deleted if its saga was put away. An error is that of its attempt, which
+            fails. ``None`` to try again.
         """
         ...
 

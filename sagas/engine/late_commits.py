@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core import events as ev
+from sagas.core.commands import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
-from sagas.engine.outcome import Later
 from sagas.messaging.limits import backoff
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
@@ -29,10 +29,10 @@ def with_pending(message: Message, pending: PendingCommit) -> Message | None:
     return copy if len(copy.body.encode()) <= LARGEST_BODY else None
 
 
-def comes_back(message: Message, clock: Clock) -> Later:
+def comes_back(message: Message, clock: Clock) -> Postpone:
     """Have a message with a pending commit come back, the later the more often it came; not all at the same time."""
     tries = message.receives + message.hops
-    return Later(clock.now() + backoff(tries, clock.chance(), _LONGEST_PAUSE))
+    return Postpone(clock.now() + backoff(tries, clock.chance(), _LONGEST_PAUSE))
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from sagas.core.commands import Discard
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.clock import Clock
-from sagas.engine.gates import Shut
 from sagas.engine.registry import Registry
 from sagas.errors import Unavailable
 from sagas.messaging.message import Message
@@ -52,12 +52,12 @@ class Parking:
         """Whether steps, or undos, of the message's saga type may begin."""
         return not _holds(self.pauses.get(message.saga), undo=message.undo)
 
-    def admit(self, message: Message, state: SagaState, act_until: float) -> Shut | None:
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
         """Park the saga until its type is resumed."""
         if not self.control.park(state):
             return None
         if _holds(self.pauses.get(state.saga, fresh=True), undo=state.undoing):
-            return Shut()
+            return Discard()
         # Resumed meanwhile: who resumed it may have looked before it was parked.
         self.control.unpark(state, state.updated_at)
         return None

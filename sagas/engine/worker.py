@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sagas.core.commands import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
@@ -10,7 +10,6 @@ from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt import RECORDING, Invocation, NotCommitted, lease_for
 from sagas.engine.course import Course
 from sagas.engine.late_commits import comes_back, with_pending
-from sagas.engine.outcome import Done, Failed, Later, Outcome
 from sagas.errors import Unavailable
 from sagas.formats import NewerFormat
 from sagas.messaging.message import Message
@@ -29,6 +28,10 @@ times on its way or more, mostly by this environment; an operator's retry has th
 _MOST_DYING = 1_000
 
 
+End = Discard | Postpone | Die
+"""What becomes of a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """Handles messages of all saga types of this service."""
@@ -37,43 +40,44 @@ class Worker:
     _dying: dict[str, float] = field(default_factory=dict[str, float])
     """Message ids, and until when they are known to be dying (epoch seconds)."""
 
-    def handle(self, message: Message, invocation: Invocation) -> Outcome:
+    def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
         """Do what the message asks for, or find out why not.
 
         Returns:
-            What becomes of the message.
+            What becomes of the message, and the message as it stands now: it names the step that its saga has gone on
+            to.
 
         Raises:
             NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
             InvalidRequest: the message does not fit its saga: likewise.
             Unavailable: the store or a queue is out of reach: the message must come back.
         """
-        services = self.advancer.services
+        services, received = self.advancer.services, message
         if self._dying.get(message.message_id, 0.0) > services.clock.now():
-            return Failed()
+            return Die(), received
         if until := max((gate.known_until(message) for gate in services.gates), default=0.0):
-            return Later(until)
+            return Postpone(until), received
         course = self.advancer.course(message)
         for _ in range(_ROUNDS):
             try:
                 advanced = self.advancer.message(message, invocation, course)
                 message = advanced.message or message
-                outcome = self._outcome(advanced, message, invocation, course)
+                end = self._end(advanced, message, invocation, course)
             except Fenced:
                 break
             except NotCommitted as error:
-                return self._keep(error)
+                return self._keep(error), received
             except NewerFormat:
                 raise  # no wait of this version's helps: the message waits for the newer one
             except Unavailable:
                 if message.pending_commit is None:
                     raise
-                return comes_back(message, services.clock)
-            if outcome is not None:
-                return replace(outcome, message=message) if isinstance(outcome, Later) and message.chained else outcome
-        return Later(services.clock.now() + _RACE)
+                return comes_back(message, services.clock), received
+            if end is not None:
+                return end, message
+        return Postpone(services.clock.now() + _RACE), received
 
-    def _keep(self, error: NotCommitted) -> Done:
+    def _keep(self, error: NotCommitted) -> Discard:
         """Send an outcome that could not be committed to its queue, in place of the message at hand."""
         message = error.message
         logger, known = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
@@ -83,23 +87,21 @@ class Worker:
             raise error
         self.advancer.sender.send(copy)
         logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
-        return Done()
+        return Discard()
 
-    def _outcome(
-        self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
-    ) -> Outcome | None:
+    def _end(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None) -> End | None:
         """What becomes of the message; ``None`` to look at it again."""
         services = self.advancer.services
         match advanced.then:
-            case Postpone(until, itself):
-                return Later(until, itself)
+            case Postpone() as postponed:
+                return postponed
             case Die():
                 return self._let_die(message)
             case Run():
                 return self._held_back(advanced, message, invocation, course)
-            case Discard(reason):
+            case Discard(reason) as discarded:
                 services.logger.info("message dropped", extra={"saga_id": message.saga_id, "reason": reason})
-                return Done()
+                return discarded
             case _:
                 pass
         if advanced.keep_until is not None:
@@ -107,7 +109,7 @@ class Worker:
         if advanced.beaten:
             return None
         if advanced.state.status is not SagaStatus.DEAD_LETTERED:
-            return Done()
+            return Discard()
         dead = advanced.state.dead
         if dead is None or dead.message_id != message.message_id:
             return None
@@ -115,34 +117,35 @@ class Worker:
 
     def _held_back(
         self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
-    ) -> Outcome | None:
+    ) -> End | None:
         """What becomes of a message whose claim was refused and would hold now: a gate was shut, or the saga has
         changed."""
         if advanced.gate is None:
             return None
         lease = lease_for(self.advancer.registry.get(message.saga), self.advancer.services.clock, invocation.deadline)
-        shut = advanced.gate.admit(message, advanced.state, lease.act_until)
-        if shut is None:
-            return None
-        if shut.error is None:
-            return Later(shut.until) if shut.until else Done()
-        refused = self.advancer.refuse(message, invocation, shut.error, course)
-        return None if refused is None else self._outcome(refused, message, invocation, course)
+        match advanced.gate.admit(message, advanced.state, lease.act_until):
+            case Discard() | Postpone() as end:
+                return end
+            case None:
+                return None
+            case error:
+                refused = self.advancer.refuse(message, invocation, error, course)
+                return None if refused is None else self._end(refused, message, invocation, course)
 
-    def _let_die(self, message: Message) -> Failed:
+    def _let_die(self, message: Message) -> Die:
         if len(self._dying) >= _MOST_DYING:
             self._dying.clear()
         self._dying[message.message_id] = self.advancer.services.clock.now() + _KNOWN_DYING
-        return Failed()
+        return Die()
 
-    def _wait(self, until: float, message: Message, invocation: Invocation) -> Later | None:
+    def _wait(self, until: float, message: Message, invocation: Invocation) -> Postpone | None:
         """Wait a short delay out in the function; have the message come back after a longer one."""
         clock = self.advancer.services.clock
         delay = until - clock.now()
         step = self.advancer.registry.get(message.saga).step(message.step)
         timeout = step.code(undo=message.undo).timeout
         if delay >= _SHORT_WAIT or clock.now() + delay + timeout + RECORDING > invocation.deadline:
-            return Later(until)
+            return Postpone(until)
         if delay > 0:
             clock.sleep(delay)
         return None

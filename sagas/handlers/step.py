@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
+from sagas.core.commands import Die, Discard, Postpone
 from sagas.engine.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
-from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
 from sagas.formats import NewerFormat
 from sagas.handlers.records import records_of
@@ -83,22 +83,22 @@ class _Records:
             self._begun = True
             made, invocation = tracer(), self._invocation
             if made is None:
-                outcome = self._engine.worker.handle(message, invocation)
+                end, standing = self._engine.worker.handle(message, invocation)
             else:
                 with processing(made, message, record, invocation.lambda_context) as trace_id:
-                    outcome = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
+                    end, standing = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
         except NewerFormat as newer:
             # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
             telemetry().newer_format(newer, record["messageId"])
             self._engine.queues.send_copy(record, newer.retry_after)
             return True
         self._engine.lanes.handled(message)
-        match outcome:
-            case Done():
+        match end:
+            case Discard():
                 return True
-            case Later(until, itself, now_at):
-                return self._postponing.postpone(now_at or message, until - self._engine.clock.now(), copies=not itself)
-            case Failed():
+            case Postpone(until, itself):
+                return self._postponing.postpone(standing, until - self._engine.clock.now(), copies=not itself)
+            case Die():
                 # Back at once: the queue's redrive policy has to find it soon.
                 self._engine.queues.delay(message, 0)
                 return False

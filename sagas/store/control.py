@@ -22,7 +22,7 @@ from sagas.store.mapping import (
     number_in,
     state_of,
 )
-from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
+from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
@@ -206,8 +206,7 @@ class ControlItems(ControlMarks):
         that has the same ``seq`` there is no entry, and the lease is released all the same.
 
         Raises:
-            CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
-            SignalWon: likewise a signal.
+            FlagWon: a cancel or a signal was accepted meanwhile, and the new state does not take it into account.
             Fenced: another worker took the lease.
             Ambiguous: no answer.
         """
@@ -243,7 +242,7 @@ class ControlItems(ControlMarks):
             Whether it is claimed. If not, the entry is committed all the same: by an earlier try, which did not claim.
 
         Raises:
-            CancelWon, Fenced, Ambiguous: as :meth:`commit`.
+            FlagWon, Fenced, Ambiguous: as :meth:`commit`.
         """
         update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
         try:
@@ -263,7 +262,7 @@ class ControlItems(ControlMarks):
         prevented (rule 12).
 
         Raises:
-            CancelWon, SignalWon, Fenced, Ambiguous: as :meth:`commit`.
+            FlagWon, Fenced, Ambiguous: as :meth:`commit`.
             Refused: the slot holds a predecessor's entry, to be adopted first.
         """
         update = self._move(before, after, self._mine(before, after), stale_after)
@@ -297,8 +296,7 @@ class ControlItems(ControlMarks):
         ``moved``; if not at all, that the lease is free under my token tells.
 
         Raises:
-            CancelWon: a cancel was accepted meanwhile.
-            SignalWon: a signal was.
+            FlagWon: a cancel or a signal was accepted meanwhile.
             Fenced: another worker took the lease.
         """
         if item is None or number_in(item, "token") != before.token:
@@ -309,9 +307,9 @@ class ControlItems(ControlMarks):
         if found.lease is None or found.seq != before.seq:
             raise Fenced("the lease was released")
         if found.cancel_requested_at and not before.cancel_requested_at:
-            raise CancelWon(found)
+            raise FlagWon(found, "cancel")
         if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
-            raise SignalWon(found)
+            raise FlagWon(found, "signal")
         return False
 
     def delete(self, state: SagaState) -> bool:

@@ -43,22 +43,9 @@ class Fenced(SagaError):
 
 
 class FlagWon(SagaError):
-    """A flag was set between reading and writing, by whom needs no lease; ``state`` is the saga as it is now."""
+    """A flag was set between reading and writing, by someone who needs no lease: a cancel, or a signal for the step at
+    hand. ``state`` is the saga as it is now."""
 
     def __init__(self, state: SagaState, what: str) -> None:
         super().__init__(f"a {what} was accepted meanwhile")
         self.state = state
-
-
-class CancelWon(FlagWon):
-    """A cancel was accepted."""
-
-    def __init__(self, state: SagaState) -> None:
-        super().__init__(state, "cancel")
-
-
-class SignalWon(FlagWon):
-    """A signal was accepted for the step that is to wait, or waits."""
-
-    def __init__(self, state: SagaState) -> None:
-        super().__init__(state, "signal")

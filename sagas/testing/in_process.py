@@ -15,6 +15,7 @@ from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.core import events as ev
 from sagas.core.automaton import decide
+from sagas.core.commands import Die, Postpone
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
@@ -27,7 +28,6 @@ from sagas.engine.clock import SystemClock
 from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.context import StepContext
 from sagas.engine.joining import JoinObserver
-from sagas.engine.outcome import Done, Later
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.runner import Runner, new_instance
@@ -293,10 +293,10 @@ class InProcessRun:
 
     def _deliver(self, index: int) -> bool:
         _, message = self._sent.pop(index)
-        outcome = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
-        if isinstance(outcome, Later):
-            self._sent.append((outcome.until, message))
-        return isinstance(outcome, Done | Later) or message.saga_id != self.saga_id
+        end, _ = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
+        if isinstance(end, Postpone):
+            self._sent.append((end.until, message))
+        return not isinstance(end, Die) or message.saga_id != self.saga_id
 
     def _look(self, saga_id: str) -> bool:
         """What the supervisor does at the end of a wait: of a step that looks again it sends the message."""

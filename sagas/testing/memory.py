@@ -12,7 +12,7 @@ from sagas.core.rules import forward
 from sagas.core.states import Lease, Order, Parent, Progress, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.entries import Entry
 from sagas.store.joined import Outcome, Tally, outcome_of
-from sagas.store.outcomes import CancelWon, Fenced, Refused, SignalWon
+from sagas.store.outcomes import Fenced, FlagWon, Refused
 from sagas.store.sent import Signal
 
 
@@ -170,8 +170,7 @@ class MemoryControl:
         """Move the pointer.
 
         Raises:
-            CancelWon: a cancel was accepted meanwhile and the new state does not take it into account.
-            SignalWon: likewise a signal.
+            FlagWon: a cancel or a signal was accepted meanwhile, and the new state does not take it into account.
             Fenced: the lease was taken over.
         """
         found = self.items[before.saga_id]
@@ -179,9 +178,9 @@ class MemoryControl:
             raise Fenced("the commit was refused")
         minds = forward(before) and not before.cancel_requested_at and not after.undoing
         if minds and found.cancel_requested_at:
-            raise CancelWon(found)
+            raise FlagWon(found, "cancel")
         if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
-            raise SignalWon(found)
+            raise FlagWon(found, "signal")
         self._joins.join(before, after)
         self.items[before.saga_id] = after
 
@@ -189,7 +188,7 @@ class MemoryControl:
         """Commit, and claim what is next in the same write: here no answer is ever lost.
 
         Raises:
-            CancelWon, Fenced: as :meth:`commit`.
+            FlagWon, Fenced: as :meth:`commit`.
         """
         self.commit(before, after, stale_after)
         return True
@@ -198,7 +197,7 @@ class MemoryControl:
         """Write the entry that ends the saga and commit it.
 
         Raises:
-            CancelWon, Fenced: as :meth:`commit`.
+            FlagWon, Fenced: as :meth:`commit`.
             Refused: the slot holds a predecessor's entry, to be adopted first.
         """
         if journal.entries(entry.saga_id, [entry.seq]):

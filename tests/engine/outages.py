@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.outcome import Done
+from sagas.core.commands import Discard
 from sagas.errors import Unavailable
 from sagas.messaging.message import Message, parse_record
 from tests.support.bench import Bench
@@ -73,6 +73,6 @@ def carried(bench: Bench, saga: str, name: str) -> Message:
 
 def lost_at(bench: Bench, outage: Outage, name: str) -> Message:
     """Deliver a step's message, whose commit fails; return what waits in its queue then."""
-    assert bench.deliver("trip", name) == Done()
+    assert bench.deliver("trip", name) == Discard()
     assert outage.lasting
     return carried(bench, "trip", name)

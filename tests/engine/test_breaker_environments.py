@@ -17,12 +17,12 @@ from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
+from sagas.core.commands import Discard, Postpone
 from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, build_engine
-from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
 from sagas.engine.starter import Starter
-from sagas.engine.worker import Worker
+from sagas.engine.worker import End, Worker
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.store.breakers import BreakerItems
@@ -79,14 +79,15 @@ def _start(engine: Engine) -> Message:
     return Message(saga_id, "probed", "call", 0, False, 1, message_id=saga_id)
 
 
-def _first(futures: list[Future[Outcome]], count: int) -> list[Outcome]:
+def _first(futures: list[Future[End]], count: int) -> list[End]:
     """The outcomes of those that are done first."""
     return [future.result() for _, future in zip(range(count), as_completed(futures, timeout=30), strict=False)]
 
 
-def _handle(engine: Engine, message: Message) -> Outcome:
+def _handle(engine: Engine, message: Message) -> End:
     worker = Worker(replace(engine.worker.advancer, sender=_Mail()))
-    return worker.handle(message, Invocation(engine.clock.now() + 60, lambda_context=LambdaContext()))
+    end, _ = worker.handle(message, Invocation(engine.clock.now() + 60, lambda_context=LambdaContext()))
+    return end
 
 
 def test_failures_of_many_environments_add_up(environments: list[Engine]) -> None:
@@ -94,7 +95,7 @@ def test_failures_of_many_environments_add_up(environments: list[Engine]) -> Non
     messages = [_start(environment) for environment in environments[:3]]
     with ThreadPoolExecutor(3) as pool:
         outcomes = list(pool.map(_handle, environments, messages))
-    assert outcomes == [Done()] * 3, "the retry is a new message"
+    assert outcomes == [Discard()] * 3, "the retry is a new message"
     store = _items(environments[0])
     assert store.get("probed", "call").failures == 3
     assert not store.get("probed", "call").closed
@@ -114,7 +115,7 @@ def test_half_open_lets_one_of_many_environments_try(environments: list[Engine])
         finally:
             GATE.set()
         outcomes = [future.result(30) for future in waiting]
-    assert all(isinstance(outcome, Later) and outcome.until == clock.now() + 5 + 15 for outcome in postponed)
+    assert all(isinstance(outcome, Postpone) and outcome.until == clock.now() + 5 + 15 for outcome in postponed)
     assert LOG == ["call:1"]
-    assert [type(outcome) for outcome in outcomes].count(Done) == 1
+    assert [type(outcome) for outcome in outcomes].count(Discard) == 1
     assert store.get("probed", "call").closed

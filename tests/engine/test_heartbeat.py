@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from sagas.authoring.context import Context
+from sagas.core.commands import Discard, Postpone
 from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.engine.attempt import Invocation
 from sagas.engine.engine import Engine, build_engine, settings_from
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
+from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.routes import Routes
@@ -143,7 +144,7 @@ def test_a_step_that_lost_its_lease_is_told_and_its_result_refused(bench: Make) 
 
     ACT.append(late)
     saga_id = b.start("brief", REQUEST)
-    assert isinstance(b.deliver("brief", "act"), Later)
+    assert isinstance(b.deliver("brief", "act"), Postpone)
     assert outcomes == ["told"]
     assert b.actions(saga_id) == ["SagaStarted", "StepLost"]
     b.run()
@@ -163,7 +164,7 @@ def test_a_late_failure_is_refused_too(bench: Make) -> None:
 
     ACT.append(late)
     saga_id = b.start("brief", REQUEST)
-    assert isinstance(b.deliver("brief", "act"), Later)
+    assert isinstance(b.deliver("brief", "act"), Postpone)
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
     assert b.actions(saga_id) == ["SagaStarted", "StepLost", "StepCompleted"]
@@ -199,16 +200,17 @@ class TwoWorkers:
             Registry(self.stack.classes), settings_from(environment), Routes.parse(environment["SAGAS_QUEUES"])
         )
 
-    def handle(self, engine: Engine, message: Message) -> Outcome:
+    def handle(self, engine: Engine, message: Message) -> End:
         context: Any = LambdaContext(30)
-        return engine.worker.handle(message, Invocation(engine.clock.now() + 30, lambda_context=context))
+        end, _ = engine.worker.handle(message, Invocation(engine.clock.now() + 30, lambda_context=context))
+        return end
 
 
 def test_a_step_of_three_lease_lengths_runs_once(credentials: None) -> None:
     LOG.clear()
     site = TwoWorkers()
     running, enough = threading.Event(), threading.Event()
-    outcomes: list[Outcome] = []
+    outcomes: list[End] = []
 
     def long(ctx: Context) -> None:
         running.set()
@@ -224,12 +226,12 @@ def test_a_step_of_three_lease_lengths_runs_once(credentials: None) -> None:
     end = time.monotonic() + 3 * LEASE
     tries = 0
     while time.monotonic() < end:
-        assert isinstance(site.handle(site.second, replace(message, message_id="again")), Later)
+        assert isinstance(site.handle(site.second, replace(message, message_id="again")), Postpone)
         assert site.second.recovery.run(5.0, 0).recovered == []
         tries += 1
     enough.set()
     worker.join()
     assert tries > 3
-    assert outcomes == [Done()]
+    assert outcomes == [Discard()]
     assert site.second.reader.show("brief", saga_id)["status"] == "COMPLETED"
     assert LOG == ["act:1"]

@@ -13,8 +13,8 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.core.commands import Die, Discard, Postpone
 from sagas.engine.attempt import COMMIT_RESERVE, PAUSES
-from sagas.engine.outcome import Done, Failed, Later
 from sagas.errors import Ambiguous, Unavailable
 from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at
 from tests.support.bench import Bench
@@ -53,7 +53,7 @@ def test_an_outcome_waits_in_its_queue_and_is_committed_later(bench: Make, outag
     assert (pending.action, pending.payload, message.dispatch) == ("StepCompleted", '{"number":1}', 1)
     assert b.clock.slept == list(PAUSES)
     waits = [b.deliver("trip", "book") for _ in range(4)]
-    delays = [outcome.until - b.clock.now() for outcome in waits if isinstance(outcome, Later)]
+    delays = [outcome.until - b.clock.now() for outcome in waits if isinstance(outcome, Postpone)]
     assert len(delays) == 4
     assert delays == sorted(delays)
     assert delays[0] < delays[-1] <= 30
@@ -192,9 +192,9 @@ def test_an_exhausted_step_dies_with_its_outcome_and_lives_again_when_redriven(b
     saga_id = b.start("stubborn", REQUEST)
     b.deliver("stubborn", "first")
     gone = outage(b, 2)
-    assert b.deliver("stubborn", "second") == Done()
+    assert b.deliver("stubborn", "second") == Discard()
     gone.lasting = False
-    assert isinstance(b.deliver("stubborn", "second"), Failed)
+    assert isinstance(b.deliver("stubborn", "second"), Die)
     assert b.show(saga_id)["status"] == "DEAD_LETTERED"
     b.engine.queues.send(carried(b, "stubborn", "second"))
     records = [b.stack.receive("stubborn", "second")[0] for _ in range(2)]

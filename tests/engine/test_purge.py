@@ -12,9 +12,9 @@ import pytest
 from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.core.commands import Discard
 from sagas.core.states import Lease, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.outcome import Done
 from sagas.errors import Conflict, NotFound, Rejected
 from sagas.store.entries import Entry
 from tests.engine.purges import DAY, HOUR, SECRET, Make, deploy, ended, item, purge, start, stored
@@ -380,5 +380,5 @@ def test_a_message_of_a_purged_saga_is_dropped(keeping: Make) -> None:
     bench.run()
     bench.clock.advance(HOUR)
     purge(bench, saga_id)
-    assert isinstance(bench.handle("trip", "book", record), Done)
+    assert isinstance(bench.handle("trip", "book", record), Discard)
     assert item(bench, saga_id) is None

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from sagas.engine.outcome import Later
+from sagas.core.commands import Postpone
 from sagas.engine.recovery import Wanted
 from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once
@@ -33,7 +33,7 @@ def test_redelivery_after_a_death_waits_for_the_lease_and_then_tries_again(bench
     outcome = b.deliver("trip", "pay")
     lease = b.state(saga_id).lease
     assert lease is not None
-    assert outcome == Later(lease.expires_at, itself=True)
+    assert outcome == Postpone(lease.expires_at, itself=True)
     assert LOG == ["book:1", "pay:1"]
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"

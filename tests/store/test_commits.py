@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
-from sagas.store.outcomes import CancelWon, Fenced, Refused
+from sagas.store.outcomes import Fenced, FlagWon, Refused
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.moves import cancel, claimed, completed, ended, last
 from tests.store.states import NOW, lease, saga
@@ -34,7 +34,7 @@ def test_a_late_commit_is_fenced(store: Store) -> None:
 def test_a_cancel_stops_the_commit_that_ignores_it(store: Store) -> None:
     state = claimed(store)
     cancel(store, state)
-    with pytest.raises(CancelWon) as caught:
+    with pytest.raises(FlagWon, match="cancel") as caught:
         store.control.commit(state, completed(state), STALE_AFTER)
     assert caught.value.state == replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
     store.control.commit(caught.value.state, completed(caught.value.state), STALE_AFTER)
@@ -104,7 +104,7 @@ def test_that_the_entry_is_committed_does_not_tell_that_the_claim_was_made(store
     """An earlier try met a cancel, and committed without."""
     state = claimed(store)
     cancel(store, state)
-    with pytest.raises(CancelWon) as caught:
+    with pytest.raises(FlagWon, match="cancel") as caught:
         store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
     held = replace(completed(caught.value.state), lease=state.lease)
     store.control.commit(caught.value.state, held, STALE_AFTER)
@@ -115,7 +115,7 @@ def test_that_the_entry_is_committed_does_not_tell_that_the_claim_was_made(store
 def test_a_cancel_stops_the_claim(store: Store) -> None:
     state = claimed(store)
     cancel(store, state)
-    with pytest.raises(CancelWon):
+    with pytest.raises(FlagWon, match="cancel"):
         store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
     found = store.control.get(state.saga_id)
     assert found is not None
@@ -156,7 +156,7 @@ def test_the_end_is_entry_and_commit_together(store: Store) -> None:
 def test_a_cancel_that_wins_leaves_no_entry_claiming_an_end(store: Store) -> None:
     state = claimed(store)
     cancel(store, state)
-    with pytest.raises(CancelWon):
+    with pytest.raises(FlagWon, match="cancel"):
         store.control.finish(last(state), state, ended(state), STALE_AFTER, store.journal)
     assert store.entry(state.saga_id, 2) is None
     assert (store.item(state.saga_id) or {})["seq"] == {"N": "1"}

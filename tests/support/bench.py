@@ -10,13 +10,14 @@ from unittest.mock import patch
 
 import pytest
 
+from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.core.times import epoch
 from sagas.engine.attempt import Invocation
 from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine, build_engine, from_environment, settings_from
-from sagas.engine.outcome import Done, Later, Outcome
 from sagas.engine.registry import Registry
+from sagas.engine.worker import End
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
 from sagas.messaging.limits import LONGEST_DELAY
@@ -114,7 +115,7 @@ class Bench:
         self.clock = clock or ManualClock()
         self.lifetime = lifetime
         self.carry = carry
-        self.last: Outcome | None = None
+        self.last: End | None = None
         self.hidden: list[int] = []
         """Seconds for which the step function asked SQS to hide a message."""
         self.delayed: list[tuple[int, int]] = []
@@ -136,20 +137,20 @@ class Bench:
 
     # Handed to the worker
 
-    def deliver(self, saga: str, step: str, engine: Engine | None = None) -> Outcome | None:
+    def deliver(self, saga: str, step: str, engine: Engine | None = None) -> End | None:
         """Deliver one message and obey the outcome; one to come back later is visible again at once."""
         records = self.stack.receive(saga, step)
         return self.handle(saga, step, records[0], engine) if records else None
 
-    def handle(self, saga: str, step: str, record: Any, engine: Engine | None = None) -> Outcome:
+    def handle(self, saga: str, step: str, record: Any, engine: Engine | None = None) -> End:
         chosen = engine or self.engine
         receipt = {"QueueUrl": self.stack.queues[saga][step], "ReceiptHandle": record["receiptHandle"]}
         try:
-            self.last = chosen.worker.handle(parse_record(record), self._invocation())
+            self.last, _ = chosen.worker.handle(parse_record(record), self._invocation())
         except BaseException:
             self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
             raise
-        if isinstance(self.last, Done):
+        if isinstance(self.last, Discard):
             self.stack.sqs.delete_message(**receipt)
         else:
             self.stack.sqs.change_message_visibility(**receipt, VisibilityTimeout=0)
@@ -183,8 +184,8 @@ class Bench:
     def _deliver_all(self) -> bool:
         ended = self.end_waits()
         outcomes = [self.deliver(saga, step) for saga, step in self.stack.steps()]
-        waits = [outcome.until for outcome in outcomes if isinstance(outcome, Later)]
-        if waits and not any(isinstance(outcome, Done) for outcome in outcomes):
+        waits = [outcome.until for outcome in outcomes if isinstance(outcome, Postpone)]
+        if waits and not any(isinstance(outcome, Discard) for outcome in outcomes):
             self.clock.advance(max(0.0, min(waits) - self.clock.now()) + 0.001)
         return any(outcomes) or ended
 
