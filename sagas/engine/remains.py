@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
+from sagas.core.events import Failure
 from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
-from sagas.errors import ChildrenFailed, TypeChanged
+from sagas.errors import TypeChanged
 from sagas.store.entries import RESULTS, Entry
 from sagas.store.journal import Journal
 
@@ -36,7 +37,6 @@ _ENDS = {
     "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,
 }
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
-_OF_FAILED_STEP = ("WaitTimedOut", ChildrenFailed.__name__, "PivotHolds")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _SETTLING = ("Resolved", "Redriven", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
@@ -159,7 +159,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
         error = entry.details.get("error", {}).get("type", "")
         goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
-        goes_on = goes_on or (entry.action == "StepDeadLettered" and error in _OF_FAILED_STEP)
+        goes_on = goes_on or (entry.action == "StepDeadLettered" and Failure(error).of_failed_step)
         if entry.action in _FAILURES and error and not again and not goes_on:
             state = replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.events import GONE
+from sagas.core.events import GONE, Failure
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
@@ -30,7 +30,6 @@ _FAILURES = (
 )
 _BEGINNINGS = ("WaitStarted", "StepPostponed", "ChildrenStarted")
 _ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
-_STANDING = (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)
 _SHORT = 200
 """Characters of an error's message in lists."""
 
@@ -91,7 +90,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
             "step": whose.step,
             "position": whose.position,
         }
-    if state.past_pivot and (forward(state) or state.status in _STANDING):
+    if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
     if needs_attention(state):
         summary["why"] = _why(state)
@@ -147,8 +146,8 @@ def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
 
 def _without_code(entry: Entry) -> bool:
     """Whether a step waits whose code is gone, or could not be called."""
-    in_vain = entry.details.get("error", {}).get("type") in ("WaitTimedOut", "ChildrenFailed", "PivotHolds")
-    return entry.action == "StepDeadLettered" and "error" in entry.details and not in_vain
+    error = entry.details.get("error")
+    return entry.action == "StepDeadLettered" and bool(error) and not Failure(error["type"]).of_failed_step
 
 
 def error_view(entry: Entry | None) -> ErrorView | None:
