@@ -191,17 +191,19 @@ def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAc
     others = (Do.COMPENSATE, Do.RESOLVE)
     where = f"step {step}" if step else "a step"
     if kind == "WaitTimedOut" or "waited in vain" in why:
-        means = "No signal came in time. A retry waits anew, with the whole time, and takes signals again."
-        return NextAction(Do.RETRY, "Wait anew", f"{where} waited in vain", means, step, "dead-letters", others)
+        means = "No signal came in time. A retry starts the wait again, with its full time."
+        return NextAction(Do.RETRY, "Wait again", f"{where} waited in vain", means, step, "dead-letters", others)
     problem = f"{where} used up its attempts"
     if saga.get("past_pivot") and "only goes forward" in why:  # no message died
         problem = f"{where} stalled too often" if "stalled" in why else f"{where} failed"
-        means = "Nothing was undone. Mend the cause; a retry runs this step again."
+        means = "Nothing was undone. Fix the cause, then retry: this step runs again."
         return NextAction(Do.RETRY, "Retry", problem, means, step, "needs-attention", others)
     if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
         means = "Nothing was undone. Its message may be gone from the queue by now; a retry sends a new one."
         return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
-    means = "Nothing was undone. Mend the cause: its message goes back to its queue, and this step runs again."
+    means = (
+        "Nothing was undone. Fix the cause, then redrive: the message returns to its queue, and this step runs again."
+    )
     return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
 
 

@@ -211,15 +211,15 @@ class NamedObjectView(TypedDict):
 
 
 class SagaView(Summary):
-    """A saga with its request and its steps in order. ``result`` is there once it is COMPLETED; ``deadline`` is when it
-    will be cancelled, if it is not over by then, or will need a person, past its pivot; ``error`` is the one that ended
-    the forward way; ``breaker`` is there while it waits behind one; ``waiting`` is null once it is over, or waits for a
-    person.
+    """A saga with its request and its steps in order. ``result`` is present once it is COMPLETED. ``deadline`` is when
+    it is cancelled unless it is over; past its pivot it is put on the attention list instead. ``error`` is the one that
+    ended the forward way. ``breaker`` is present while the saga waits for one. ``waiting`` is null if the saga is over
+    or waits for a person.
 
-    ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are there
-    when it was purged: then request, results and errors are null, and ``objects`` are the first objects in S3 that the
-    results named, ``more_objects`` how many more they did. A purge leaves them to the sweep of the saga's type.
-    ``left_out`` is there when this answer lacks the request or a result, and lists them.
+    ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are
+    present if the saga was purged. Then request, results and errors are null, ``objects`` has the first objects in S3
+    that the results named, and ``more_objects`` counts the others. A purge leaves them to the sweep of the saga's type.
+    ``left_out`` is present if this answer lacks the request or a result, and lists what is missing.
     """
 
     request: Any
