@@ -24,28 +24,21 @@ from sagas.cdk.options import AnyAuthorizer, FunctionOptions, PrivateEndpoint, S
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
+from sagas.operations import OPERATIONS
 
-ROUTES: Mapping[str, tuple[str, ...]] = {
-    "sagas": ("GET",),
-    "sagas/{name}": ("GET", "POST"),  # shows a saga by its id, which stands in the name's place
-    "sagas/{name}/{id}": ("GET", "DELETE"),
-    "sagas/{name}/{id}/audit": ("GET",),
-    "sagas/{name}/{id}/verification": ("GET",),
-    "sagas/{name}/{id}/retry": ("POST",),
-    "sagas/{name}/{id}/compensate": ("POST",),
-    "sagas/{name}/{id}/resolve": ("POST",),
-    "sagas/{name}/{id}/signals/{step}": ("POST",),
-    "sagas/{name}/{id}/purge": ("POST",),
-    "sagas/{name}/{id}/recovery-attempts": ("PUT",),
-    "attention": ("GET",),
-    "definitions": ("GET",),
-    "definitions/{name}": ("GET", "PUT"),
-    "definitions/{name}/recover": ("POST",),
-    "stats": ("GET",),
-    "breakers": ("GET",),
-    "breakers/{saga}/{step}/close": ("POST",),
-    "openapi.json": ("GET",),
-}
+
+def routes() -> dict[str, tuple[str, ...]]:
+    """Return the methods of each resource. API Gateway wants one name for a parameter in one place: where a saga is
+    shown by its id alone, the id stands in the name's place."""
+    methods = dict[str, list[str]]()
+    for operation in OPERATIONS:
+        path = operation.path.removeprefix("/").replace("{saga_id}", "{id}")
+        methods.setdefault("sagas/{name}" if path == "sagas/{id}" else path, []).append(operation.method)
+    return {path: tuple(of_path) for path, of_path in methods.items()}
+
+
+ROUTES: Mapping[str, tuple[str, ...]] = routes()
+"""The methods of each resource that an authorizer guards."""
 
 PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
 """Those that no authorizer guards, but a token: there only where some wait is public. No right is needed for them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,6 +21,7 @@ from sagas.cdk.encryption import via_services
 from sagas.cdk.options import ServiceOptions
 from sagas.cdk.queues import SagaQueues
 from sagas.errors import DefinitionError
+from sagas.operations import OPERATIONS
 
 Grantee = iam.IGrantable | iam.Role | iam.User | iam.Group | iam.ManagedPolicy
 
@@ -40,31 +42,28 @@ class Right:
     of_all: tuple[str, ...] = ()
 
 
-RIGHTS: Mapping[str, Right] = {
-    "start": Right(("POST/sagas/{name}",)),
-    "read": Right(
-        ("GET/sagas/{name}/*", "GET/definitions/{name}"),
-        (
-            *("GET/sagas", "GET/sagas/*", "GET/attention", "GET/definitions", "GET/definitions/*"),
-            *("GET/stats", "GET/breakers", "GET/openapi.json"),
-        ),
-    ),
-    "signal": Right(("POST/sagas/{name}/*/signals/*",), ("POST/sagas/*/signals/*",)),
-    "cancel": Right(("DELETE/sagas/{name}/*",), ("DELETE/sagas/*",)),
-    "operate": Right(
-        (
-            *(f"POST/sagas/{{name}}/*/{verb}" for verb in ("retry", "compensate", "resolve")),
-            *("PUT/sagas/{name}/*/recovery-attempts", "PUT/definitions/{name}", "POST/breakers/{name}/*/close"),
-            "POST/definitions/{name}/recover",
-        ),
-        (
-            *(f"POST/sagas/*/{verb}" for verb in ("retry", "compensate", "resolve")),
-            *("PUT/sagas/*/recovery-attempts", "PUT/definitions/*", "POST/breakers/*/close"),
-            "POST/definitions/*/recover",
-        ),
-    ),
-    "purge": Right(("POST/sagas/{name}/*/purge",), ("POST/sagas/*/purge",)),
-}
+def rights() -> dict[str, Right]:
+    """Return the rights with the operations that they let call."""
+    found = dict[str, Right]()
+    for name in dict.fromkeys(operation.right for operation in OPERATIONS):
+        mine = [operation for operation in OPERATIONS if operation.right == name]
+        others = [operation.pattern() for operation in OPERATIONS if operation.right != name]
+        of_type = (operation.pattern(of_type=True) for operation in mine)
+        # One pattern for all types may not let through what belongs to another right.
+        of_all = (operation.pattern() for operation in mine if not fnmatch.filter(others, operation.pattern()))
+        found[name] = Right(_fewest(one for one in of_type if "{name}" in one), _fewest(of_all))
+    return found
+
+
+def _fewest(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Leave out each pattern that another one covers."""
+    all_of_them = [*dict.fromkeys(patterns)]
+    return tuple(
+        one for one in all_of_them if not any(other != one and fnmatch.fnmatchcase(one, other) for other in all_of_them)
+    )
+
+
+RIGHTS: Mapping[str, Right] = rights()
 """Each method of the API belongs to one of these, but for callbacks, which ask for no authorization."""
 
 _DEAD_LETTERS = (

@@ -19,6 +19,7 @@ from sagas.cli.tables import list_table
 from sagas.cli.target import Target
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError
+from sagas.operations import of_many
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -129,7 +130,7 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
     return made
 
 
-MANY = ("cancel", "retry", "compensate", "resolve", "rerun")
+MANY = (*of_many(), "rerun")
 """The commands that can be for many sagas."""
 SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Of such commands, for Typer: what a type is found by are options of its own, ``--customer c-17``."""

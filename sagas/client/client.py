@@ -20,12 +20,13 @@ from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redri
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.logs import LogCalls
 from sagas.client.outbox import EventCalls
-from sagas.client.transport import Transport, path_of
+from sagas.client.transport import Transport
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepRoundView, SweepView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.redriving import check_note
+from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, RECOVER, SHOW, START, VERIFY
 
 RequestT = TypeVar("RequestT")
 
@@ -175,10 +176,10 @@ class SagaClient(EventCalls, LogCalls):
                 raise InvalidRequest("the correlation id is not usable", [Problem("header.X-Correlation-Id", text)])
             headers["X-Correlation-Id"] = correlation_id
         if isinstance(saga, str):
-            return self._transport.call("POST", path_of("sagas", saga), body=request, headers=headers)
+            return self._transport.ask(START, saga, body=request, headers=headers)
         definition = definition_of(saga)
         body = encode(request, definition.request_type)
-        return self._transport.call("POST", path_of("sagas", definition.name), body=body, headers=headers)
+        return self._transport.ask(START, definition.name, body=body, headers=headers)
 
     def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView:
         """Start a new saga with the request of an old one, which stays as it is, whatever its status.
@@ -216,7 +217,7 @@ class SagaClient(EventCalls, LogCalls):
         Raises:
             NotFound: there is none.
         """
-        return self._transport.call("GET", path_of("sagas", name, saga_id))
+        return self._transport.ask(SHOW, name, saga_id)
 
     def look_up(self, saga_id: str) -> SagaView:
         """Return a saga by its id alone.
@@ -230,7 +231,7 @@ class SagaClient(EventCalls, LogCalls):
             Conflict: several sagas' ids begin so.
             InvalidRequest: it is too short.
         """
-        return self._transport.call("GET", path_of("sagas", saga_id))
+        return self._transport.ask(LOOK_UP, saga_id)
 
     def list(
         self,
@@ -271,7 +272,7 @@ class SagaClient(EventCalls, LogCalls):
         query["idempotency_key"] = idempotency_key
         found_by = (find or {}).items()
         values = {one: str(value).lower() if isinstance(value, bool) else str(value) for one, value in found_by}
-        return self._transport.call("GET", "/sagas", query={**values, **query})
+        return self._transport.ask(LIST, query={**values, **query})
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
         """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
@@ -286,7 +287,7 @@ class SagaClient(EventCalls, LogCalls):
             NotFound: there is no such type.
             InvalidRequest: an argument does not fit.
         """
-        return self._transport.call("GET", "/attention", query={"name": name, "limit": limit, "cursor": cursor})
+        return self._transport.ask(ATTENTION, query={"name": name, "limit": limit, "cursor": cursor})
 
     def audit(self, name: str, saga_id: str) -> Iterator[AuditEntry]:
         """Yield the whole audit trail of a saga, oldest entry first, reading page after page.
@@ -294,9 +295,9 @@ class SagaClient(EventCalls, LogCalls):
         Raises:
             NotFound: there is no such saga; raised with the first entry asked for.
         """
-        path, cursor = path_of("sagas", name, saga_id, "audit"), None
+        cursor = None
         while True:
-            page = self._transport.call("GET", path, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+            page = self._transport.ask(AUDIT, name, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
             yield from page["entries"]
             cursor = page["cursor"]
             if cursor is None:
@@ -316,7 +317,7 @@ class SagaClient(EventCalls, LogCalls):
             NotFound: there is no such saga.
             Unavailable: try again later.
         """
-        return self._transport.call("GET", path_of("sagas", name, saga_id, "verification"))
+        return self._transport.ask(VERIFY, name, saga_id)
 
     def result(self, name: str, saga_id: str, timeout: float | None = None) -> Any:
         """Wait for a saga's end and return its result: its last step's, or of the one that its class names.
@@ -498,7 +499,7 @@ class SagaClient(EventCalls, LogCalls):
         if name is not None:
             given = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
             body = {field: value for field, value in given.items() if value is not None}
-            return self._transport.call("POST", path_of("definitions", name, "recover"), body=body)
+            return self._transport.ask(RECOVER, name, body=body)
         return self._supervisor().recover(
             stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts
         )

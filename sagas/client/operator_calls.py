@@ -8,9 +8,23 @@ from typing import Any, cast
 
 from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
-from sagas.client.transport import Transport, path_of
+from sagas.client.transport import Transport
 from sagas.engine.answers import BreakerView, DefinitionView, SagaView, StatsView
 from sagas.errors import InvalidRequest, Problem
+from sagas.operations import (
+    BREAKERS,
+    CANCEL,
+    CHANGE,
+    CLOSE_BREAKER,
+    COMPENSATE,
+    DEFINITIONS,
+    PURGE,
+    RESOLVE,
+    RETRY,
+    SET_RECOVERY_ATTEMPTS,
+    SIGNAL,
+    STATS,
+)
 
 
 class OperatorCalls:
@@ -38,7 +52,7 @@ class OperatorCalls:
             InvalidRequest: the note is too long.
         """
         query = {"force": "true" if force else None, "note": note or None}
-        return self._transport.call("DELETE", path_of("sagas", name, saga_id), query=query)
+        return self._transport.ask(CANCEL, name, saga_id, query=query)
 
     def signal(self, name: str, saga_id: str, step: str, value: Any) -> SagaView:
         """Send a value to a step that waits for it, or will. The same value again is the same signal.
@@ -54,8 +68,7 @@ class OperatorCalls:
             InvalidRequest: the value does not fit, or has no JSON form.
             Conflict: another value was sent before, or the saga takes none any more.
         """
-        path = path_of("sagas", name, saga_id, "signals", step)
-        return self._transport.call("POST", path, body=_json_form(value), null=True)
+        return self._transport.ask(SIGNAL, name, saga_id, step, body=_json_form(value), null=True)
 
     def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
         """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
@@ -65,7 +78,7 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: nothing of it can be retried.
         """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "retry"), body={"note": note})
+        return self._transport.ask(RETRY, name, saga_id, body={"note": note})
 
     def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
         """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone; with ``force`` also one that is
@@ -76,7 +89,7 @@ class OperatorCalls:
             Conflict: it is neither.
         """
         body = {"note": note, "force": True} if force else {"note": note}
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "compensate"), body=body)
+        return self._transport.ask(COMPENSATE, name, saga_id, body=body)
 
     def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
         """Take a saga off the attention list: a person has settled it.
@@ -94,7 +107,7 @@ class OperatorCalls:
             InvalidRequest: the note is empty, or a step is unknown.
         """
         body = {"note": note, "action": action, "steps": [*steps]}
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "resolve"), body=body)
+        return self._transport.ask(RESOLVE, name, saga_id, body=body)
 
     def purge(self, name: str, saga_id: str, note: str = "") -> SagaView:
         """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
@@ -115,11 +128,11 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: it is not over, needs a person, or something may still be at work on it.
         """
-        return self._transport.call("POST", path_of("sagas", name, saga_id, "purge"), body={"note": note})
+        return self._transport.ask(PURGE, name, saga_id, body={"note": note})
 
     def definitions(self) -> list[DefinitionView]:
         """Return the saga types that are deployed."""
-        return self._transport.call("GET", "/definitions")["definitions"]
+        return self._transport.ask(DEFINITIONS)["definitions"]
 
     def pause(
         self,
@@ -152,7 +165,7 @@ class OperatorCalls:
         """
         body = {"step": step, "saga_id": saga_id, "starts": starts, "undos": undos, "reason": reason}
         body |= {"active": False} if starts_only else {"paused": True}
-        return self._transport.call("PUT", path_of("definitions", name), body=body)
+        return self._transport.ask(CHANGE, name, body=body)
 
     def resume(
         self, name: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None
@@ -170,11 +183,11 @@ class OperatorCalls:
             InvalidRequest: the step is unknown.
         """
         body = {"paused": False, "step": step, "saga_id": saga_id, "reason": reason}
-        return self._transport.call("PUT", path_of("definitions", name), body=body)
+        return self._transport.ask(CHANGE, name, body=body)
 
     def breakers(self) -> list[BreakerView]:
         """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
-        return self._transport.call("GET", "/breakers")["breakers"]
+        return self._transport.ask(BREAKERS)["breakers"]
 
     def stats(self, name: str | None = None, *, since: datetime | str | None = None) -> StatsView:
         """Return how many sagas there are, by type and status, how many start and end a minute, and what waits.
@@ -191,7 +204,7 @@ class OperatorCalls:
             InvalidRequest: the time does not fit.
         """
         text = since.isoformat() if isinstance(since, datetime) else since
-        return self._transport.call("GET", "/stats", query={"name": name, "since": text})
+        return self._transport.ask(STATS, query={"name": name, "since": text})
 
     def close_breaker(self, saga: str, step: str) -> BreakerView:
         """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.
@@ -206,7 +219,7 @@ class OperatorCalls:
         Raises:
             NotFound: there is no such type or step, or the step has no breaker.
         """
-        return self._transport.call("POST", path_of("breakers", saga, step, "close"))
+        return self._transport.ask(CLOSE_BREAKER, saga, step)
 
     def set_recovery_attempts(self, name: str, saga_id: str, attempts: int) -> SagaView:
         """Set how often a saga counts as having stalled since its last progress.
@@ -224,8 +237,7 @@ class OperatorCalls:
             Conflict: it is over.
             InvalidRequest: the number does not fit.
         """
-        path = path_of("sagas", name, saga_id, "recovery-attempts")
-        return self._transport.call("PUT", path, body={"attempts": attempts})
+        return self._transport.ask(SET_RECOVERY_ATTEMPTS, name, saga_id, body={"attempts": attempts})
 
 
 def _json_form(value: Any) -> Any:

@@ -19,7 +19,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
 
 from sagas.client.answers import Answer, error_of
-from sagas.errors import Ambiguous, InvalidRequest, NotFound, Problem, SagaError, Unavailable
+from sagas.errors import Ambiguous, InvalidRequest, Problem, SagaError, Unavailable
+from sagas.operations import Operation
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 """Seconds. API Gateway itself answers after 29."""
@@ -29,21 +30,6 @@ _MOST_KEPT, _LARGEST_KEPT = 64, 256 * 1024
 """Answers, and bytes of one."""
 _REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.")
 _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyConnectionError, aws.SSLError)
-
-
-def path_of(*segments: str) -> str:
-    """Return a path of quoted segments.
-
-    Raises:
-        NotFound: a segment cannot be part of a path, so nothing has that name.
-    """
-    for segment in segments:
-        if segment in ("", ".", ".."):
-            raise NotFound(f"there is nothing named {segment!r}")
-    try:
-        return "".join("/" + quote(segment, safe="") for segment in segments)
-    except UnicodeEncodeError as error:  # half of a character
-        raise NotFound(f"there is nothing named {error.object!r}") from error
 
 
 class Transport:
@@ -75,6 +61,19 @@ class Transport:
         )
         self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._keeping = threading.Lock()
+
+    def ask(
+        self,
+        operation: Operation,
+        *parameters: str,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        null: bool = False,
+    ) -> Any:
+        """Ask for an operation, with the parameters of its path in order. Otherwise as :meth:`call`."""
+        path = operation.filled(parameters)
+        return self.call(operation.method, path, query=query, body=body, headers=headers, null=null)
 
     def call(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aws_lambda_powertools.event_handler import Response
@@ -13,6 +14,10 @@ from sagas.engine.starter import KeyReused, Paused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 SagaT = TypeVar("SagaT", bound=Summary)
+
+
+Served = Callable[..., Response[str]]
+"""The function that serves an operation, and has its name."""
 
 
 class MalformedBody(SagaError):

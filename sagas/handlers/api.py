@@ -14,18 +14,24 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import SagaError
 from sagas.handlers.answers import answer_error, answer_unexpected
-from sagas.handlers.breakers import add_breaker_routes
+from sagas.handlers.breakers import breaker_operations
 from sagas.handlers.callbacks import add_callback_route
-from sagas.handlers.definitions import add_definition_routes
-from sagas.handlers.sagas import add_list_routes, add_operation_routes, add_saga_routes
-from sagas.handlers.signals import add_signal_routes
-from sagas.handlers.statistics import add_statistics_route
+from sagas.handlers.definitions import definition_operations
+from sagas.handlers.sagas import list_operations, operator_operations, saga_operations
+from sagas.handlers.signals import signal_operations
+from sagas.handlers.statistics import statistics_operations
 from sagas.handlers.telemetry import frames, telemetry
 from sagas.handlers.tracing import serving, traced, tracer
 from sagas.handlers.warming import warm
+from sagas.operations import OPERATIONS
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 """What stands for an event that is none of API Gateway's: it leads nowhere."""
+_SERVED = (
+    *(saga_operations, list_operations, operator_operations, signal_operations),
+    *(definition_operations, breaker_operations, statistics_operations),
+)
+"""Together they serve :data:`sagas.operations.OPERATIONS`."""
 _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
@@ -55,15 +61,11 @@ def _app() -> APIGatewayRestResolver:
 
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
-    add_saga_routes(app, engine)
-    add_list_routes(app, engine)
-    add_operation_routes(app, engine)
-    add_signal_routes(app, engine)
+    served = {function.__name__: function for of in _SERVED for function in of(app, engine)}
+    for operation in OPERATIONS:
+        app.route(_PARAMETER.sub(r"<\1>", operation.path), operation.method)(served[operation.name])
     if engine.callbacks is not None:
         add_callback_route(app, engine, engine.callbacks)
-    add_definition_routes(app, engine)
-    add_breaker_routes(app, engine)
-    add_statistics_route(app, engine)
     return app
 
 

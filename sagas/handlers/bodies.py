@@ -1,15 +1,16 @@
-"""The bodies of the operations on sagas and saga types: read and described from the same classes."""
+"""The bodies of operations: read and described from the classes that ``sagas/operations.py`` declares."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from sagas.authoring.codec import decode, json_schema
 from sagas.core.keys import LONGEST_NOTE
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.inputs import Request
+from sagas.operations import Attempts, Change, Recovering, Resolution
 
 MOST_RECOVERY_ATTEMPTS = 1_000
 """As many as a saga type may declare as its ``max_recovery_attempts``."""
@@ -30,80 +31,6 @@ _SOMETHING = r"[^\u0000-\u0020]"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Note:
-    """Why an operator retries a saga."""
-
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Purging:
-    """Why an operator has a saga purged: ``note``, or ``reason``, as the answer and the command line call it."""
-
-    note: str = ""
-    reason: str = ""
-
-    @property
-    def why(self) -> str:
-        """What was said, in one text where both were given."""
-        return "; ".join(filter(None, (self.note, self.reason)))
-
-
-@dataclass(frozen=True)
-class Compensation:
-    """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED or past its pivot,
-    where the note is required."""
-
-    note: str = ""
-    force: bool = False
-
-
-@dataclass(frozen=True)
-class Resolution:
-    """How a saga was settled by hand. ``steps``: those whose undo was done."""
-
-    note: str
-    action: str = ""
-    steps: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True)
-class Attempts:
-    """How often a saga counts as having stalled since its last progress."""
-
-    attempts: int
-
-
-@dataclass(frozen=True)
-class Recovering:
-    """Which sagas of a type are to be looked at now, as for :func:`sagas.handlers.recovering.recover`; by default all
-    that are due."""
-
-    saga_id: str | None = None
-    stale_after: float | None = None
-    limit: int | None = None
-    max_attempts: int | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """What is paused or resumed, and why: either ``paused`` or ``active``.
-
-    ``paused`` is about all sagas of a type, about those at ``step``, or about the saga ``saga_id``. With it, ``starts``
-    accepts new sagas, which wait, and ``undos`` has undos wait, too. ``active`` is about new sagas only: false refuses
-    them, true resumes the type.
-    """
-
-    active: bool | None = None
-    paused: bool | None = None
-    step: str | None = None
-    saga_id: str | None = None
-    starts: bool = False
-    undos: bool = False
-    reason: str | None = None
-
-
 _ABSENT, _ON, _OFF = {"enum": [None]}, {"enum": [True]}, {"enum": [False]}
 _WHOLE, _ONE_STEP, _ONE_SAGA = {"step": _ABSENT, "saga_id": _ABSENT}, {"saga_id": _ABSENT}, {"step": _ABSENT}
 _PAUSED, _RESUMED = {"paused": _ON, "active": _ABSENT}, {"paused": _OFF, "active": _ABSENT}
@@ -122,13 +49,21 @@ def read_body(request: Request, type_: type[T]) -> T:
 
     Args:
         request: the call.
-        type_: one of the classes of this module.
+        type_: the body of an operation.
 
     Raises:
         TooLarge, MalformedBody: as :meth:`Request.body`.
         InvalidRequest: it does not fit; ``problems`` lists the paths.
     """
     body: T = decode(request.body() if request.has_body else {}, type_)
+    problems = _problems(body)
+    if problems:
+        raise InvalidRequest("the body does not fit", problems)
+    return body
+
+
+def _problems(body: Any) -> list[Problem]:
+    """What the type of a body does not say."""
     texts = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
     problems = [
         Problem(f"$.{name}", f"has more than {LONGEST_NOTE} characters")
@@ -141,9 +76,7 @@ def read_body(request: Request, type_: type[T]) -> T:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
     if isinstance(body, Change):
         problems += _contradictions(body)
-    if problems:
-        raise InvalidRequest("the body does not fit", problems)
-    return body
+    return problems
 
 
 def _contradictions(change: Change) -> list[Problem]:
@@ -162,6 +95,13 @@ def _contradictions(change: Change) -> list[Problem]:
     if narrow and change.starts:
         problems.append(Problem("$.starts", "only for a whole type"))
     return problems
+
+
+def may_be_absent(type_: type[Any]) -> bool:
+    """Whether an operation takes no body at all for an empty one."""
+    return all(item.default is not MISSING or item.default_factory is not MISSING for item in fields(type_)) and (
+        not _problems(type_())
+    )
 
 
 def describe_body(type_: type[Any]) -> dict[str, Any]:

@@ -12,17 +12,18 @@ from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
 from sagas.engine.views import pause_view
-from sagas.handlers.answers import answer
-from sagas.handlers.bodies import Change, Recovering, read_body
+from sagas.handlers.answers import Served, answer
+from sagas.handlers.bodies import read_body
 from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
-from sagas.handlers.recovering import recover
+from sagas.handlers.recovering import recover as recovered
 from sagas.handlers.telemetry import telemetry
+from sagas.operations import Change, Recovering
 from sagas.store.streaks import FOREVER
 
 
-def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
+def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions about saga types, and the one that describes the API."""
     registry = engine.registry
 
     def shown(name: str) -> DefinitionView:
@@ -49,18 +50,15 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
             "steps": [_step(step) for step in definition.steps],
         }
 
-    @app.get("/definitions")
     def list_definitions() -> Response[str]:
         Request(app.current_event.raw_event).only()
         found: DefinitionList = {"definitions": [shown(saga.definition.name) for saga in registry]}
         return answer(200, found)
 
-    @app.get("/definitions/<name>")
     def show_definition(name: str) -> Response[str]:
         Request(app.current_event.raw_event).only()
         return answer(200, shown(name))
 
-    @app.put("/definitions/<name>")
     def change_definition(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
@@ -74,22 +72,20 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
             engine.pausing.resume(name, request.actor, step=step, saga_id=saga_id)
         return answer(200, shown(name))
 
-    @app.post("/definitions/<name>/recover")
-    def recover_sagas(name: str) -> Response[str]:
+    def recover(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
         wanted = asdict(read_body(request, Recovering))
         telemetry().logger.info("recovery asked for", extra={"saga": name, "actor": request.actor})
-        return answer(200, recover({"name": name, **wanted}, app.lambda_context, engine))
+        return answer(200, recovered({"name": name, **wanted}, app.lambda_context, engine))
 
-    @app.get("/openapi.json")
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only()
         return answer(200, describe(list(registry), request.base))
 
-    _ = list_definitions, show_definition, change_definition, recover_sagas, openapi
+    return [list_definitions, show_definition, change_definition, recover, openapi]
 
 
 def _step(step: StepDefinition) -> DefinitionStepView:

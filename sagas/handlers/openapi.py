@@ -9,18 +9,22 @@ from sagas.authoring.definition import StepDefinition
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
-from sagas.handlers.bodies import (
-    Attempts,
-    Change,
-    Compensation,
-    Note,
-    Purging,
-    Recovering,
-    Resolution,
-    describe_body,
-)
+from sagas.handlers.bodies import describe_body, may_be_absent
 from sagas.handlers.inputs import SHORTEST_BEGINNING
 from sagas.handlers.schemas import Json, answer_schemas, error_schema, one_of, ref
+from sagas.operations import (
+    ATTENTION,
+    AUDIT,
+    CANCEL,
+    LIST,
+    LOOK_UP,
+    OPENAPI,
+    OPERATIONS,
+    SIGNAL,
+    START,
+    STATS,
+    Operation,
+)
 
 _ERRORS: dict[str, tuple[str, str]] = {
     "400": ("The body is not JSON, or the call is no proper HTTP.", "malformed_body bad_request"),
@@ -38,8 +42,6 @@ _ERRORS: dict[str, tuple[str, str]] = {
 _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
 """What every call may be answered: by the gateway, or because the store is out of reach."""
 
-_READ = "404 422"
-_WRITE = "404 413 422"
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _BEGINNING: Json = {"type": "string", "minLength": SHORTEST_BEGINNING}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
@@ -56,6 +58,9 @@ _LIST = (
     "Newest first. since (inclusive) and until (exclusive) are of the start; where status is an end and no value is "
     "asked for, of the end, and the last to end comes first. A page may be short although the cursor leads on."
 )
+_BEGUN = "Also by how its id begins, if that is enough to tell it from others: 409 if not."
+_SIGNALLED = "202: accepted; 200: the same value was before. It is kept, also if the saga has not come to the step yet."
+_DESCRIPTIONS = {LIST.name: _LIST, LOOK_UP.name: _BEGUN, SIGNAL.name: _SIGNALLED}
 _BY_KEY = "Only what this Idempotency-Key started; goes with name alone."
 _FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
@@ -73,24 +78,48 @@ def _error(status: str, also: str = "") -> Json:
     return {"description": description, "content": _content(schema), **headers}
 
 
-def _operation(id: str, summary: str, answers: dict[str, Json], errors: str) -> Json:
-    responses: Json = {status: {"description": "Done.", "content": _content(body)} for status, body in answers.items()}
-    responses |= {status: _error(status) for status in sorted({*errors.split(), *_ANYWHERE})}
-    return {"operationId": id, "summary": summary, "responses": responses}
+def _described(operation: Operation, id: str = "", name: str = "") -> Json:
+    """Return what the row of an operation says of it.
+
+    Args:
+        operation: the row.
+        id: by default its name.
+        name: of the saga type, where it is described for one.
+    """
+    itself: Json = {"type": "object", "required": ["openapi", "info", "paths"]}
+    content = _content(itself if operation is OPENAPI else ref(operation.answer))
+    responses: Json = {status: {"description": "Done.", "content": content} for status in operation.statuses.split()}
+    responses |= {status: _error(status) for status in sorted({*operation.errors.split(), *_ANYWHERE})}
+    described: Json = {
+        "operationId": id or operation.name,
+        "summary": operation.summary.format(name=name),
+        "responses": responses,
+    }
+    if operation.polled:
+        told = "The ETag of an answer that the caller has."
+        header = {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
+        described["parameters"] = [header | {"description": told}]
+        responses["200"] |= {"headers": {"ETag": _ETAG}}
+        unchanged = "The answer is still the one with this ETag."
+        responses["304"] = {"description": unchanged, "headers": {"ETag": _ETAG}}
+    if operation.body is not None:
+        described |= _body(describe_body(operation.body), required=not may_be_absent(operation.body))
+    if operation.name in _DESCRIPTIONS:
+        described["description"] = _DESCRIPTIONS[operation.name]
+    return described
 
 
-def _polled(operation: Json) -> Json:
-    """An operation of which who has the answer already is told just that."""
-    told = "The ETag of an answer that the caller has."
-    header = {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
-    unchanged = {"description": "The answer is still the one with this ETag.", "headers": {"ETag": _ETAG}}
-    done: Json = operation["responses"]["200"]
-    responses = {**operation["responses"], "200": done | {"headers": {"ETag": _ETAG}}, "304": unchanged}
-    return operation | {"parameters": [header | {"description": told}], "responses": responses}
+def _body(schema: Json, *, required: bool = True) -> Json:
+    return {"requestBody": {"required": required, "content": _content(schema)}}
 
 
-def _with_body(operation: Json, schema: Json, *, required: bool = True) -> Json:
-    return operation | {"requestBody": {"required": required, "content": _content(schema)}}
+def _in_path(operation: Operation, schemas: Json) -> list[Json]:
+    return [{"name": one, "in": "path", "required": True, "schema": schemas[one]} for one in operation.parameters]
+
+
+def _add(paths: Json, path: str, operation: Operation, described: Json, parameters: list[Json]) -> None:
+    """Add an operation to its path, whose parameters are those of all that it has."""
+    paths.setdefault(path, {"parameters": parameters} if parameters else {})[operation.method.lower()] = described
 
 
 def _query(name: str, schema: Json) -> Json:
@@ -115,24 +144,49 @@ def _request_schema(saga: SagaType) -> Json:
 
 
 def _saga_paths(saga: SagaType) -> Json:
-    definition, name = saga.definition, saga.definition.name
-    one, identifier = f"/sagas/{name}/{{saga_id}}", name.replace("-", "_")
-    where = [{"name": "saga_id", "in": "path", "required": True, "schema": _SAGA_ID}]
+    """The operations on sagas of one type."""
+    name, paths = saga.definition.name, Json()
+    for operation in OPERATIONS:
+        if not operation.typed:
+            continue
+        for step in _signalled(saga) if operation is SIGNAL else [None]:
+            described = _described(operation, _id(operation, saga, step), name)
+            if operation is START:
+                described |= _start(saga, described)
+            elif operation is CANCEL:
+                described |= _cancel(saga)
+            elif step is not None:
+                schema = _signal_schema(saga, step)
+                schema.pop("$defs", None)
+                described |= _body(schema) | {"summary": f"Send {step.name} of one {name}"}
+            path = operation.path.replace("{name}", name).replace("{step}", step.name if step else "")
+            where = [one for one in _in_path(operation, _IN_PATH) if one["name"] == "saga_id"]
+            _add(paths, path, operation, described, [*where, *(_paging() if operation is AUDIT else ())])
+    return paths
 
-    def operation(verb: str, summary: str, statuses: str, errors: str) -> Json:
-        return _operation(f"{verb}_{identifier}", summary, dict.fromkeys(statuses.split(), ref("Saga")), errors)
 
-    request = _request_schema(saga)
+_IN_PATH: Json = {"name": {}, "step": {}, "saga_id": _SAGA_ID}
+"""Schemas of the parameters where a path is of one type; the others are filled in."""
+
+
+def _id(operation: Operation, saga: SagaType, step: StepDefinition | None = None) -> str:
+    """The id of an operation on sagas of one type."""
+    at = f"_{step.name}" if step else ""
+    return f"{operation.name}_{saga.definition.name}{at}".replace("-", "_")
+
+
+def _start(saga: SagaType, described: Json) -> Json:
+    """What a start has besides: its request, headers, and links to what can be asked next."""
+    request, responses = _request_schema(saga), described["responses"]
     request.pop("$defs", None)
-    start = _with_body(operation("start", f"Start {name}", "200 202", _WRITE), request)
-    start["responses"]["422"] = _error("422", "idempotency_key_reused")
-    next_calls = ("show", "cancel", "audit", "verify", "retry", "compensate", "resolve", "purge")
+    responses["422"] = _error("422", "idempotency_key_reused")
     answered = {"saga_id": "$response.body#/saga_id"}
-    linked = {verb: f"{verb}_{identifier}" for verb in next_calls}
-    linked |= {f"signal_{step.name}": f"signal_{identifier}_{step.name}" for step in _signalled(saga)}
+    next_calls = [operation for operation in OPERATIONS if operation.typed and operation not in (START, SIGNAL)]
+    linked = {operation.name: _id(operation, saga) for operation in next_calls}
+    linked |= {f"signal_{step.name}": _id(SIGNAL, saga, step) for step in _signalled(saga)}
     links = {name: {"operationId": id, "parameters": answered} for name, id in linked.items()}
-    for status in ("200", "202"):
-        start["responses"][status] |= {"headers": {"Location": _LOCATION}, "links": links}
+    for status in START.statuses.split():
+        responses[status] |= {"headers": {"Location": _LOCATION}, "links": links}
     key: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN}
     correlation: Json = {**key, "maxLength": LONGEST_CORRELATION_ID}
     headers = (
@@ -140,48 +194,22 @@ def _saga_paths(saga: SagaType) -> Json:
         ("X-Correlation-Id", correlation, "Your own correlation id; kept in the audit trail, messages and logs."),
         ("traceparent", {"type": "string"}, "Of W3C: without X-Correlation-Id its trace id is the correlation id."),
     )
-    start["parameters"] = [
+    parameters = [
         {"name": header, "in": "header", "required": False, "schema": schema, "description": told}
         for header, schema, told in headers
     ]
-    start["description"] = definition.description
-    cancel = operation("cancel", f"Cancel one {name}", "200 202", "404 409 422")
-    if not definition.cancellable:
-        cancel["description"] = _NOT_CANCELLABLE
+    return _body(request) | {"parameters": parameters, "description": saga.definition.description}
+
+
+def _cancel(saga: SagaType) -> Json:
+    """What a cancel has besides: its query, and whether it is of any use."""
     told = "Also a child whose parent is not over: it counts as failed."
     note = {"type": "string", "maxLength": LONGEST_CANCEL_NOTE, "default": ""}
-    cancel["parameters"] = [
+    parameters = [
         _query("force", {"type": "boolean", "default": False}) | {"description": told},
         _query("note", note) | {"description": "Why; kept in the audit trail with the cancel that is accepted first."},
     ]
-    note, change = describe_body(Note), f"{_WRITE} 409"
-    retry = operation("retry", "Retry what failed", "202", change)
-    compensate = operation("compensate", "Give up and undo", "202", change)
-    resolve = operation("resolve", "Settle by hand", "200", change)
-    purge = operation("purge", "Delete what is stored of one that is over, but for the tombstone", "200", change)
-    patience = operation("set_recovery_attempts", "Set how often it has stalled", "200", change)
-    audit = _operation(f"audit_{identifier}", "The audit trail", {"200": ref("Entries")}, "404 422")
-    verified = {"200": ref("Verification")}
-    verify = _operation(f"verify_{identifier}", "Verify the audit trail by its hashes", verified, _READ)
-    return {
-        f"/sagas/{name}": {"post": start},
-        one: {
-            "parameters": where,
-            "get": _polled(operation("show", f"Show one {name}", "200", _READ)),
-            "delete": cancel,
-        },
-        f"{one}/audit": {"parameters": [*where, *_paging()], "get": audit},
-        f"{one}/verification": {"parameters": where, "get": verify},
-        f"{one}/retry": {"parameters": where, "post": _with_body(retry, note, required=False)},
-        f"{one}/compensate": {
-            "parameters": where,
-            "post": _with_body(compensate, describe_body(Compensation), required=False),
-        },
-        f"{one}/recovery-attempts": {"parameters": where, "put": _with_body(patience, describe_body(Attempts))},
-        f"{one}/resolve": {"parameters": where, "post": _with_body(resolve, describe_body(Resolution))},
-        f"{one}/purge": {"parameters": where, "post": _with_body(purge, describe_body(Purging), required=False)},
-        **{f"{one}/signals/{step.name}": _signal_path(saga, step, where) for step in _signalled(saga)},
-    }
+    return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": _NOT_CANCELLABLE})
 
 
 def _signalled(saga: SagaType) -> list[StepDefinition]:
@@ -194,16 +222,6 @@ def _signal_schema(saga: SagaType, step: StepDefinition) -> Json:
     return json_schema(step.signal_type, ref_template=template)
 
 
-def _signal_path(saga: SagaType, step: StepDefinition, where: list[Json]) -> Json:
-    identifier = f"signal_{saga.definition.name}_{step.name}".replace("-", "_")
-    answers: dict[str, Json] = {"200": ref("Saga"), "202": ref("Saga")}
-    schema = _signal_schema(saga, step)
-    schema.pop("$defs", None)
-    operation = _operation(identifier, f"Send {step.name} of one {saga.definition.name}", answers, f"{_WRITE} 409")
-    told = "202: accepted; 200: the same value was before. It is kept, also if the saga has not come to the step yet."
-    return {"parameters": where, "post": _with_body(operation | {"description": told}, schema)}
-
-
 def _callback_path(sagas: list[SagaType]) -> Json:
     """The route of all public waits, which takes what any of them does; none where there are none."""
     bodies = list[Json]()
@@ -214,14 +232,14 @@ def _callback_path(sagas: list[SagaType]) -> Json:
             bodies.append(schema)
     if not bodies:
         return {}
-    answers: dict[str, Json] = {"200": ref("Callback"), "202": ref("Callback")}
-    operation = _operation("call_back", "Send what a public wait is for", answers, f"{_WRITE} 409")
+    called = Operation(
+        *("call_back", "POST", "/callbacks/{token}", "", "Send what a public wait is for", "Callback", "200 202"),
+        errors=SIGNAL.errors,
+    )
     told = "As the signal of the step that the token is for, without AWS credentials: who has the URL may call it."
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    open_to_all: Json = {"description": told, "security": list[Json]()}
-    return {
-        "/callbacks/{token}": {"parameters": [token], "post": _with_body(operation | open_to_all, {"anyOf": bodies})}
-    }
+    open_to_all: Json = {"description": told, "security": list[Json](), **_body({"anyOf": bodies})}
+    return {called.path: {"parameters": [token], "post": _described(called) | open_to_all}}
 
 
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
@@ -233,56 +251,22 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """
     name = one_of(saga.definition.name for saga in sagas)
     parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
-    one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
-    change = _operation("change_definition", "Pause or resume a type, a step or one saga", one, f"{_WRITE} 409")
-    itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
     listed_by = [parent, _query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
     listed_by += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
     listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
-    paths: Json = {
-        "/sagas": {
-            "parameters": listed_by,
-            "get": _polled(_operation("list_sagas", "List sagas", list_of_sagas, "404 422") | {"description": _LIST}),
-        },
-        "/sagas/{saga_id}": {
-            "parameters": [{"name": "saga_id", "in": "path", "required": True, "schema": _BEGINNING}],
-            "get": _polled(_operation("look_up", "Show a saga by its id alone", {"200": ref("Saga")}, "404 409 422"))
-            | {"description": "Also by how its id begins, if that is enough to tell it from others: 409 if not."},
-        },
-        "/attention": {
-            "parameters": [_query("name", name), *_paging()],
-            "get": _polled(_operation("list_attention", "Sagas that need a person", list_of_sagas, "404 422")),
-        },
-        "/definitions": {"get": _operation("list_definitions", "The saga types", {"200": ref("Definitions")}, "422")},
-        "/definitions/{name}": {
-            "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
-            "get": _operation("show_definition", "One saga type", one, _READ),
-            "put": _with_body(change, describe_body(Change)),
-        },
-        "/definitions/{name}/recover": {
-            "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
-            "post": _with_body(
-                _operation("recover", "Look for stalled sagas now", {"200": ref("Recovery")}, _WRITE),
-                describe_body(Recovering),
-                required=False,
-            ),
-        },
-        "/stats": {
-            "parameters": [_query("name", name), _moment("since")],
-            "get": _operation("stats", "Counts by type and status", {"200": ref("Stats")}, "404 422"),
-        },
-        "/breakers": {"get": _operation("list_breakers", "The circuit breakers", {"200": ref("Breakers")}, "422")},
-        "/breakers/{saga}/{step}/close": {
-            "parameters": [
-                {"name": "saga", "in": "path", "required": True, "schema": name},
-                {"name": "step", "in": "path", "required": True, "schema": {"type": "string"}},
-            ],
-            "post": _operation("close_breaker", "Close a circuit breaker", {"200": ref("Breaker")}, _READ),
-        },
-        "/openapi.json": {"get": _operation("openapi", "This description", itself, "422")},
-        **_callback_path(sagas),
+    queries = {
+        LIST.name: listed_by,
+        ATTENTION.name: [_query("name", name), *_paging()],
+        STATS.name: [_query("name", name), _moment("since")],
     }
+    in_path: Json = {"name": name, "saga": name, "saga_id": _BEGINNING, "step": {"type": "string"}}
+    paths: Json = {}
+    for operation in OPERATIONS:
+        if not operation.typed:
+            parameters = [*_in_path(operation, in_path), *queries.get(operation.name, ())]
+            _add(paths, operation.path, operation, _described(operation), parameters)
+    paths |= _callback_path(sagas)
     schemas = answer_schemas()
     for saga in sagas:
         paths |= _saga_paths(saga)

@@ -13,11 +13,12 @@ from sagas.engine.reader import Reader
 from sagas.engine.redacting import redacted
 from sagas.engine.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
-from sagas.handlers.answers import answer, linked
-from sagas.handlers.bodies import Attempts, Compensation, Note, Purging, Resolution, read_body
+from sagas.handlers.answers import Served, answer, linked
+from sagas.handlers.bodies import read_body
 from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_id, leading_on
 from sagas.handlers.polling import polled, tag_of, unchanged
 from sagas.handlers.telemetry import telemetry
+from sagas.operations import Attempts, Compensation, Note, Purging, Resolution
 from sagas.store.listing import IndexPosition
 
 _LISTED_BY = ("name", "status", "since", "until", "idempotency_key", "limit", "cursor")
@@ -42,11 +43,10 @@ def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Resp
     return unchanged(tag_of(mark)) if saga is None else polled(request, linked(request.base, saga), mark)
 
 
-def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the routes that start and show sagas to ``app``."""
+def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions that start and show sagas."""
     reader, registry = engine.reader, engine.registry
 
-    @app.post("/sagas/<name>")
     def start(name: str) -> Response[str]:
         registry.get(name)  # before all else is looked at: an unknown type is 404, whatever comes with it
         request = _plain(app)
@@ -60,7 +60,6 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         headers = {"Location": linked(request.base, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
 
-    @app.get("/sagas/<name>/<saga_id>/audit")
     def audit(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
         request.only("limit", "cursor")
@@ -78,34 +77,30 @@ def add_saga_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         }
         return answer(200, page)
 
-    @app.get("/sagas/<name>/<saga_id>/verification")
     def verify(name: str, saga_id: str) -> Response[str]:
         _plain(app)
         verified = engine.verifier.verify(name, checked_id(saga_id))
         return answer(200, verification_view(saga_id, verified))
 
-    @app.get("/sagas/<name>/<saga_id>")
     def show(name: str, saga_id: str) -> Response[str]:
         return _shown_to(_plain(app), reader, name, checked_id(saga_id))
 
-    _ = start, audit, verify, show
+    return [start, audit, verify, show]
 
 
-def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the routes that find and list sagas to ``app``."""
+def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions that find and list sagas."""
     reader, registry = engine.reader, engine.registry
 
     def listed(request: Request, page: Page, *of: object) -> Response[str]:
         sagas = [linked(request.base, saga) for saga in page["sagas"]]
         return polled(request, {"sagas": sagas, "cursor": leading_on(page["cursor"], *of)})
 
-    @app.get("/sagas/<saga_id>")
     def look_up(saga_id: str) -> Response[str]:
         request, begun = _plain(app), checked_beginning(saga_id)
         found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
         return _shown_to(request, reader, reader.name_of(found), found)
 
-    @app.get("/sagas")
     def list_sagas() -> Response[str]:
         request = _request(app)
         if request.text("parent") is not None:
@@ -133,8 +128,7 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         page = reader.list(names, status, request.limit(), request.cursor(*of), request.span(), values)
         return listed(request, page, *of)
 
-    @app.get("/attention")
-    def attention() -> Response[str]:
+    def list_attention() -> Response[str]:
         request = _request(app)
         request.only("name", "limit", "cursor")
         if (name := request.text("name")) is not None:
@@ -142,11 +136,11 @@ def add_list_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         of = "attention", name
         return listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
 
-    _ = look_up, list_sagas, attention
+    return [look_up, list_sagas, list_attention]
 
 
-def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the routes that cancel, retry, compensate, resolve and purge sagas, and give them patience, to ``app``."""
+def operator_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions that cancel, retry, compensate, resolve and purge sagas, and set their recovery attempts."""
     reader, operations = engine.reader, engine.operations
 
     def read(state: SagaState) -> SagaView:
@@ -156,7 +150,6 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     def shown(state: SagaState, status: int) -> Response[str]:
         return answer(status, read(state))
 
-    @app.delete("/sagas/<name>/<saga_id>")
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
         request.only("force", "note")
@@ -165,26 +158,22 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         saga = read(state)  # undone meanwhile, perhaps: status and body say the same
         return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
 
-    @app.post("/sagas/<name>/<saga_id>/retry")
     def retry(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         note = read_body(request, Note).note
         return shown(operations.retry(name, checked_id(saga_id), note, request.actor), 202)
 
-    @app.post("/sagas/<name>/<saga_id>/compensate")
     def compensate(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Compensation), request.actor
         return shown(operations.compensate(name, checked_id(saga_id), body.note, actor, force=body.force), 202)
 
-    @app.post("/sagas/<name>/<saga_id>/resolve")
     def resolve(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Resolution), request.actor
         steps = tuple(dict.fromkeys(body.steps))
         return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
 
-    @app.post("/sagas/<name>/<saga_id>/purge")
     def purge(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Purging), request.actor
@@ -192,7 +181,6 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
         return answer(200, linked(request.base, view))
 
-    @app.put("/sagas/<name>/<saga_id>/recovery-attempts")
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         attempts, state = read_body(request, Attempts).attempts, reader.state(name, checked_id(saga_id))
@@ -204,4 +192,4 @@ def add_operation_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         telemetry().logger.info("recovery attempts set", extra=fields)
         return shown(state, 200)
 
-    _ = cancel, retry, compensate, resolve, purge, set_recovery_attempts
+    return [cancel, retry, compensate, resolve, purge, set_recovery_attempts]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.engine.engine import Engine
-from sagas.handlers.answers import answer, linked
+from sagas.handlers.answers import Served, answer, linked
 from sagas.handlers.inputs import Request, checked_id
 
 
-def add_signal_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add the route that takes a signal to ``app``: 202 when it was accepted, 200 when the same value was before."""
+def signal_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the function that takes a signal: 202 when it was accepted, 200 when the same value was before."""
 
-    @app.post("/sagas/<name>/<saga_id>/signals/<step>")
-    def send_signal(name: str, saga_id: str, step: str) -> Response[str]:
+    def signal(name: str, saga_id: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only()
         saga_id = checked_id(saga_id)
@@ -22,4 +21,4 @@ def add_signal_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         saga = engine.reader.show(name, saga_id, payloads=False)
         return answer(202 if sent.accepted else 200, linked(request.base, saga))
 
-    _ = send_signal
+    return [signal]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.engine.engine import Engine
-from sagas.handlers.answers import answer
+from sagas.handlers.answers import Served, answer
 from sagas.handlers.inputs import Request
 
 
-def add_statistics_route(app: APIGatewayRestResolver, engine: Engine) -> None:
-    """Add ``/stats`` to ``app``."""
+def statistics_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the function that counts sagas."""
 
-    @app.get("/stats")
     def stats() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only("name", "since")
@@ -21,4 +20,4 @@ def add_statistics_route(app: APIGatewayRestResolver, engine: Engine) -> None:
         found = engine.statistics.of([one.definition.name for one in types], request.moment("since"))
         return answer(200, found)
 
-    _ = stats
+    return [stats]

@@ -1,0 +1,241 @@
+"""What can be asked of a service: one row for each operation.
+
+The API's routes, its OpenAPI description, the rights of IAM and the client's calls come from these rows, so that an
+operation is declared once. Parameters of the query and all that depends on a saga type are described where they are
+read, in ``sagas/handlers``. This module loads nothing of the engine: the client and the CDK read it, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from sagas.errors import NotFound
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_TYPE = ("name", "saga")
+"""Parameters of paths that name a saga type."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Why an operator retries a saga."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Purging:
+    """Why an operator has a saga purged: ``note``, or ``reason``, as the answer and the command line call it."""
+
+    note: str = ""
+    reason: str = ""
+
+    @property
+    def why(self) -> str:
+        """What was said, in one text where both were given."""
+        return "; ".join(filter(None, (self.note, self.reason)))
+
+
+@dataclass(frozen=True)
+class Compensation:
+    """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED or past its pivot,
+    where the note is required."""
+
+    note: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How a saga was settled by hand. ``steps``: those whose undo was done."""
+
+    note: str
+    action: str = ""
+    steps: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """How often a saga counts as having stalled since its last progress."""
+
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Recovering:
+    """Which sagas of a type are to be looked at now, as for :func:`sagas.handlers.recovering.recover`; by default all
+    that are due."""
+
+    saga_id: str | None = None
+    stale_after: float | None = None
+    limit: int | None = None
+    max_attempts: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is paused or resumed, and why: either ``paused`` or ``active``.
+
+    ``paused`` is about all sagas of a type, about those at ``step``, or about the saga ``saga_id``. With it, ``starts``
+    accepts new sagas, which wait, and ``undos`` has undos wait, too. ``active`` is about new sagas only: false refuses
+    them, true resumes the type.
+    """
+
+    active: bool | None = None
+    paused: bool | None = None
+    step: str | None = None
+    saga_id: str | None = None
+    starts: bool = False
+    undos: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the API.
+
+    Args:
+        name: the start of its id in OpenAPI, and the name of the function that serves it.
+        method: of HTTP.
+        path: below the stage. ``{name}`` and ``{saga}`` are a saga type.
+        right: that IAM asks for it; see :data:`sagas.cdk.grants.RIGHTS`.
+        summary: in a few words; ``{name}`` is the type.
+        answer: the schema of its answer, by its name in OpenAPI.
+        statuses: with which that is answered.
+        errors: further statuses, besides those that every call may get.
+        body: the class of its body, if that is one of this module.
+        polled: it is asked again and again: callers may send the ``ETag`` of the answer that they have.
+        many: clients do it to many sagas, one after the other.
+    """
+
+    name: str
+    method: str
+    path: str
+    right: str
+    summary: str
+    answer: str
+    statuses: str = "200"
+    errors: str = "404 422"
+    body: type[Any] | None = None
+    polled: bool = False
+    many: bool = False
+
+    @property
+    def typed(self) -> bool:
+        """Whether OpenAPI describes it for each saga type, since its id is not unique without one."""
+        return self.path.startswith("/sagas/{name}")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the path's parameters."""
+        return tuple(_PARAMETER.findall(self.path))
+
+    def filled(self, values: Sequence[str]) -> str:
+        """Return the path with its parameters filled in, in order, and quoted.
+
+        Raises:
+            NotFound: a value cannot be part of a path, so nothing has that name.
+        """
+        for value in values:
+            if value in ("", ".", ".."):
+                raise NotFound(f"there is nothing named {value!r}")
+        parts = iter(values)
+        try:
+            return _PARAMETER.sub(lambda _: quote(next(parts), safe=""), self.path)
+        except UnicodeEncodeError as error:  # half of a character
+            raise NotFound(f"there is nothing named {error.object!r}") from error
+
+    def pattern(self, *, of_type: bool = False) -> str:
+        """Return the method and path as an IAM resource has them: ``*``, which spans slashes, stands for parameters,
+        except the type's where ``of_type``."""
+
+        def starred(match: re.Match[str]) -> str:
+            return "{name}" if of_type and match[1] in _TYPE else "*"
+
+        return self.method + re.sub(r"\*(/\*)+", "*", _PARAMETER.sub(starred, self.path))
+
+
+_CHANGE = "404 409 413 422"
+_ONE = "/sagas/{name}/{saga_id}"
+
+LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", polled=True)
+LOOK_UP = Operation(
+    *("look_up", "GET", "/sagas/{saga_id}", "read", "Show a saga by its id alone", "Saga", "200", "404 409 422"),
+    polled=True,
+)
+START = Operation(
+    "start", "POST", "/sagas/{name}", "start", "Start {name}", "Saga", statuses="200 202", errors="404 413 422"
+)
+SHOW = Operation("show", "GET", _ONE, "read", "Show one {name}", "Saga", polled=True)
+CANCEL = Operation(
+    "cancel", "DELETE", _ONE, "cancel", "Cancel one {name}", "Saga", statuses="200 202", errors="404 409 422", many=True
+)
+AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "The audit trail", "Entries")
+VERIFY = Operation(
+    "verify", "GET", f"{_ONE}/verification", "read", "Verify the audit trail by its hashes", "Verification"
+)
+RETRY = Operation(
+    *("retry", "POST", f"{_ONE}/retry", "operate", "Retry what failed", "Saga", "202", _CHANGE), body=Note, many=True
+)
+COMPENSATE = Operation(
+    *("compensate", "POST", f"{_ONE}/compensate", "operate", "Give up and undo", "Saga", "202", _CHANGE),
+    body=Compensation,
+    many=True,
+)
+RESOLVE = Operation(
+    *("resolve", "POST", f"{_ONE}/resolve", "operate", "Settle by hand", "Saga", "200", _CHANGE),
+    body=Resolution,
+    many=True,
+)
+SIGNAL = Operation(
+    *("signal", "POST", f"{_ONE}/signals/{{step}}", "signal", "Send a step what it waits for", "Saga"),
+    statuses="200 202",
+    errors=_CHANGE,
+)
+PURGE = Operation(
+    *("purge", "POST", f"{_ONE}/purge", "purge", "Delete what is stored of one that is over, but for the tombstone"),
+    *("Saga", "200", _CHANGE),
+    body=Purging,
+)
+SET_RECOVERY_ATTEMPTS = Operation(
+    *("set_recovery_attempts", "PUT", f"{_ONE}/recovery-attempts", "operate", "Set how often it has stalled"),
+    *("Saga", "200", _CHANGE),
+    body=Attempts,
+)
+ATTENTION = Operation("list_attention", "GET", "/attention", "read", "Sagas that need a person", "Sagas", polled=True)
+DEFINITIONS = Operation(
+    "list_definitions", "GET", "/definitions", "read", "The saga types", "Definitions", errors="422"
+)
+DEFINITION = Operation("show_definition", "GET", "/definitions/{name}", "read", "One saga type", "Definition")
+CHANGE = Operation(
+    *("change_definition", "PUT", "/definitions/{name}", "operate", "Pause or resume a type, a step or one saga"),
+    *("Definition", "200", _CHANGE),
+    body=Change,
+)
+RECOVER = Operation(
+    *("recover", "POST", "/definitions/{name}/recover", "operate", "Look for stalled sagas now", "Recovery"),
+    errors="404 413 422",
+    body=Recovering,
+)
+STATS = Operation("stats", "GET", "/stats", "read", "Counts by type and status", "Stats")
+BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "The circuit breakers", "Breakers", errors="422")
+CLOSE_BREAKER = Operation(
+    "close_breaker", "POST", "/breakers/{saga}/{step}/close", "operate", "Close a circuit breaker", "Breaker"
+)
+OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "This description", "", errors="422")
+
+OPERATIONS: tuple[Operation, ...] = (
+    *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
+    *(SET_RECOVERY_ATTEMPTS, ATTENTION, DEFINITIONS, DEFINITION, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
+    OPENAPI,
+)
+"""All but the route of public waits, which asks for no right."""
+
+
+def of_many() -> Iterator[str]:
+    """Yield the names of what clients do to many sagas."""
+    return (operation.name for operation in OPERATIONS if operation.many)
