@@ -37,7 +37,7 @@ class Catalogue:
     def __init__(self, service: str, options: ServiceOptions) -> None:
         self._service = service
         self._usual = options.function_options or FunctionOptions()
-        self._isolation, self._chain = options.isolation, options.chain
+        self._isolation = options.isolation
         self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
         if not self.sagas:
             raise DefinitionError(f"{service}: a service needs at least one saga")
@@ -144,14 +144,14 @@ class Catalogue:
             names = self._shared.get((saga.name, step.name), (step.name,))
             if self._isolation == "saga":
                 whole = self._options_of(saga, _WHOLE_SAGA)
-                groups[SHARED] = StepGroup(SHARED, saga, tuple(saga.steps), whole, chained=self._chain)
+                groups[SHARED] = StepGroup(SHARED, saga, tuple(saga.steps), whole)
             elif not step.has_lane:
                 continue  # a wait without code has no queue and no function
             elif len(names) == 1:
                 groups[step.name] = StepGroup(step.name, saga, (step,), self._options_of(saga, step.name))
             elif _id_of(names) not in groups:
                 steps, options = tuple(map(saga.step, names)), self._options_shared(saga, names)
-                groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options, chained=self._chain)
+                groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options)
         for id, group in groups.items():
             share = self.shares.get(_lane(group))
             if share is not None:

@@ -46,14 +46,11 @@ def service_environment(
     any_queues, shared = next(iter(queues.values())), options.isolation == "saga"
     filed, (classes, groups) = types_file(sagas, queues, options), _types(sagas, queues, options)
     # What sagas.messaging.routes.Routes reads.
-    routes: dict[str, object] = {"base": any_queues.base_url(scope)}
-    if any_queues.derived:
-        routes |= {"token": any_queues.token(scope), **({"shared": SHARED} if shared else {})}
-        if groups and filed is None:
-            routes["groups"] = groups
-    else:
-        names = {saga: {step: q.queue_name for step, q in own.by_step.items()} for saga, own in queues.items()}
-        routes["queues"] = {saga: next(iter(own.values())) for saga, own in names.items()} if shared else names
+    routes: dict[str, object] = {"base": any_queues.base_url(scope), "token": any_queues.token(scope)}
+    if shared:
+        routes["shared"] = SHARED
+    if groups and filed is None:
+        routes["groups"] = groups
     if work:
         routes["work"] = {name: queue.queue_name for name, queue in work.items()}
     # Settings of the store, and of who finds what is due, that differ from the library's own.
@@ -105,10 +102,10 @@ def types_file(
 def _types(
     sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues], options: ServiceOptions
 ) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Where the classes are, and which steps share a queue whose name is derived."""
+    """Where the classes are, and which steps share a queue."""
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     own = {saga.name: queues[saga.name] for saga in sagas} if options.isolation == "step" else {}
-    return classes, {name: one.grouped for name, one in own.items() if one.derived and one.grouped}
+    return classes, {name: one.grouped for name, one in own.items() if one.grouped}
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
@@ -123,7 +120,7 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
     if size > _LIMIT:
         raise DefinitionError(
             f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "
-            'with queue_names="derived" the names of queues take no room there; or give the function fewer variables'
+            "give the function fewer variables"
         )
 
 

@@ -39,7 +39,6 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 Isolation = Literal["step", "saga"]
 AccessLog = Literal["off", "account", "role"]
 Endpoint = Literal["regional", "edge"]
-QueueNames = Literal["derived", "generated"]
 TableName = Literal["sagas", "audit", "joins"]
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
 AnyKey = kms.IKey | kms.Key
@@ -177,9 +176,8 @@ class SagaServiceProps(TypedDict, total=False):
         mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
-            names together; ``saga`` gives all steps of a saga one of each, for cost, latency and cold starts.
-        chain: whether one invocation goes on with the next step where that shares its function, as long as its time
-            covers it: half the cost of a message a step. Without, each step is an invocation of its own.
+            names together; ``saga`` gives all steps of a saga one of each, for cost, latency and cold starts. One
+            invocation runs as many of the steps that share a function as its time covers.
         alias: of every function, for the version that is in use; queues, API and rules call it.
         keep_versions: whether versions of functions stay when newer ones take over, so that an alias can be moved back
             at once. Nothing deletes them.
@@ -188,8 +186,6 @@ class SagaServiceProps(TypedDict, total=False):
         nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
             one. When absent, queues are in this stack, and so are functions and alarms while there is room; when there
             is none left, they leave it without harm. To go to or from True makes new queues.
-        queue_names: ``derived`` from saga, step and service; or ``generated`` by CloudFormation, as in version 0.1.0,
-            or where you name some yourself. Going from one to the other makes new queues.
         service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
             name and the construct's path in it when absent, so that no two stacks of an account share metrics.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
@@ -265,12 +261,10 @@ class SagaServiceProps(TypedDict, total=False):
     table_options: Mapping[TableName, TableOptions] | None
     mount: AnyResource | None
     isolation: Isolation
-    chain: bool
     alias: str
     keep_versions: bool
     deployment: Deployment | None
     nested_stacks: bool | None
-    queue_names: QueueNames
     service_name: str | None
     alarm_topic: AnyTopic | None
     runbook_url: str
@@ -312,6 +306,12 @@ class SagaServiceProps(TypedDict, total=False):
     shards: int
 
 
+_INSTEAD = {
+    "chain": "steps that share a function are always chained",
+    "queue_names": "names of queues are always derived from saga, step and service",
+}
+"""What to do in place of options that are no longer there."""
+
 _KINDS: dict[type, str] = {
     FunctionOptions: "function_options? api_options? supervisor_options? bulk_options? now_options? command_options?",
     Throttling: "throttling? callback_throttling?",
@@ -320,7 +320,7 @@ _KINDS: dict[type, str] = {
     AutoDisable: "auto_disable?",
     Archive: "archive?",
     Mapping: "functions? environment? table_options?",
-    bool: "chain dashboard keep_versions tracing carry_inputs nested_stacks? deletion_protection?",
+    bool: "dashboard keep_versions tracing carry_inputs nested_stacks? deletion_protection?",
 }
 """Options by what they must be; with a question mark those that may be None."""
 
@@ -344,12 +344,10 @@ class ServiceOptions:
     table_options: Mapping[TableName, TableOptions] | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
-    chain: bool = True
     alias: str = "live"
     keep_versions: bool = False
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
-    queue_names: QueueNames = "derived"
     alarm_topic: AnyTopic | None = None
     runbook_url: str = RUNBOOK
     dashboard: bool = True
@@ -394,7 +392,6 @@ class ServiceOptions:
         fits(self.service, self.architecture, self.runtime)
         one_of(self.service, "log_level", self.log_level, LOG_LEVELS)
         one_of(self.service, "isolation", self.isolation, ("step", "saga"))
-        one_of(self.service, "queue_names", self.queue_names, get_args(QueueNames))
         self._check_api()
         if isinstance(self.bundle_sdk, str):
             raise DefinitionError(f"{self.service}: bundle_sdk must be a list of services, not {self.bundle_sdk!r}")
@@ -493,5 +490,6 @@ def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
     for name in props:
         if name not in known:
             meant = get_close_matches(name, known, 1) or known
-            raise DefinitionError(f"{service}: SagaService has no option {name}; is it {' or '.join(meant)}?")
+            instead = _INSTEAD.get(name, f"is it {' or '.join(meant)}?")
+            raise DefinitionError(f"{service}: SagaService has no option {name}; {instead}")
     return ServiceOptions(service=given.pop("service_name", None) or service, **given)

@@ -32,13 +32,11 @@ class SagaQueues:
         service: the construct of the service.
         layout: the places of all that the saga has.
         encryption_key: encrypts the messages; a key of SQS's own when absent.
-        derived: whether names are derived from saga, step and service; CloudFormation chooses them otherwise.
     """
 
-    def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None, *, derived: bool) -> None:
+    def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None) -> None:
         self._key = encryption_key
         self.saga = layout.saga.name
-        self.derived = derived
         self._layout = layout
         # The CDK runs in another process, which a service of many steps would ask hundreds of times for each of these.
         self._imported: dict[tuple[Stack, str], sqs.IQueue] = {}
@@ -47,7 +45,7 @@ class SagaQueues:
         self.scope = scope = Construct(*layout.queues)
         self._stack = Stack.of(scope)
         self._in_service = self._stack is Stack.of(service)
-        self.dead_letters = self._queue(scope, "DeadLetters", self._derived(DEAD_LETTERS))
+        self.dead_letters = self._queue(scope, "DeadLetters", self._name(DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
         acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
         self.by_group: dict[str, sqs.Queue] = {}
@@ -58,7 +56,7 @@ class SagaQueues:
             queue = self._queue(
                 scope,
                 group.id,
-                self._derived(group.id),
+                self._name(group.id),
                 visibility_timeout=Duration.seconds(group.visibility_timeout),
                 dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=group.max_receives),
             )
@@ -67,7 +65,7 @@ class SagaQueues:
             if len(group.steps) > 1:
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
-        if derived and len(self.by_group) <= _MOST_SOURCES:
+        if len(self.by_group) <= _MOST_SOURCES:
             # By names, for the queues refer to this one. Those of a longer saga SQS cannot list.
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
@@ -88,15 +86,13 @@ class SagaQueues:
 
     def arns(self, scope: Construct) -> list[str]:
         """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``."""
-        if not self.derived:
-            return [queue.queue_arn for queue in self.by_group.values()]
         within = self._layout.token_in(scope) is not None
         return [self._arn(group, within=within) for group in self.by_group]
 
     def arn_of_letters(self, scope: Construct) -> str:
         """Return the ARN of the dead-letter queue, for a permission in the stack of ``scope``."""
         # Of a nested stack it is known by name: a stack passes no more than 200 values on to others.
-        if not self.derived or self._in_service:
+        if self._in_service:
             return self.dead_letters.queue_arn
         return self._arn(DEAD_LETTERS, within=self._layout.token_in(scope) is not None)
 
@@ -108,10 +104,10 @@ class SagaQueues:
             names: of all sagas of the service.
 
         Returns:
-            None, if names are not derived, or the pattern would have queues of another saga.
+            None, if the pattern would have queues of another saga.
         """
         beginning = f"{self.saga}-"
-        if not self.derived or any(one.startswith(beginning) for one in names):
+        if any(one.startswith(beginning) for one in names):
             return None
         return self.arn_of_all(scope, f"{beginning}*")
 
@@ -142,15 +138,14 @@ class SagaQueues:
             self._arns[key] = Fn.sub(text, None if within else {TOKEN: self._layout.token})
         return self._arns[key]
 
-    def _derived(self, queue: str) -> str | None:
-        """A name, where CloudFormation is not to choose it."""
-        return derived_name(self.saga, queue, self.token(self.scope)) if self.derived else None
+    def _name(self, queue: str) -> str:
+        return derived_name(self.saga, queue, self.token(self.scope))
 
     def _queue(
         self,
         scope: Construct,
         id: str,
-        name: str | None,
+        name: str,
         visibility_timeout: Duration | None = None,
         dead_letter_queue: sqs.DeadLetterQueue | None = None,
     ) -> sqs.Queue:

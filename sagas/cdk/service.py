@@ -77,10 +77,7 @@ class SagaService(InOut):
         if options.mount is not None:
             mount = Mount(mounted_api(options.service, self, options.mount), options.mount)
         layouts = self._layouts()
-        derived = options.queue_names == "derived" or options.nested_stacks is True
-        self._queues = {
-            layout.saga.name: SagaQueues(self, layout, options.encryption_key, derived=derived) for layout in layouts
-        }
+        self._queues = {layout.saga.name: SagaQueues(self, layout, options.encryption_key) for layout in layouts}
         # What variables have no room for is in a file beside the code, for the functions of all sagas and of each.
         owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, sagas)]
         owners += [(saga.saga_class, [saga]) for saga in sagas]

@@ -34,7 +34,6 @@ class StepGroup:
         saga: whose steps they are.
         steps: at least one.
         options: of the function.
-        chained: whether one invocation runs as many of the steps as it has time for.
 
     Raises:
         DefinitionError: the function would run longer than Lambda allows, or too short for a step.
@@ -44,7 +43,6 @@ class StepGroup:
     saga: SagaDefinition
     steps: tuple[StepDefinition, ...]
     options: FunctionOptions
-    chained: bool = False
 
     def __post_init__(self) -> None:
         if self.options.timeout is None and self._needed(self.options.batch_size) > _LAMBDA_MAX:
@@ -73,7 +71,7 @@ class StepGroup:
     @property
     def chain(self) -> str:
         """Which steps an invocation goes on to, as ``sagas.engine.course.Chain`` reads it; empty for none."""
-        if not self.chained or len(self.steps) == 1:
+        if len(self.steps) == 1:
             return ""
         return "*" if self.shares_all else self.names
 
@@ -81,12 +79,12 @@ class StepGroup:
     def timeout(self) -> int:
         """Seconds the function may run: by default a whole batch, one message after the other, and some to spare.
 
-        Where steps are chained each message may take all of them, as far as Lambda allows; what is left is another
+        Where steps share the function each message may take all of them, as far as Lambda allows; what is left is another
         invocation's.
         """
         if self.options.timeout is not None:
             return self.options.timeout
-        if not self.chained:
+        if len(self.steps) == 1:
             return self._needed(self.options.batch_size)
         chain = sum(math.ceil(_longest(step)) for step in self.steps)
         return min(chain * self.options.batch_size + _SPARE, _LAMBDA_MAX)

@@ -53,35 +53,27 @@ class Routes:
     def parse(
         cls,
         text: str,
-        steps: Mapping[str, Collection[str]] | None = None,
+        steps: Mapping[str, Collection[str]],
         groups: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Routes:
         """Read the routes from the JSON in a function's environment.
 
-        Lambda allows 4 KB for all variables of a function. So a queue that all steps of a saga share is named once, and
-        where there are many queues only the token is there from which their names are derived.
+        Lambda allows 4 KB for all variables of a function. So queues are not listed: their names are derived from a
+        token.
 
         Args:
-            text: ``{"base", "queues": {saga: {step: name} or name}}``, or ``{"base", "token"}``, with ``"shared"``
-                when all steps of a saga have the queue of that name, or ``"groups": {saga: {step: name}}`` of those
-                steps that share one; in either, ``"work"`` names the work queues.
+            text: ``{"base", "token"}``, with ``"shared"`` when all steps of a saga have the queue of that name, or
+                ``"groups": {saga: {step: name}}`` of those steps that share one; ``"work"`` names the work queues.
             steps: names of the steps deployed, by saga.
             groups: as in the text, where that has no room for them.
         """
         data: dict[str, Any] = json.loads(text)
-        known, work = steps or {}, data.get("work", {})
-        if "token" in data:
-            token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
-            queues = {
-                saga: {s: shared or grouped.get(saga, {}).get(s, s) for s in names} for saga, names in known.items()
-            }
-            derived = {saga: {s: derived_name(saga, q, token) for s, q in own.items()} for saga, own in queues.items()}
-            return cls(data["base"], derived, work)
-        named = {
-            saga: dict.fromkeys(known.get(saga, ()), names) if isinstance(names, str) else names
-            for saga, names in data["queues"].items()
+        token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
+        queues = {
+            saga: {step: derived_name(saga, shared or grouped.get(saga, {}).get(step, step), token) for step in names}
+            for saga, names in steps.items()
         }
-        return cls(data["base"], named, work)
+        return cls(data["base"], queues, data.get("work", {}))
 
     def queue(self, saga: str, step: str) -> str:
         """Return the URL of a step's queue.

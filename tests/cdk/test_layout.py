@@ -122,11 +122,8 @@ class TestSynthesis:
     def test_is_silent_without_a_record(self, tmp_path: Path) -> None:
         assert warned(synthesize(tmp_path, Trip)) == []
 
-    @pytest.mark.parametrize("options", [{"queue_names": "generated"}, {"nested_stacks": True}])
-    def test_warns_of_queues_that_would_be_replaced(
-        self, options: dict[str, Any], deployed: Path, tmp_path: Path
-    ) -> None:
-        told = warned(synthesize(tmp_path, Trip, Counted, context=self.recorded(deployed), **options))
+    def test_warns_of_queues_that_would_be_replaced(self, deployed: Path, tmp_path: Path) -> None:
+        told = warned(synthesize(tmp_path, Trip, Counted, context=self.recorded(deployed), nested_stacks=True))
         assert len(told) == 4
         assert "queue of trip.book of what is deployed would be replaced or dropped" in "".join(told)
 

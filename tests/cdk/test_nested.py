@@ -330,12 +330,6 @@ class TestVariables:
         for function in own_functions(large.templates):
             assert "step_7" not in json.dumps(function["Properties"]["Environment"]["Variables"]["SAGAS_QUEUES"])
 
-    def test_names_of_cloudformations_are_written_down(self, tmp_path: Path) -> None:
-        templates = synthesize(tmp_path, Checkout, queue_names="generated", dashboard=False)
-        assert not [one for one in of_sagas(templates) if "QueueName" in one["Properties"]]
-        for function in own_functions(templates):
-            assert "reserve" in json.dumps(function["Properties"]["Environment"]["Variables"]["SAGAS_QUEUES"])
-
     def test_a_shared_queue_is_named_once(self, tmp_path: Path) -> None:
         sagas = [saga_of(number, 40) for number in range(2)]
         templates = synthesize(tmp_path, *sagas, isolation="saga")

@@ -11,7 +11,6 @@ from aws_cdk import Duration, RemovalPolicy, Size, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_sqs as sqs
 
 from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throttling
@@ -29,13 +28,11 @@ BOOK = ("function", "trip", "book")
 class TestNames:
     def test_one_asked_for_is_given_and_the_rest_follows(self) -> None:
         def build(stack: Stack) -> None:
-            shop = SagaService(stack, "Shop", sagas=[Checkout], queue_names="generated")
+            shop = SagaService(stack, "Shop", sagas=[Checkout])
             cast("lambda_.CfnFunction", shop.function(Checkout.capture).node.default_child).function_name = "capture"
-            cast("sqs.CfnQueue", shop.queue(Checkout.capture).node.default_child).queue_name = "captures"
 
         template = render(build)
         assert marks(template)[CAPTURE]["FunctionName"] == "capture"
-        assert marks(template)["queue", "checkout", "capture"]["QueueName"] == "captures"
         assert "FunctionName" not in marks(template)[SHIP]
 
 
@@ -343,6 +340,17 @@ class TestService:
     def test_one_that_there_is_not(self) -> None:
         with pytest.raises(DefinitionError, match="Test-Shop: SagaService has no option retenton; is it retention\\?"):
             service(retenton=timedelta(days=30))
+
+    @pytest.mark.parametrize(
+        ("option", "instead"),
+        [
+            ("chain", "steps that share a function are always chained"),
+            ("queue_names", "names of queues are always derived"),
+        ],
+    )
+    def test_one_that_is_no_longer_there(self, option: str, instead: str) -> None:
+        with pytest.raises(DefinitionError, match=f"Test-Shop: SagaService has no option {option}; {instead}"):
+            service(**{option: None})
         with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
             service(colour="blue")
 

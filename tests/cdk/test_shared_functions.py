@@ -49,14 +49,6 @@ class TestSagaIsolation:
         assert set(chains) == {"*"}
         assert found["function", "checkout", "reserve,capture,ship"]["MemorySize"] == 512
 
-    def test_without_a_chain_the_slowest_step_decides(self) -> None:
-        found = marks(
-            render(lambda stack: SagaService(stack, "Shop", sagas=[CreateZip], isolation="saga", chain=False))
-        )
-        function = found["function", "create-zip", "check,upload,announce"]
-        assert function["Timeout"] == 846
-        assert "SAGAS_CHAIN" not in function["Environment"]["Variables"]
-
     def test_the_most_attempts_decide(self, built: tuple[SagaService, Template], plain: Template) -> None:
         queue = marks(built[1])["queue", "checkout", "reserve,capture,ship"]
         alone = marks(plain)
@@ -84,20 +76,19 @@ LONG: dict[str, Any] = {"timeout": 200, "memory_size": 512, "capture": 1024, "re
 
 
 @cache
-def grouped(*, reversed: bool = False, capture: int | None = None, chain: bool = True, **options: Any) -> Template:
+def grouped(*, reversed: bool = False, capture: int | None = None, **options: Any) -> Template:
     """The template of a service of *checkout* in which its first two steps share a function with these options.
 
     Args:
         reversed: whether the second step is named first.
         capture: memory that the second step asks for itself.
-        chain: of the service.
         options: of the shared function.
     """
     steps: Any = (Checkout.capture, Checkout.reserve) if reversed else (Checkout.reserve, Checkout.capture)
     functions: dict[Any, FunctionOptions] = {steps: FunctionOptions(**options)}
     if capture is not None:
         functions[Checkout.capture] = FunctionOptions(memory_size=capture)
-    return service(Checkout, functions=functions, chain=chain)
+    return service(Checkout, functions=functions)
 
 
 class TestGroups:
@@ -118,7 +109,6 @@ class TestGroups:
         found = grouped(memory_size=512)
         assert variables(found, PAID)["SAGAS_CHAIN"] == "reserve,capture"
         assert "SAGAS_CHAIN" not in variables(found, SHIP)
-        assert "SAGAS_CHAIN" not in variables(grouped(chain=False), PAID)
 
     def test_the_function_has_the_time_of_all(self, plain: Template) -> None:
         alone = marks(plain)

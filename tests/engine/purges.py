@@ -10,7 +10,6 @@ from typing import Any
 from sagas.engine.engine import build_engine, settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.starter import Started
-from sagas.messaging.routes import Routes
 from tests.support.bench import Bench
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -23,8 +22,7 @@ def deploy(bench: Bench, *classes: type[Any], retention: float) -> None:
     """Deploy a bench's sagas with another retention, in seconds."""
     environment = bench.stack.environment
     settings = replace(settings_from(environment), retention=retention)
-    routes = Routes.parse(environment["SAGAS_QUEUES"])
-    bench.engine = build_engine(Registry(classes), settings, routes, clock=bench.clock)
+    bench.engine = build_engine(Registry(classes), settings, bench.stack.routes, clock=bench.clock)
 
 
 def start(bench: Bench, name: str = "trip", request: Any = REQUEST, key: str | None = "key") -> Started:

@@ -10,7 +10,7 @@ import pytest
 
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
-from sagas.authoring.saga import Saga
+from sagas.authoring.saga import Saga, definition_of
 from sagas.authoring.steps import step
 from sagas.core.states import SagaStatus
 from sagas.engine.course import Chain
@@ -81,8 +81,8 @@ def together(monkeypatch: pytest.MonkeyPatch, credentials: None, clean: None) ->
     def make(**environment: str) -> Bench:
         stack = HandmadeStack(Five)
         routes = json.loads(stack.environment["SAGAS_QUEUES"])
-        (queues,) = routes["queues"].values()
-        shared = json.dumps({**routes, "queues": {"five": dict.fromkeys(queues, queues["one"])}})
+        names = [step.name for step in definition_of(Five).steps]
+        shared = json.dumps({**routes, "groups": {"five": dict.fromkeys(names, "one")}})
         return deploy_functions(monkeypatch, stack, Bench, SAGAS_CHAIN="*", SAGAS_QUEUES=shared, **environment)
 
     with aws():

@@ -19,7 +19,6 @@ from sagas.engine.engine import build_engine, settings_from
 from sagas.engine.registry import Registry
 from sagas.handlers import api as api_handler
 from sagas.handlers import now as now_handler
-from sagas.messaging.routes import Routes
 from tests.engine.metering import Meter, Wire, metered
 from tests.engine.trip_sagas import Ten
 from tests.engine.trips import DRIVERS, SLOT, WORKER
@@ -61,8 +60,8 @@ def made(bench: Make, deployed: Make) -> Callable[..., Bench]:
         if environment == WORKER:
             b = bench(*classes)
             variables = b.stack.environment | environment
-            routes = Routes.parse(variables["SAGAS_QUEUES"])
-            b.engine = build_engine(Registry(b.stack.classes), settings_from(variables), routes, clock=b.clock)
+            registry, settings = Registry(b.stack.classes), settings_from(variables)
+            b.engine = build_engine(registry, settings, b.stack.routes, clock=b.clock)
             return b
         b = deployed(*classes, **environment)
         b.clock.time = (b.clock.time // SLOT + 1) * SLOT + 1.0  # which slot of due times it meets is not left to chance

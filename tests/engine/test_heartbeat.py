@@ -21,7 +21,6 @@ from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable
 from sagas.messaging.message import Message, parse_record
-from sagas.messaging.routes import Routes
 from tests.engine.acting import ACT, LEASE, Acting, Brief, helpers, until
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, ManualClock
@@ -196,9 +195,7 @@ class TwoWorkers:
 
     def _deploy(self) -> Engine:
         environment = self.stack.environment | {"AWS_ENDPOINT_URL": str(self.stack.endpoint_url)}
-        return build_engine(
-            Registry(self.stack.classes), settings_from(environment), Routes.parse(environment["SAGAS_QUEUES"])
-        )
+        return build_engine(Registry(self.stack.classes), settings_from(environment), self.stack.routes)
 
     def handle(self, engine: Engine, message: Message) -> End:
         context: Any = LambdaContext(30)

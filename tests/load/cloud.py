@@ -134,7 +134,7 @@ class Cloud:
         for definition in map(definition_of, (saga_class, *kin)):
             groups = [StepGroup(step.name, definition, (step,), FunctionOptions()) for step in definition.steps]
             if chained:
-                groups = [StepGroup(SHARED, definition, tuple(definition.steps), FunctionOptions(), chained=True)]
+                groups = [StepGroup(SHARED, definition, tuple(definition.steps), FunctionOptions())]
             chain, name = groups[0].chain, definition.name
             queues[name] = {step.name: f"{name}-{group.id}" for group in groups for step in group.steps}
             for group in groups:

@@ -14,6 +14,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.sqs.models import sqs_backends
 
 from sagas.authoring.saga import definition_of
+from sagas.messaging.routes import Routes, derived_name
 
 REGION = "eu-central-1"
 
@@ -122,6 +123,7 @@ class HandmadeStack:
     def __init__(self, *classes: type[Any], prefix: str = "test", endpoint_url: str | None = None) -> None:
         LATEST[:] = [self]
         self.classes = classes
+        self.prefix = prefix
         self.endpoint_url = endpoint_url
         self.dynamodb, self.sqs, self.s3 = (client(name, endpoint_url) for name in ("dynamodb", "sqs", "s3"))
         self.sagas_table, self.audit_table = create_tables(self.dynamodb, prefix)
@@ -151,19 +153,23 @@ class HandmadeStack:
             self.max_receives[f"{definition.name}/{step.name}"] = executions + 10
             redrive = {"deadLetterTargetArn": arn["Attributes"]["QueueArn"], "maxReceiveCount": executions + 10}
             attributes = {"RedrivePolicy": json.dumps(redrive), "VisibilityTimeout": "30"}
-            name = f"{prefix}-{definition.name}-{step.name}"
+            name = derived_name(definition.name, step.name, prefix)
             url = self.sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
             self.queues[definition.name][step.name] = url
 
     @property
-    def environment(self) -> dict[str, str]:
-        """What the functions have in their environment."""
-        first = next(url for steps in self.queues.values() for url in steps.values())
+    def routes(self) -> Routes:
+        """The queues that there are, of whatever code is deployed."""
         names = {
             saga: {step: url.rsplit("/", 1)[1] for step, url in steps.items()} for saga, steps in self.queues.items()
         }
         work = {"bulk": self.work.rsplit("/", 1)[1], "now": self.now.rsplit("/", 1)[1]}
-        routes = {"base": first.rsplit("/", 1)[0], "queues": names, "work": work}
+        return Routes(self.work.rsplit("/", 1)[0], names, work)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the functions have in their environment."""
+        routes = {"base": self.routes.base, "token": self.prefix, "work": self.routes.work}
         return {
             "SAGAS_TABLE": self.sagas_table,
             "SAGAS_AUDIT_TABLE": self.audit_table,

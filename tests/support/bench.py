@@ -23,7 +23,6 @@ from sagas.handlers import step as step_handler
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.queues import Queues
-from sagas.messaging.routes import Routes
 from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
 
@@ -126,9 +125,8 @@ class Bench:
     def deploy(self, *classes: type[Any]) -> Engine:
         """Another deployment on the same tables and queues, as a second execution environment is."""
         environment = self.stack.environment
-        routes = Routes.parse(environment["SAGAS_QUEUES"])
-        registry = Registry(classes or self.stack.classes)
-        return build_engine(registry, settings_from(environment), routes, clock=self.clock, carry=self.carry)
+        registry, settings = Registry(classes or self.stack.classes), settings_from(environment)
+        return build_engine(registry, settings, self.stack.routes, clock=self.clock, carry=self.carry)
 
     def start(self, name: str, request: Any = None, **options: Any) -> str:
         """Start a saga; return its id."""

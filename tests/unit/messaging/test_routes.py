@@ -19,28 +19,33 @@ TOKEN = "0a1b2c-89abcdef"
 STEPS = {"trip": ["flight", "hotel"]}
 
 
+def parsed(beside: dict[str, dict[str, str]] | None = None, /, **more: object) -> Routes:
+    """The routes of a function, by its variable and by the groups in the file beside its code."""
+    return Routes.parse(json.dumps({"base": BASE, "token": TOKEN, **more}), STEPS, beside)
+
+
 def test_a_queue_a_step() -> None:
-    names = {"flight": "Stack-flight-X", "hotel": "Stack-hotel-Y"}
-    routes = Routes.parse(json.dumps({"base": BASE, "queues": {"trip": names}}))
-    assert routes.queue("trip", "hotel") == f"{BASE}/Stack-hotel-Y"
+    assert parsed().queue("trip", "hotel") == f"{BASE}/trip-hotel-{TOKEN}"
 
 
 def test_a_queue_that_all_steps_share_is_named_once() -> None:
-    routes = Routes.parse(json.dumps({"base": BASE, "queues": {"trip": "Stack-steps-X"}}), STEPS)
-    assert [routes.queue("trip", step) for step in STEPS["trip"]] == [f"{BASE}/Stack-steps-X"] * 2
+    routes = parsed(shared="steps")
+    assert [routes.queue("trip", step) for step in STEPS["trip"]] == [f"{BASE}/trip-steps-{TOKEN}"] * 2
 
 
-def test_derived_names() -> None:
-    routes = Routes.parse(json.dumps({"base": BASE, "token": TOKEN}), STEPS)
-    assert routes.queue("trip", "hotel") == f"{BASE}/trip-hotel-{TOKEN}"
-    shared = Routes.parse(json.dumps({"base": BASE, "token": TOKEN, "shared": "steps"}), STEPS)
-    assert shared.queue("trip", "hotel") == f"{BASE}/trip-steps-{TOKEN}"
+GROUPS = {"trip": {"hotel": "hotel-to-car"}}
 
 
-@pytest.mark.parametrize("form", [{"queues": {"trip": {"flight": "X"}}}, {"queues": {"trip": "X"}}, {"token": TOKEN}])
+@pytest.mark.parametrize("routes", [parsed(groups=GROUPS), parsed(GROUPS)])
+def test_steps_that_share_a_queue(routes: Routes) -> None:
+    assert routes.queue("trip", "flight") == f"{BASE}/trip-flight-{TOKEN}"
+    assert routes.queue("trip", "hotel") == f"{BASE}/trip-hotel-to-car-{TOKEN}"
+
+
+@pytest.mark.parametrize("more", [{}, {"shared": "steps"}])
 @pytest.mark.parametrize(("saga", "step"), [("trip", "car"), ("checkout", "flight")])
-def test_what_is_not_deployed_has_no_queue(form: dict[str, object], saga: str, step: str) -> None:
-    routes = Routes.parse(json.dumps({"base": BASE, **form}), STEPS)
+def test_what_is_not_deployed_has_no_queue(more: dict[str, object], saga: str, step: str) -> None:
+    routes = parsed(**more)
     with pytest.raises(NotFound, match=f"no queue for step '{step}' of saga '{saga}'"):
         routes.queue(saga, step)
 

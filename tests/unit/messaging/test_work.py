@@ -66,9 +66,8 @@ def test_details_that_do_not_fit_are_refused(details: dict[str, Any]) -> None:
 
 
 def test_only_a_function_that_works_knows_the_queue() -> None:
-    text = json.dumps({"base": "https://sqs/1", "queues": {}, "work": {"bulk": "Work-bulk-1"}})
-    assert Routes.parse(text).work_queue("bulk") == "https://sqs/1/Work-bulk-1"
-    derived = json.dumps({"base": "https://sqs/1", "token": "t", "work": {"bulk": "Work-bulk-1"}})
-    assert Routes.parse(derived).work_queue("bulk") == "https://sqs/1/Work-bulk-1"
+    routes = {"base": "https://sqs/1", "token": "t"}
+    text = json.dumps({**routes, "work": {"bulk": "Work-bulk-1"}})
+    assert Routes.parse(text, {}).work_queue("bulk") == "https://sqs/1/Work-bulk-1"
     with pytest.raises(NotFound, match="no work queue 'bulk'"):
-        Routes.parse(json.dumps({"base": "https://sqs/1", "queues": {}})).work_queue("bulk")
+        Routes.parse(json.dumps(routes), {}).work_queue("bulk")
