@@ -20,7 +20,7 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.existing import AnyResource
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import AnyAuthorizer, FunctionOptions, PrivateEndpoint, ServiceOptions, Throttling
+from sagas.cdk.options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
@@ -43,7 +43,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = routes()
 PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
 """Those that no authorizer guards, but a token: there only where some wait is public. No right is needed for them."""
 
-_TIMEOUT = 29
+_TIMEOUT, _MEMORY = 29, 512
 """Seconds the gateway waits for its function."""
 
 _GATEWAY_MESSAGE = "$context.error.messageString"
@@ -101,7 +101,7 @@ class ApiFunction(SagaFunction):
             handler="sagas.handlers.api.handler",
             timeout=_TIMEOUT,
             environment=environment,
-            function=shared.options.api_options or FunctionOptions(memory_size=512),
+            function=shared.options.own_function("api", _MEMORY),
             description="Starts, shows and cancels sagas",
         )
         allow_all_sagas(self.role, shared.tables)

@@ -17,7 +17,7 @@ from constructs import Construct
 
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
-from sagas.cdk.options import AnyKey, FunctionOptions
+from sagas.cdk.options import AnyKey, FunctionOptions, ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import (
     allow_all_sagas,
@@ -43,7 +43,7 @@ class WorkKind:
     """A kind of work that has a queue and a function of its own.
 
     Args:
-        name: of the queue.
+        name: of the queue, and of the function among the options of functions.
         handler: the function's entry point.
         description: of the function.
         timeout: seconds it may run.
@@ -62,9 +62,9 @@ class WorkKind:
     batch_size: int = 1
     lists: bool = True
 
-    def options(self, given: FunctionOptions | None) -> FunctionOptions:
-        """Return the options of its function, those of this kind where none were given."""
-        options = given or FunctionOptions(memory_size=self.memory_size)
+    def options_in(self, service: ServiceOptions) -> FunctionOptions:
+        """Return the options of its function: those of the service, else those of this kind."""
+        options = service.own_function(self.name, self.memory_size)
         return replace(
             options,
             timeout=options.timeout or self.timeout,

@@ -9,7 +9,6 @@ from typing import Any, cast
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Undoable
-from sagas.cdk.checks import of_kind
 from sagas.cdk.concurrency import divided
 from sagas.cdk.counting import Part, counted
 from sagas.cdk.options import FunctionOptions, ServiceOptions
@@ -74,7 +73,8 @@ class Catalogue:
     def _read_options(self, options: ServiceOptions) -> None:
         """Find which step each of the options is for."""
         for step, one in (options.functions or {}).items():
-            of_kind(self._service, "each of functions", one, FunctionOptions)
+            if isinstance(step, str):
+                continue  # one of the service's own functions
             if isinstance(step, tuple):
                 self._share(cast("tuple[Undoable, ...]", step), one)
                 continue

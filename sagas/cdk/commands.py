@@ -18,7 +18,7 @@ from constructs import Construct, IDependable
 from sagas.cdk.environment import check_size
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
-from sagas.cdk.options import AnyKey, FunctionOptions
+from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_commands, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues, queue_with_letters
@@ -143,7 +143,7 @@ class CommandFunction(SagaFunction):
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
-        given = shared.options.command_options or FunctionOptions(memory_size=_MEMORY)
+        given = shared.options.own_function("commands", _MEMORY)
         options = replace(given, maximum_concurrency=given.maximum_concurrency or _MOST_AT_ONCE)
         self._environment = {
             **environment,

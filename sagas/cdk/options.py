@@ -31,6 +31,14 @@ RUNBOOK = "docs/operations/runbook.md"
 _LEAST_STORAGE = 512
 _LEAST_NOW = 15
 """Seconds for the function that ends waits: it also starts children, up to 25 at a time."""
+_OWN_FUNCTIONS = {
+    "api": ("batch_size", "maximum_concurrency", "timeout", "weight"),
+    "supervisor": ("batch_size", "maximum_concurrency", "weight"),
+    "bulk": ("batch_size", "weight"),
+    "now": ("batch_size", "weight"),
+    "commands": ("batch_size", "timeout", "weight"),
+}
+"""The functions that a service has besides those of steps, and the options that make no sense there."""
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
@@ -166,7 +174,10 @@ class SagaServiceProps(TypedDict, total=False):
         functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps. Steps that
             follow each other share a queue, a function and a role where they are named together:
             ``(CreateZip.check, CreateZip.upload)``. Of such a step's own options only ``memory_size`` counts: the
-            largest.
+            largest. The service's own functions have names: ``"api"`` (512 MB), ``"supervisor"`` (256 MB, 300
+            seconds), ``"bulk"`` (recovers, purges and sweeps; 1,024 MB, 300 seconds, a ``maximum_concurrency`` of 10),
+            ``"now"`` (ends waits, where some saga waits; 512 MB, 30 seconds, 15 at least, 20 at a time) and
+            ``"commands"`` (works the command queue off, where there is one; 512 MB, 10 at a time).
         function_options: of all functions of steps that ``functions`` does not name.
         environment: variables that reach every function, the supervisor included.
         sagas_table: the control table, when there is one already: of this service alone.
@@ -235,14 +246,6 @@ class SagaServiceProps(TypedDict, total=False):
         max_concurrency: executions that all functions of steps may take at once. It is divided over them by the
             ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
             that.
-        api_options: of the API's function; 512 MB when absent. It has a time of its own, and takes no batches.
-        supervisor_options: of the supervisor's; 256 MB and 300 seconds when absent.
-        bulk_options: of the function that recovers and purges what the supervisor finds: 1,024 MB, 300 seconds and a
-            ``maximum_concurrency`` of 10 when absent. It takes no batches.
-        now_options: of the function that ends waits, where some saga waits: 512 MB, 30 seconds and a
-            ``maximum_concurrency`` of 20 when absent. Its batches are its own, and 15 seconds the least it takes.
-        command_options: of the function behind the command queue, where there is one: 512 MB and a
-            ``maximum_concurrency`` of 10 when absent. It has a time of its own, and takes no ``batch_size``.
         events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
             says what it tells. When absent nothing is told, unless :attr:`SagaService.events` is read.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
@@ -294,11 +297,6 @@ class SagaServiceProps(TypedDict, total=False):
     payload_key: AnyKey | None
     auto_disable: AutoDisable | None
     max_concurrency: int | None
-    api_options: FunctionOptions | None
-    supervisor_options: FunctionOptions | None
-    bulk_options: FunctionOptions | None
-    now_options: FunctionOptions | None
-    command_options: FunctionOptions | None
     events: SagaEvents | AnyBus | None
     recover_every: timedelta
     verify_sample: int
@@ -309,11 +307,16 @@ class SagaServiceProps(TypedDict, total=False):
 _INSTEAD = {
     "chain": "steps that share a function are always chained",
     "queue_names": "names of queues are always derived from saga, step and service",
+    "api_options": 'give functions={"api": FunctionOptions(...)}',
+    "supervisor_options": 'give functions={"supervisor": FunctionOptions(...)}',
+    "bulk_options": 'give functions={"bulk": FunctionOptions(...)}',
+    "now_options": 'give functions={"now": FunctionOptions(...)}',
+    "command_options": 'give functions={"commands": FunctionOptions(...)}',
 }
 """What to do in place of options that are no longer there."""
 
 _KINDS: dict[type, str] = {
-    FunctionOptions: "function_options? api_options? supervisor_options? bulk_options? now_options? command_options?",
+    FunctionOptions: "function_options?",
     Throttling: "throttling? callback_throttling?",
     Network: "network?",
     Deployment: "deployment?",
@@ -376,11 +379,6 @@ class ServiceOptions:
     payload_key: AnyKey | None = None
     auto_disable: AutoDisable | None = None
     max_concurrency: int | None = None
-    api_options: FunctionOptions | None = None
-    supervisor_options: FunctionOptions | None = None
-    bulk_options: FunctionOptions | None = None
-    now_options: FunctionOptions | None = None
-    command_options: FunctionOptions | None = None
     events: SagaEvents | AnyBus | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
@@ -416,20 +414,31 @@ class ServiceOptions:
             raise DefinitionError(f"{self.service}: sagas must be a list of saga classes, not {self.sagas!r}")
         variables(self.service, self.environment or {})
 
+    def own_function(self, name: str, memory_size: int) -> FunctionOptions:
+        """Return the options of a function that the service has besides those of steps.
+
+        Args:
+            name: its key in ``functions``.
+            memory_size: megabytes, where ``functions`` does not have it.
+        """
+        return (self.functions or {}).get(name) or FunctionOptions(memory_size=memory_size)
+
     def _check_functions(self) -> None:
-        """Options of functions that the service has besides those of steps are those that make sense there."""
-        for option, given, refused in (
-            ("api_options", self.api_options, ("batch_size", "maximum_concurrency", "timeout", "weight")),
-            ("supervisor_options", self.supervisor_options, ("batch_size", "maximum_concurrency", "weight")),
-            ("bulk_options", self.bulk_options, ("batch_size", "weight")),
-            ("now_options", self.now_options, ("batch_size", "weight")),
-            ("command_options", self.command_options, ("batch_size", "timeout", "weight")),
-        ):
-            for name in refused:
-                if given is not None and getattr(given, name) != getattr(FunctionOptions(), name):
-                    raise DefinitionError(f"{self.service}: {option} takes no {name}")
-        if self.now_options is not None:
-            within(self.service, "now_options: timeout", self.now_options.timeout, _LEAST_NOW, 900)
+        """The service's own functions take the options that make sense there."""
+        for key, options in (self.functions or {}).items():
+            of_kind(self.service, "each of functions", options, FunctionOptions)
+            if not isinstance(key, str):
+                continue  # steps and saga classes are known to the catalogue
+            if key not in _OWN_FUNCTIONS:
+                raise DefinitionError(
+                    f"{self.service}: functions: {key!r} is not a function of the service; name a step by its class, "
+                    f"like CreateZip.upload, or one of {', '.join(_OWN_FUNCTIONS)}"
+                )
+            for name in _OWN_FUNCTIONS[key]:
+                if getattr(options, name) != getattr(FunctionOptions(), name):
+                    raise DefinitionError(f"{self.service}: functions: {key} takes no {name}")
+            if key == "now":
+                within(self.service, "functions: now: timeout", options.timeout, _LEAST_NOW, 900)
 
     def _check_tables(self) -> None:
         given = {"sagas": self.sagas_table, "audit": self.audit_table, "joins": self.joins_table}

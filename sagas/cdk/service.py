@@ -92,7 +92,7 @@ class SagaService(InOut):
             bundle_sdk=options.bundle_sdk,
             extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
         )
-        bulk_options, now_options = BULK.options(options.bulk_options), NOW.options(options.now_options)
+        bulk_options, now_options = BULK.options_in(options), NOW.options_in(options)
         work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
         soon = None
         if self._catalogue.works_now:
@@ -316,8 +316,8 @@ class SagaService(InOut):
         if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
             told = (
                 f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or reserve theirs by api_options "
-                "and supervisor_options"
+                "those of the API and the supervisor too; set maximum_concurrency, or a reserved_concurrency of "
+                'functions={"api": ..., "supervisor": ...}'
             )
             Annotations.of(self).add_info(told)
 

@@ -79,8 +79,8 @@ class StepGroup:
     def timeout(self) -> int:
         """Seconds the function may run: by default a whole batch, one message after the other, and some to spare.
 
-        Where steps share the function each message may take all of them, as far as Lambda allows; what is left is another
-        invocation's.
+        Where steps share the function, each message may take all of them, as far as Lambda allows; what is left is
+        another invocation's.
         """
         if self.options.timeout is not None:
             return self.options.timeout

@@ -16,12 +16,11 @@ from constructs import Construct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import FunctionOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.queues import SagaQueues
 
-_TIMEOUT = 300
+_TIMEOUT, _MEMORY = 300, 256
 _PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
 _VERIFY_EVERY = Duration.days(1)
@@ -45,7 +44,7 @@ class Supervisor(SagaFunction):
         recover_every: timedelta,
         verify_sample: int,
     ) -> None:
-        options = shared.options.supervisor_options or FunctionOptions()
+        options = shared.options.own_function("supervisor", _MEMORY)
         super().__init__(
             scope,
             id,

@@ -106,10 +106,10 @@ def test_the_service_refuses_what_does_not_fit() -> None:
         service(max_concurrency=11)
 
 
-@pytest.mark.parametrize("option", ["api_options", "supervisor_options", "bulk_options"])
-def test_other_functions_have_no_weight(option: str) -> None:
-    with pytest.raises(DefinitionError, match=f"{option} takes no weight"):
-        service(**{option: FunctionOptions(weight=2)})
+@pytest.mark.parametrize("name", ["api", "supervisor", "bulk"])
+def test_other_functions_have_no_weight(name: str) -> None:
+    with pytest.raises(DefinitionError, match=f"functions: {name} takes no weight"):
+        service(functions={name: FunctionOptions(weight=2)})
 
 
 def test_of_the_function_behind_the_work_queue(everything: Template) -> None:
@@ -120,5 +120,5 @@ def test_of_the_function_behind_the_work_queue(everything: Template) -> None:
     assert source["ScalingConfig"] == {"MaximumConcurrency": 40}
     queue = marks(everything)["work_queue", "bulk"]
     assert queue["VisibilityTimeout"] == 602
-    with pytest.raises(DefinitionError, match="bulk_options takes no batch_size"):
-        service(bulk_options=FunctionOptions(batch_size=2))
+    with pytest.raises(DefinitionError, match="functions: bulk takes no batch_size"):
+        service(functions={"bulk": FunctionOptions(batch_size=2)})

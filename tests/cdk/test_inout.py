@@ -138,8 +138,8 @@ class TestTheQueue:
     def test_options_of_its_function(self, everything: Template) -> None:
         _, properties = of_part(everything, "command_function")
         assert properties["MemorySize"] == 1024
-        with pytest.raises(DefinitionError, match="command_options takes no timeout"):
-            Shop(command_options=FunctionOptions(timeout=60))
+        with pytest.raises(DefinitionError, match="functions: commands takes no timeout"):
+            Shop(functions={"commands": FunctionOptions(timeout=60)})
 
     @pytest.mark.parametrize("before", [True, False])
     def test_who_may_start_may_send_there(self, before: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import Any, cast
 
@@ -89,18 +90,24 @@ class TestFunctionOptions:
         assert (found["supervisor"]["MemorySize"], found["supervisor"]["Timeout"]) == (1024, 600)
 
     @pytest.mark.parametrize(
-        ("option", "given", "refused"),
+        ("name", "given", "refused"),
         [
-            ("api_options", FunctionOptions(timeout=20), "timeout"),
-            ("api_options", FunctionOptions(batch_size=2), "batch_size"),
-            ("supervisor_options", FunctionOptions(maximum_concurrency=2), "maximum_concurrency"),
+            ("api", FunctionOptions(timeout=20), "timeout"),
+            ("api", FunctionOptions(batch_size=2), "batch_size"),
+            ("supervisor", FunctionOptions(maximum_concurrency=2), "maximum_concurrency"),
         ],
     )
-    def test_no_queue_is_in_front_of_api_and_supervisor(
-        self, option: str, given: FunctionOptions, refused: str
-    ) -> None:
-        with pytest.raises(DefinitionError, match=f"{option} takes no {refused}"):
-            service(**{option: given})
+    def test_no_queue_is_in_front_of_api_and_supervisor(self, name: str, given: FunctionOptions, refused: str) -> None:
+        with pytest.raises(DefinitionError, match=f"Test-Shop: functions: {name} takes no {refused}"):
+            service(functions={name: given})
+
+    def test_of_a_function_that_there_is_not(self) -> None:
+        told = (
+            "Test-Shop: functions: 'reserve' is not a function of the service; name a step by its class, like "
+            "CreateZip.upload, or one of api, supervisor, bulk, now, commands"
+        )
+        with pytest.raises(DefinitionError, match=re.escape(told)):
+            service(functions={"reserve": FunctionOptions()})
 
     def test_a_longer_timeout_lengthens_the_visibility(self, everything: Template) -> None:
         found = marks(everything)
@@ -308,7 +315,6 @@ class TestService:
             ("isolation", "none"),
             ("functions", [Checkout.reserve]),
             ("function_options", {"memory_size": 512}),
-            ("command_options", {"memory_size": 512}),
             ("environment", ["BUCKET"]),
             ("environment", {"LIMIT": 7}),
             ("environment", {"AWS_REGION": "eu-central-1"}),
@@ -346,10 +352,13 @@ class TestService:
         [
             ("chain", "steps that share a function are always chained"),
             ("queue_names", "names of queues are always derived"),
+            ("command_options", 'give functions={"commands": FunctionOptions(...)}'),
         ],
     )
     def test_one_that_is_no_longer_there(self, option: str, instead: str) -> None:
-        with pytest.raises(DefinitionError, match=f"Test-Shop: SagaService has no option {option}; {instead}"):
+        with pytest.raises(
+            DefinitionError, match=re.escape(f"Test-Shop: SagaService has no option {option}; {instead}")
+        ):
             service(**{option: None})
         with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
             service(colour="blue")
