@@ -55,7 +55,7 @@ class Outbox(SagaFunction):
         supervisor: SagaFunction,
     ) -> None:
         tables, service = shared.tables, shared.options.service
-        stream = stream_of(tables.sagas, f"{service}: events: sagas_table", old=True)
+        stream = stream_of(tables.sagas, f"{service}: events: tables: sagas", old=True)
         self.bus = cast("events.IEventBus", told.bus or _bus(scope, shared.options.encryption_key))
         asked = [name for name, one in (("steps", told.steps), ("payloads", told.payloads)) if one]
         publishing = {

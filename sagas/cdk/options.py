@@ -47,7 +47,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 Isolation = Literal["step", "saga"]
 AccessLog = Literal["off", "account", "role"]
 Endpoint = Literal["regional", "edge"]
-TableName = Literal["sagas", "audit", "joins"]
+TABLES = ("sagas", "audit", "joins")
 AnyAuthorizer = apigateway.IAuthorizer | apigateway.Authorizer
 AnyKey = kms.IKey | kms.Key
 AnyTopic = sns.ITopic | sns.TopicBase
@@ -180,10 +180,8 @@ class SagaServiceProps(TypedDict, total=False):
             ``"commands"`` (works the command queue off, where there is one; 512 MB, 10 at a time).
         function_options: of all functions of steps that ``functions`` does not name.
         environment: variables that reach every function, the supervisor included.
-        sagas_table: the control table, when there is one already: of this service alone.
-        audit_table: the audit table, when there is one already: of this service alone.
-        joins_table: the table of joins, when there is one already: of this service alone, whose sagas have children.
-        table_options: of the tables that the service makes, by name: ``sagas``, ``audit`` and ``joins``.
+        tables: by name (``sagas``, ``audit``, and ``joins`` where sagas have children), a table that is there already,
+            of this service alone; or :class:`TableOptions` of the one that the service makes.
         mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
             service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
         isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
@@ -258,10 +256,7 @@ class SagaServiceProps(TypedDict, total=False):
     functions: Mapping[Any, FunctionOptions] | None
     function_options: FunctionOptions | None
     environment: Mapping[str, str] | None
-    sagas_table: AnyTable | None
-    audit_table: AnyTable | None
-    joins_table: AnyTable | None
-    table_options: Mapping[TableName, TableOptions] | None
+    tables: Mapping[str, AnyTable | TableOptions] | None
     mount: AnyResource | None
     isolation: Isolation
     alias: str
@@ -312,6 +307,10 @@ _INSTEAD = {
     "bulk_options": 'give functions={"bulk": FunctionOptions(...)}',
     "now_options": 'give functions={"now": FunctionOptions(...)}',
     "command_options": 'give functions={"commands": FunctionOptions(...)}',
+    "sagas_table": 'give tables={"sagas": ...}',
+    "audit_table": 'give tables={"audit": ...}',
+    "joins_table": 'give tables={"joins": ...}',
+    "table_options": "give tables={name: TableOptions(...)}",
 }
 """What to do in place of options that are no longer there."""
 
@@ -322,7 +321,7 @@ _KINDS: dict[type, str] = {
     Deployment: "deployment?",
     AutoDisable: "auto_disable?",
     Archive: "archive?",
-    Mapping: "functions? environment? table_options?",
+    Mapping: "functions? environment? tables?",
     bool: "dashboard keep_versions tracing carry_inputs nested_stacks? deletion_protection?",
 }
 """Options by what they must be; with a question mark those that may be None."""
@@ -341,10 +340,7 @@ class ServiceOptions:
     functions: Mapping[Any, FunctionOptions] | None = None
     function_options: FunctionOptions | None = None
     environment: Mapping[str, str] | None = None
-    sagas_table: AnyTable | None = None
-    audit_table: AnyTable | None = None
-    joins_table: AnyTable | None = None
-    table_options: Mapping[TableName, TableOptions] | None = None
+    tables: Mapping[str, AnyTable | TableOptions] | None = None
     mount: AnyResource | None = None
     isolation: Isolation = "step"
     alias: str = "live"
@@ -423,6 +419,16 @@ class ServiceOptions:
         """
         return (self.functions or {}).get(name) or FunctionOptions(memory_size=memory_size)
 
+    def existing_table(self, name: str) -> AnyTable | None:
+        """Return the table that is there already; ``None`` where the service makes it."""
+        table = (self.tables or {}).get(name)
+        return None if isinstance(table, TableOptions) else table
+
+    def table_options(self, name: str) -> TableOptions:
+        """Return the options of a table that the service makes."""
+        options = (self.tables or {}).get(name)
+        return options if isinstance(options, TableOptions) else TableOptions()
+
     def _check_functions(self) -> None:
         """The service's own functions take the options that make sense there."""
         for key, options in (self.functions or {}).items():
@@ -441,15 +447,13 @@ class ServiceOptions:
                 within(self.service, "functions: now: timeout", options.timeout, _LEAST_NOW, 900)
 
     def _check_tables(self) -> None:
-        given = {"sagas": self.sagas_table, "audit": self.audit_table, "joins": self.joins_table}
-        existing = {name: table for name, table in given.items() if table is not None}
-        if len({id(table) for table in existing.values()}) < len(existing):
-            raise DefinitionError(f"{self.service}: sagas_table, audit_table and joins_table must be different tables")
-        for name, options in (self.table_options or {}).items():
-            one_of(self.service, "a name in table_options", name, get_args(TableName))
-            of_kind(self.service, f"table_options: {name}", options, TableOptions)
-            if name in existing:
-                raise DefinitionError(f"{self.service}: table_options: {name} is a table of yours; set them there")
+        for name, table in (self.tables or {}).items():
+            one_of(self.service, "a name in tables", name, TABLES)
+            if not isinstance(table, TableOptions) and not hasattr(table, "table_arn"):
+                raise DefinitionError(f"{self.service}: tables: {name} must be a table or TableOptions, not {table!r}")
+        existing = [table for name in TABLES if (table := self.existing_table(name)) is not None]
+        if len(set(map(id, existing))) < len(existing):
+            raise DefinitionError(f"{self.service}: tables must be different tables")
 
     def _check_times(self) -> None:
         for option, kept, least in (

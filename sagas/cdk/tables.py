@@ -11,10 +11,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
-from sagas.cdk.capacity import TableOptions
 from sagas.cdk.checks import one_of
 from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
-from sagas.cdk.options import ServiceOptions, TableName
+from sagas.cdk.options import TABLES, ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.errors import DefinitionError
 from sagas.topology import Part
@@ -60,16 +59,14 @@ class Tables(Construct):
         self, scope: Construct, id: str, *, options: ServiceOptions, families: frozenset[str] = frozenset()
     ) -> None:
         super().__init__(scope, id)
-        sagas, audit, joins = options.sagas_table, options.audit_table, options.joins_table
-        given = (("sagas_table", sagas, CONTROL), ("audit_table", audit, AUDIT), ("joins_table", joins, JOINS))
-        for name, table, form in given:
+        sagas, audit, joins = map(options.existing_table, TABLES)
+        for name, table, form in (("sagas", sagas, CONTROL), ("audit", audit, AUDIT), ("joins", joins, JOINS)):
             if table is not None:
                 # What a purge leaves is in the audit table, and expires there.
                 expires = form is AUDIT and options.retention is not None
-                check_table(f"{options.service}: {name}", table, form, expires=expires)
-        if not families and (joins is not None or "joins" in (options.table_options or {})):
-            option = "table_options: joins" if joins is None else "joins_table"
-            raise DefinitionError(f"{options.service}: {option}: no saga here has children")
+                check_table(f"{options.service}: tables: {name}", table, form, expires=expires)
+        if not families and "joins" in (options.tables or {}):
+            raise DefinitionError(f"{options.service}: tables: joins: no saga of this service has children")
         left_out = None if sagas else self.node.try_get_context(WITHOUT_INDEX)
         if left_out is not None:
             one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
@@ -116,7 +113,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
     protected = options.deletion_protection
     if protected is None:
         protected = options.removal_policy is RemovalPolicy.RETAIN
-    capacity = (options.table_options or {}).get(cast("TableName", id.lower()), TableOptions())
+    capacity = options.table_options(id.lower())
     warm = None
     if capacity.warm_reads or capacity.warm_writes:
         warm = dynamodb.WarmThroughput(

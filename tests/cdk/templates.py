@@ -124,7 +124,7 @@ def everything(app: App) -> None:
         web_acl_arn=WEB_ACL,
         alias="in-use",
         keep_versions=True,
-        table_options={
+        tables={
             "sagas": TableOptions(warm_reads=20_000, warm_writes=16_000, max_writes=30_000),
             "audit": TableOptions(infrequent_access=True),
         },
@@ -238,8 +238,10 @@ def mounted(app: App) -> None:
         stack,
         "Shop",
         sagas=[Checkout],
-        sagas_table=dynamodb.Table.from_table_name(stack, "Table", "my-sagas"),
-        audit_table=dynamodb.Table.from_table_name(stack, "Entries", "my-audit"),
+        tables={
+            "sagas": dynamodb.Table.from_table_name(stack, "Table", "my-sagas"),
+            "audit": dynamodb.Table.from_table_name(stack, "Entries", "my-audit"),
+        },
         mount=apigateway.RestApi(stack, "Mine").root.add_resource("orders"),
     )
 

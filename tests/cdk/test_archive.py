@@ -84,7 +84,7 @@ def own_table(stack: Stack, **more: Any) -> dynamodb.Table:
 def test_a_table_of_ones_own_gets_a_stream(given: str | None, found: str) -> None:
     stack = Stack(App(), "Stack")
     table = own_table(stack, stream=None if given is None else dynamodb.StreamViewType[given])
-    SagaService(stack, "Shop", sagas=[Trip], audit_table=table, archive=Archive())
+    SagaService(stack, "Shop", sagas=[Trip], tables={"audit": table}, archive=Archive())
     streamed = {"StreamSpecification": {"StreamViewType": found}}
     assertions.Template.from_stack(stack).has_resource_properties("AWS::DynamoDB::Table", streamed)
 
@@ -92,15 +92,15 @@ def test_a_table_of_ones_own_gets_a_stream(given: str | None, found: str) -> Non
 def test_a_stream_of_keys_does_not_do() -> None:
     stack = Stack(App(), "Stack")
     table = own_table(stack, stream=dynamodb.StreamViewType.KEYS_ONLY)
-    with pytest.raises(DefinitionError, match="archive: audit_table: its stream must be NEW_IMAGE"):
-        SagaService(stack, "Shop", sagas=[Trip], audit_table=table, archive=Archive())
+    with pytest.raises(DefinitionError, match="archive: tables: audit: its stream must be NEW_IMAGE"):
+        SagaService(stack, "Shop", sagas=[Trip], tables={"audit": table}, archive=Archive())
 
 
 def test_an_imported_table_needs_a_stream() -> None:
     stack = Stack(App(), "Stack")
     table = dynamodb.Table.from_table_name(stack, "Own", "audit")
-    with pytest.raises(DefinitionError, match="archive: audit_table: it has no stream; import it with"):
-        SagaService(stack, "Shop", sagas=[Trip], audit_table=table, archive=Archive())
+    with pytest.raises(DefinitionError, match="archive: tables: audit: it has no stream; import it with"):
+        SagaService(stack, "Shop", sagas=[Trip], tables={"audit": table}, archive=Archive())
 
 
 @pytest.mark.parametrize(

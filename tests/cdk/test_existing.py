@@ -13,7 +13,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 
-from sagas.cdk import Archive, SagaEvents, SagaService, TableOptions, Throttling, shape_gateway_answers
+from sagas.cdk import Archive, SagaEvents, SagaService, Throttling, shape_gateway_answers
 from sagas.cdk.api import ROUTES
 from sagas.errors import DefinitionError
 from tests.cdk.saga_classes import Delivery, Shipment, Trip
@@ -94,7 +94,7 @@ def stack() -> Stack:
 class TestTables:
     def test_are_used_and_none_is_made(self, stack: Stack) -> None:
         sagas, entries = control(stack), audit(stack)
-        service = SagaService(stack, "Shop", sagas=[Trip], sagas_table=sagas, audit_table=entries)
+        service = SagaService(stack, "Shop", sagas=[Trip], tables={"sagas": sagas, "audit": entries})
         assert service.sagas_table is sagas
         assert service.audit_table is entries
         tables = [*resources(stack, "AWS::DynamoDB::Table"), *resources(stack, "AWS::DynamoDB::GlobalTable")]
@@ -109,7 +109,7 @@ class TestTables:
         key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/mine")
         arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/my-audit"
         entries = dynamodb.Table.from_table_attributes(stack, "Audit", table_arn=arn, encryption_key=key)
-        SagaService(stack, "Shop", sagas=[Trip], sagas_table=table, audit_table=entries)
+        SagaService(stack, "Shop", sagas=[Trip], tables={"sagas": table, "audit": entries})
         granted = allowed(stack)
         assert not resources(stack, "AWS::DynamoDB::Table")
         queried = {one.rpartition("table/")[2] for action, one in granted if action == "dynamodb:Query"}
@@ -133,8 +133,7 @@ class TestTables:
             stack,
             "Shop",
             sagas=[Trip],
-            sagas_table=sagas,
-            audit_table=entries,
+            tables={"sagas": sagas, "audit": entries},
             events=SagaEvents(),
             archive=Archive(),
         )
@@ -142,55 +141,51 @@ class TestTables:
         assert {one for one in mappings if isinstance(one, str)} == set(streams.values())
 
     @pytest.mark.parametrize(
-        ("options", "needs"), [({"events": SagaEvents()}, "sagas_table"), ({"archive": Archive()}, "audit_table")]
+        ("options", "needs"), [({"events": SagaEvents()}, "sagas"), ({"archive": Archive()}, "audit")]
     )
     def test_restored_ones_without_their_streams(self, stack: Stack, options: Template, needs: str) -> None:
-        tables = {name: dynamodb.Table.from_table_name(stack, name, name) for name in ("sagas_table", "audit_table")}
-        message = refused(stack, **tables, **options)
-        assert f"{needs}: it has no stream; import it with its table_stream_arn" in message
+        tables = {name: dynamodb.Table.from_table_name(stack, name, name) for name in ("sagas", "audit")}
+        message = refused(stack, tables=tables, **options)
+        assert f"tables: {needs}: it has no stream; import it with its table_stream_arn" in message
 
     def test_one_of_them_alone(self, stack: Stack) -> None:
-        SagaService(stack, "Shop", sagas=[Trip], audit_table=audit(stack))
+        SagaService(stack, "Shop", sagas=[Trip], tables={"audit": audit(stack)})
         assert len(resources(stack, "AWS::DynamoDB::Table")) == 1
 
     def test_another_key(self, stack: Stack) -> None:
-        message = refused(stack, sagas_table=control(stack, partition="id"))
-        assert "sagas_table: the table must have the partition key saga_id (S) and no sort key" in message
+        message = refused(stack, tables={"sagas": control(stack, partition="id")})
+        assert "tables: sagas: the table must have the partition key saga_id (S) and no sort key" in message
         assert "not the partition key id (S)" in message
 
     def test_a_missing_index(self, stack: Stack) -> None:
-        message = refused(stack, sagas_table=control(stack, open=None))
+        message = refused(stack, tables={"sagas": control(stack, open=None)})
         assert "lacks the index open with the partition key open_shard (S) and the sort key due (S)" in message
 
     def test_an_index_with_other_keys(self, stack: Stack) -> None:
-        message = refused(stack, sagas_table=control(stack, by_name=("created_at", "name_shard")))
+        message = refused(stack, tables={"sagas": control(stack, by_name=("created_at", "name_shard"))})
         assert "the index by_name must have the partition key name_shard (S)" in message
 
     def test_a_sort_key_of_another_type(self, stack: Stack) -> None:
-        message = refused(stack, audit_table=audit(stack, STRING))
-        assert "audit_table: the table must have the partition key saga_id (S) and the sort key seq (N)" in message
+        message = refused(stack, tables={"audit": audit(stack, STRING)})
+        assert "tables: audit: the table must have the partition key saga_id (S) and the sort key seq (N)" in message
 
     def test_tombstones_that_would_not_expire(self, stack: Stack) -> None:
-        message = refused(stack, audit_table=audit(stack, ttl="gone_at"), retention=timedelta(days=30))
-        assert "audit_table: with a retention the table needs expires_at" in message
+        message = refused(stack, tables={"audit": audit(stack, ttl="gone_at")}, retention=timedelta(days=30))
+        assert "tables: audit: with a retention the table needs expires_at" in message
 
     def test_a_control_table_needs_no_time_to_live(self, stack: Stack) -> None:
         """Nothing of its own expires by itself."""
-        SagaService(stack, "Shop", sagas=[Trip], sagas_table=control(stack, ttl=None), retention=timedelta(days=30))
+        tables = {"sagas": control(stack, ttl=None)}
+        SagaService(stack, "Shop", sagas=[Trip], tables=tables, retention=timedelta(days=30))
 
     def test_one_table_for_both(self, stack: Stack) -> None:
         table = control(stack)
-        assert "must be different tables" in refused(stack, sagas_table=table, audit_table=table)
-
-    def test_its_capacity_is_not_the_services(self, stack: Stack) -> None:
-        options = {"sagas": TableOptions(warm_writes=9_000)}
-        message = refused(stack, sagas_table=control(stack), table_options=options)
-        assert "table_options: sagas is a table of yours; set them there" in message
+        assert "must be different tables" in refused(stack, tables={"sagas": table, "audit": table})
 
     def test_a_table_of_joins(self, stack: Stack) -> None:
         key = kms.Key.from_key_arn(stack, "Key", "arn:aws:kms:eu-west-1:123456789012:key/mine")
         table = dynamodb.Table.from_table_attributes(stack, "Joins", table_name="joins-restored", encryption_key=key)
-        SagaService(stack, "Shop", sagas=[Delivery, Shipment], joins_table=table)
+        SagaService(stack, "Shop", sagas=[Delivery, Shipment], tables={"joins": table})
         assert len(resources(stack, "AWS::DynamoDB::Table")) == 2
         functions = resources(stack, "AWS::Lambda::Function")
         variables = [one["Properties"]["Environment"]["Variables"] for one in functions]
@@ -201,12 +196,12 @@ class TestTables:
 
     def test_a_table_of_joins_that_does_not_fit(self, stack: Stack) -> None:
         table = dynamodb.Table(stack, "Joins", partition_key=attribute("join"), sort_key=attribute("position"))
-        message = refused(stack, sagas=[Delivery, Shipment], joins_table=table)
-        assert "joins_table: the table must have the partition key join (S) and the sort key part (S)" in message
+        message = refused(stack, sagas=[Delivery, Shipment], tables={"joins": table})
+        assert "tables: joins: the table must have the partition key join (S) and the sort key part (S)" in message
 
     def test_a_table_of_joins_where_no_saga_has_children(self, stack: Stack) -> None:
         table = dynamodb.Table(stack, "Joins", partition_key=attribute("join"), sort_key=attribute("part"))
-        assert "joins_table: no saga here has children" in refused(stack, joins_table=table)
+        assert "tables: joins: no saga of this service has children" in refused(stack, tables={"joins": table})
 
 
 def an_api(stack: Stack, **options: Any) -> apigateway.RestApi:

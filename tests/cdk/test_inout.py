@@ -562,6 +562,8 @@ class TestEvents:
         stack = Stack(App(), "Other")
         arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/sagas"
         table = dynamodb.Table.from_table_arn(stack, "Theirs", arn)
-        service = SagaService(stack, "Sagas", sagas=[Trip], sagas_table=table)
-        with pytest.raises(DefinitionError, match="sagas_table: it has no stream; import it with its table_stream_arn"):
+        service = SagaService(stack, "Sagas", sagas=[Trip], tables={"sagas": table})
+        with pytest.raises(
+            DefinitionError, match="tables: sagas: it has no stream; import it with its table_stream_arn"
+        ):
             _ = service.events

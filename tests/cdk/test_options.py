@@ -266,15 +266,15 @@ class TestService:
     @pytest.mark.parametrize(
         ("given", "told"),
         [
-            ({"sagas": {"warm_writes": 9_000}}, "table_options: sagas must be a TableOptions"),
-            ({"control": TableOptions()}, "a name in table_options must be one of sagas, audit, joins, not 'control'"),
-            ({"joins": TableOptions()}, "table_options: joins: no saga here has children"),
-            ([], "table_options must be a Mapping or None"),
+            ({"sagas": {"warm_writes": 9_000}}, "tables: sagas must be a table or TableOptions"),
+            ({"control": TableOptions()}, "a name in tables must be one of sagas, audit, joins, not 'control'"),
+            ({"joins": TableOptions()}, "tables: joins: no saga of this service has children"),
+            ([], "tables must be a Mapping or None"),
         ],
     )
-    def test_table_options_refused(self, given: Any, told: str) -> None:
+    def test_tables_refused(self, given: Any, told: str) -> None:
         with pytest.raises(DefinitionError, match=f"Test-Shop: {told}"):
-            service(table_options=given)
+            service(tables=given)
 
     @pytest.mark.parametrize(
         ("given", "told"),
@@ -353,6 +353,7 @@ class TestService:
             ("chain", "steps that share a function are always chained"),
             ("queue_names", "names of queues are always derived"),
             ("command_options", 'give functions={"commands": FunctionOptions(...)}'),
+            ("sagas_table", 'give tables={"sagas": ...}'),
         ],
     )
     def test_one_that_is_no_longer_there(self, option: str, instead: str) -> None:
