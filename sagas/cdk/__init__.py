@@ -7,7 +7,8 @@ use_bundled_node()
 from sagas.cdk.api import shape_gateway_answers  # noqa: E402 - jsii reads JSII_NODE when it is imported
 from sagas.cdk.archive import Archive  # noqa: E402 - as above
 from sagas.cdk.capacity import TableOptions  # noqa: E402 - as above
-from sagas.cdk.options import FunctionOptions, Network, PrivateEndpoint, SagaServiceProps, Throttling  # noqa: E402 - as above
+from sagas.cdk.function_options import FunctionOptions, Network  # noqa: E402 - as above
+from sagas.cdk.options import PrivateEndpoint, SagaServiceProps, Throttling  # noqa: E402 - as above
 from sagas.cdk.releases import Deployment  # noqa: E402 - as above
 from sagas.cdk.service import SagaService  # noqa: E402 - as above
 from sagas.cdk.telemetry import OpenTelemetry  # noqa: E402 - as above

@@ -13,8 +13,9 @@ from constructs import Construct
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.archive import Archive
 from sagas.cdk.encryption import allow_key
+from sagas.cdk.function_options import FunctionOptions
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import METRICS_NAMESPACE, FunctionOptions, ServiceOptions
+from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
 from sagas.cdk.permissions import allow_archiving
 from sagas.cdk.streams import follow, stream_of
 

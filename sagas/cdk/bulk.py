@@ -15,9 +15,10 @@ from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.function_options import FunctionOptions
 from sagas.cdk.functions import SagaFunction, SharedAssets
 from sagas.cdk.nested_stacks import service_token
-from sagas.cdk.options import AnyKey, FunctionOptions, ServiceOptions
+from sagas.cdk.options import AnyKey, ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import (
     allow_all_sagas,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sagas.authoring.definition import SagaDefinition
@@ -11,13 +11,29 @@ from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Undoable
 from sagas.cdk.concurrency import divided
 from sagas.cdk.counting import Part, counted
-from sagas.cdk.options import FunctionOptions, ServiceOptions
+from sagas.cdk.function_options import FunctionOptions
+from sagas.cdk.options import ServiceOptions
 from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.errors import DefinitionError
 
 _MOST_OF_A_SAGA = 100
 """Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
 _WHOLE_SAGA = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Steps that share a queue and a function.
+
+    Args:
+        id: of their group.
+        names: of the steps, in their order.
+        options: of the function; those of the saga class when absent.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    options: FunctionOptions | None = None
 
 
 class Catalogue:
@@ -36,7 +52,6 @@ class Catalogue:
     def __init__(self, service: str, options: ServiceOptions) -> None:
         self._service = service
         self._usual = options.function_options or FunctionOptions()
-        self._isolation = options.isolation
         self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
         if not self.sagas:
             raise DefinitionError(f"{service}: a service needs at least one saga")
@@ -55,10 +70,10 @@ class Catalogue:
         self.shares: dict[str, int] = {}
         """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
-        self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
-        """The names of the steps that share a function, by saga and step."""
+        self._shared: dict[tuple[str, str], _Shared] = {}
+        """By saga and step, those that share its function."""
         self._read_options(options)
-        for saga in self.sagas if self._isolation == "step" else ():
+        for saga in self.sagas:
             groups = len(self.groups(saga))  # for more not even nested stacks make room
             if groups > _MOST_OF_A_SAGA:
                 raise DefinitionError(
@@ -71,32 +86,29 @@ class Catalogue:
             self.shares = divided(service, options.max_concurrency, lanes)
 
     def _read_options(self, options: ServiceOptions) -> None:
-        """Find which step each of the options is for."""
+        """Find which steps share a function, and which step each of the options is for."""
+        for saga in self.sagas if options.isolation == "saga" else ():
+            self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
         for step, one in (options.functions or {}).items():
             if isinstance(step, str):
                 continue  # one of the service's own functions
             if isinstance(step, tuple):
-                self._share(cast("tuple[Undoable, ...]", step), one)
+                self._share_some(cast("tuple[Undoable, ...]", step), one)
                 continue
             if isinstance(step, type):
                 self._options[self.definition(step).name, _WHOLE_SAGA] = one
                 continue
             saga, name = self.locate(step)
-            if self._isolation == "saga":
-                whole = _name(saga.saga_class)
-                raise DefinitionError(
-                    f'{self._service}: with isolation="saga" step {name} has no function of its own; '
-                    f"give the options of {whole} instead of {whole}.{name}"
-                )
             self._options[saga.name, name] = one
 
-    def _share(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
-        """Have steps share a queue and a function."""
+    def _share(self, saga: SagaDefinition, shared: _Shared) -> None:
+        self._shared |= {(saga.name, name): shared for name in shared.names}
+
+    def _share_some(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
+        """Have the steps share a queue and a function that ``functions`` names together."""
         located = [self.locate(step) for step in steps]
         saga, names = located[0][0] if located else self.sagas[0], tuple(name for _, name in located)
         told = f"{self._service}: ({', '.join(names)}) cannot share a function"
-        if self._isolation == "saga":
-            raise DefinitionError(f'{told}: with isolation="saga" all steps of a saga share one already')
         if len(set(names)) < 2 or len(set(names)) < len(names):
             raise DefinitionError(f"{told}: name two steps or more, each once")
         if any(other is not saga for other, _ in located):
@@ -109,9 +121,10 @@ class Catalogue:
         shared = tuple(order[place] for place in places)
         for name in shared:
             if (saga.name, name) in self._shared:
-                raise DefinitionError(f"{told}: {name} shares one with {', '.join(self._shared[saga.name, name])}")
-            self._shared[saga.name, name] = shared
-        self._options[saga.name, _id_of(shared)] = options
+                others = ", ".join(self._shared[saga.name, name].names)
+                raise DefinitionError(f"{told}: {name} shares one with {others}")
+        # No step has a hyphen in its name.
+        self._share(saga, _Shared(f"{shared[0]}-to-{shared[-1]}", shared, options))
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
         """Return the definition of a saga class of this service."""
@@ -133,25 +146,20 @@ class Catalogue:
         found = next((own for own in saga.steps if own.name == step.name), None)
         if found is None:
             raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
-        if not found.has_lane and self._isolation == "step":
+        if not found.has_lane and (saga.name, step.name) not in self._shared:
             raise DefinitionError(f"{self._service}: {step.name} only waits: it has no queue and no function")
         return saga, step.name
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
-        """Return the queues and functions a saga has: one for each step, or one for them all."""
+        """Return the queues and functions a saga has: one for each step, but for those that share one."""
         groups = dict[str, StepGroup]()
         for step in saga.steps:
-            names = self._shared.get((saga.name, step.name), (step.name,))
-            if self._isolation == "saga":
-                whole = self._options_of(saga, _WHOLE_SAGA)
-                groups[SHARED] = StepGroup(SHARED, saga, tuple(saga.steps), whole)
-            elif not step.has_lane:
-                continue  # a wait without code has no queue and no function
-            elif len(names) == 1:
+            shared = self._shared.get((saga.name, step.name))
+            if shared is not None and shared.id not in groups:
+                steps = tuple(map(saga.step, shared.names))
+                groups[shared.id] = StepGroup(shared.id, saga, steps, self._options_shared(saga, shared))
+            elif shared is None and step.has_lane:  # a wait without code has no queue and no function
                 groups[step.name] = StepGroup(step.name, saga, (step,), self._options_of(saga, step.name))
-            elif _id_of(names) not in groups:
-                steps, options = tuple(map(saga.step, names)), self._options_shared(saga, names)
-                groups[_id_of(names)] = StepGroup(_id_of(names), saga, steps, options)
         for id, group in groups.items():
             share = self.shares.get(_lane(group))
             if share is not None:
@@ -186,22 +194,24 @@ class Catalogue:
     def group_of(self, step: Undoable) -> tuple[str, str]:
         """Return the saga's name and the id of the group a step goes through."""
         saga, name = self.locate(step)
-        if self._isolation == "saga":
-            return saga.name, SHARED
-        return saga.name, _id_of(self._shared.get((saga.name, name), (name,)))
+        shared = self._shared.get((saga.name, name))
+        return saga.name, name if shared is None else shared.id
 
-    def _options_shared(self, saga: SagaDefinition, names: tuple[str, ...]) -> FunctionOptions:
+    def _options_shared(self, saga: SagaDefinition, shared: _Shared) -> FunctionOptions:
         """The options of the function that steps share: with the largest memory that one of them asks for by itself."""
-        options = self._options[saga.name, _id_of(names)]
-        for name in names:
+        options = shared.options or self._options_of(saga, _WHOLE_SAGA)
+        for name in shared.names:
             own = self._options.get((saga.name, name))
             if own is None:
                 continue
             if replace(own, memory_size=FunctionOptions().memory_size) != FunctionOptions():
-                others = ", ".join(other for other in names if other != name)
+                others = ", ".join(other for other in shared.names if other != name)
+                together = (
+                    f"the saga class {_name(saga.saga_class)}" if shared.options is None else "the steps together"
+                )
                 raise DefinitionError(
                     f"{self._service}: step {name} shares its function with {others}; of its own options "
-                    "memory_size alone counts, the others are to be those of the steps together"
+                    f"memory_size alone counts; give the others to {together}"
                 )
             options = replace(options, memory_size=max(options.memory_size, own.memory_size))
         return options
@@ -209,11 +219,6 @@ class Catalogue:
     def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
         whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
         return self._options.get((saga.name, step), whole)
-
-
-def _id_of(names: tuple[str, ...]) -> str:
-    """The id of the group of these steps, which run one after the other. No step has a hyphen in its name."""
-    return names[0] if len(names) == 1 else f"{names[0]}-to-{names[-1]}"
 
 
 def _name(saga_class: type[Any]) -> str:

@@ -43,11 +43,10 @@ def service_environment(
         sagas: the sagas whose code the function loads.
         work: the service's own work queues that it may send to, by name.
     """
-    any_queues, shared = next(iter(queues.values())), options.isolation == "saga"
-    filed, (classes, groups) = types_file(sagas, queues, options), _types(sagas, queues, options)
+    any_queues, filed, (classes, groups) = next(iter(queues.values())), types_file(sagas, queues), _types(sagas, queues)
     # What sagas.messaging.routes.Routes reads.
     routes: dict[str, object] = {"base": any_queues.base_url(scope), "token": any_queues.token(scope)}
-    if shared:
+    if SHARED in any_queues.by_group:
         routes["shared"] = SHARED
     if groups and filed is None:
         routes["groups"] = groups
@@ -81,31 +80,27 @@ def service_environment(
     }
 
 
-def types_file(
-    sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues], options: ServiceOptions
-) -> str | None:
+def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]) -> str | None:
     """Return the text of a file beside the code, for functions that deal with more sagas than variables can name.
 
     Args:
         sagas: the sagas whose code the functions load.
         queues: their queues, by saga name.
-        options: of the service.
 
     Returns:
         JSON; ``None`` where the variables have room.
     """
-    classes, groups = _types(sagas, queues, options)
+    classes, groups = _types(sagas, queues)
     text = json.dumps({"classes": classes, "groups": groups}, separators=(",", ":"))
     return text if len(text.encode()) > _MOST_NAMED else None
 
 
 def _types(
-    sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues], options: ServiceOptions
+    sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]
 ) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Where the classes are, and which steps share a queue."""
+    """Where the classes are, and which steps share a queue with some others of their saga."""
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
-    own = {saga.name: queues[saga.name] for saga in sagas} if options.isolation == "step" else {}
-    return classes, {name: one.grouped for name, one in own.items() if one.grouped}
+    return classes, {saga.name: grouped for saga in sagas if (grouped := queues[saga.name].grouped)}
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:

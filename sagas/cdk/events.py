@@ -11,8 +11,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from sagas.cdk.function_options import FunctionOptions
 from sagas.cdk.functions import SagaFunction, SharedAssets
-from sagas.cdk.options import AnyKey, FunctionOptions
+from sagas.cdk.options import AnyKey
 from sagas.cdk.parts import default_name, tag_part
 from sagas.cdk.permissions import allow_telling
 from sagas.cdk.streams import follow, stream_of

@@ -21,8 +21,9 @@ from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.code import CodeAssets
 from sagas.cdk.encryption import allow_key
 from sagas.cdk.environment import check_size, service_environment
+from sagas.cdk.function_options import FunctionOptions, Network
 from sagas.cdk.layer import Layers
-from sagas.cdk.options import FunctionOptions, Network, ServiceOptions
+from sagas.cdk.options import ServiceOptions
 from sagas.cdk.parts import tag_part
 from sagas.cdk.permissions import (
     allow_joining,

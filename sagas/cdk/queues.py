@@ -51,7 +51,7 @@ class SagaQueues:
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         self.grouped: dict[str, str] = {}
-        """The id of the group of each step that shares one."""
+        """The id of the group of each step that shares one with some others of its saga, but not with all."""
         for group in layout.groups:
             queue = self._queue(
                 scope,
@@ -62,7 +62,7 @@ class SagaQueues:
             )
             tag_part(queue, "queue", saga=self.saga, step=group.names)
             self.by_group[group.id] = queue
-            if len(group.steps) > 1:
+            if len(group.steps) > 1 and not group.shares_all:
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if len(self.by_group) <= _MOST_SOURCES:

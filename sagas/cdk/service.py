@@ -81,7 +81,7 @@ class SagaService(InOut):
         # What variables have no room for is in a file beside the code, for the functions of all sagas and of each.
         owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, sagas)]
         owners += [(saga.saga_class, [saga]) for saga in sagas]
-        texts = {owner: types_file(own, self._queues, options) for owner, own in owners}
+        texts = {owner: types_file(own, self._queues) for owner, own in owners}
         types = {owner: text for owner, text in texts.items() if text is not None}
         code = CodeAssets([saga.saga_class for saga in sagas], types)
         layers = Layers(

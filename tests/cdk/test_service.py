@@ -195,7 +195,7 @@ class TestRefused:
     def test_options_for_something_else_than_a_step(self) -> None:
         functions = {"upload": FunctionOptions()}
         message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], functions=functions))
-        assert "'upload' is not a step" in message
+        assert "'upload' is not a function of the service" in message
 
     def test_a_step_of_another_service(self) -> None:
         service = SagaService(Stack(App(), "Test"), "Shop", sagas=[Slow])

@@ -62,9 +62,12 @@ class TestSagaIsolation:
         assert made.function(Checkout.reserve) is not made.function(CreateZip.check)
 
     def test_options_of_a_single_step(self) -> None:
-        functions = {Checkout.ship: FunctionOptions()}
-        with pytest.raises(DefinitionError, match="give the options of Checkout instead of"):
-            service(Checkout, functions=functions, isolation="saga")
+        functions = {Checkout.ship: FunctionOptions(memory_size=1024)}
+        template = service(Checkout, functions=functions, isolation="saga")
+        assert marks(template)["function", "checkout", "reserve,capture,ship"]["MemorySize"] == 1024
+        told = "step ship shares its function with reserve, capture; .* give the others to the saga class Checkout"
+        with pytest.raises(DefinitionError, match=told):
+            service(Checkout, functions={Checkout.ship: FunctionOptions(timeout=300)}, isolation="saga")
 
 
 STEPS = ("reserve", "capture", "ship")
@@ -168,7 +171,7 @@ class TestGroups:
 
     def test_where_all_share_one_some_cannot_share_another(self) -> None:
         functions = {(Checkout.reserve, Checkout.capture): FunctionOptions()}
-        with pytest.raises(DefinitionError, match="all steps of a saga share one already"):
+        with pytest.raises(DefinitionError, match="reserve shares one with reserve, capture, ship"):
             service(Checkout, functions=functions, isolation="saga")
 
     def test_a_step_that_takes_too_long_is_refused_by_its_name(self) -> None:

@@ -18,7 +18,7 @@ from unittest.mock import patch
 from botocore.exceptions import ConnectTimeoutError
 
 from sagas.authoring.saga import definition_of
-from sagas.cdk.options import FunctionOptions
+from sagas.cdk.function_options import FunctionOptions
 from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.core.keys import id_for_key
 from sagas.engine.course import Chain
