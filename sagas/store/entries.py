@@ -8,7 +8,6 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
-from sagas.formats import CHILDREN, PLAIN, WAITS
 from sagas.store.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
@@ -148,21 +147,10 @@ def action_of(entry: Entry) -> Action:
     return Action(entry.seq, *told, entry.seal)
 
 
-CHILD_ACTIONS = frozenset({"ChildrenStarted", "ChildrenEnded", "NeverStarted"})
-NEW_ACTIONS = frozenset(
-    {"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded"}
-    | {"StepPostponed", "CompensationPostponed", "SagaTimedOut"}
-)
-"""Those that only code which knows of waits can read."""
 NEVER_STARTED = "NeverStarted"
 """What is in the first slot of a child that is not to be started any more. It is no fact: there is no such saga."""
 RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
 """Those by which a step has its result, which later steps take."""
-
-
-def format_of_action(action: str) -> int:
-    """Return the format of an entry: of those that older code cannot read a higher one."""
-    return CHILDREN if action in CHILD_ACTIONS else WAITS if action in NEW_ACTIONS else PLAIN
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, format_of, forward, in_wait, patient_until
+from sagas.core.rules import LONG_WAIT, forward, in_wait, patient_until
 from sagas.core.states import (
     COUNTERS,
     DeadLetter,
@@ -28,7 +28,7 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.core.times import epoch, iso
-from sagas.formats import PLAIN, NewerFormat, check_format
+from sagas.formats import NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
@@ -163,7 +163,6 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item = attributes_of(
         {
             "saga_id": state.saga_id,
-            "format": None if (format_ := format_of(state)) == PLAIN else format_,
             "saga": state.saga,
             "version": state.version,
             "correlation_id": None if state.correlation_id == state.saga_id else correlation_id,

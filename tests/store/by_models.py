@@ -9,8 +9,8 @@ from pynamodb.expressions.update import Update
 
 from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, WAITS
-from sagas.store.entries import Entry, format_of_action
+from sagas.formats import FORMAT
+from sagas.store.entries import Entry
 from sagas.store.mapping import OVERTAKEN, due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
@@ -46,9 +46,7 @@ _PLAIN = (
 def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
     """A state as DynamoDB has it, without what only the store adds: when it is due, and when it expires."""
     dead = state.dead
-    waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": WAITS if waits or any(one.waits_for or one.pivot or one.postponed for one in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -206,7 +204,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
     item = tables.entry(
         saga_id=entry.saga_id,
         seq=entry.seq,
-        format=format_of_action(entry.action),
+        format=FORMAT,
         at=iso(entry.at),
         saga=entry.saga,
         action=entry.action,
