@@ -20,11 +20,9 @@ from sagas.store.ended import EndedSince
 from sagas.store.findings import saga_of
 from sagas.store.mapping import (
     NEVER_DUE,
-    OLD_ATTENTION,
     ended_shard,
     parked_shard,
     purge_shard,
-    to_the_second,
     wait_shard,
 )
 from sagas.store.settings import StoreSettings
@@ -256,10 +254,6 @@ class Listing:
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
         found = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
-        # What version 0.1 put on the list is in another index.
-        earlier = model.due >= start.sort.removesuffix("Z") if start else None
-        old = model.open.query(OLD_ATTENTION, earlier, page_size=limit + 1)
-        found.append(IndexPosition(to_the_second(item.due), item.saga_id) for item in old)
         streams = [_beyond(start, positions) for positions in found]
         return _page(heapq.merge(*self._begun(streams)), limit)
 
@@ -399,7 +393,6 @@ def _beyond(
 def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
     found = list(itertools.islice(positions, limit + 1))
     page = found[:limit]
-    # A saga is listed twice where version 0.1 acted on one that this version had listed.
-    return Page(
-        list(dict.fromkeys(position.saga_id for position in page)), page[-1].cursor if len(found) > limit else None
-    )
+    # A query of several requests lists a saga twice that left the list and came back between two of them.
+    saga_ids = list(dict.fromkeys(position.saga_id for position in page))
+    return Page(saga_ids, page[-1].cursor if len(found) > limit else None)

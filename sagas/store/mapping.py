@@ -37,9 +37,6 @@ Known = TypeVar("Known", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
-OLD_ATTENTION = "attention"
-"""The key of the index ``open`` under which version 0.1 put all sagas that need a person. They stay there until an
-operator acts on them."""
 _SECONDS = 19
 """Characters of a time up to its seconds."""
 
