@@ -138,7 +138,7 @@ def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
     return SagaState(
         saga_id=entry.saga_id,
         saga=definition.name,
-        version=str(entry.details.get("version", definition.version)),
+        version=str(entry.details["version"]),
         steps=saga_type.steps_recorded(entry.details),
         correlation_id=entry.correlation_id,
         created_at=entry.at,

@@ -12,8 +12,7 @@ from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 FOREVER = 253_370_764_800.0
-"""Epoch seconds that never come, in the year 9999: starts are refused until an operator enables the type. A time, so
-that older versions understand it too."""
+"""Epoch seconds that never come, in the year 9999: starts are refused until an operator enables the type."""
 _GOOD_FOR = 5.0
 """Seconds for which an answer is kept: a start costs no read of its own."""
 

@@ -1,9 +1,7 @@
 """What purges leave of sagas, and the removal of the rest.
 
 A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live: of
-two, one may go days before the other, and what is left then looks like a start that was never finished. A tombstone has
-its request's hash under another name than an entry has it: version 0.1.0, which knows of no purge, takes a repeated
-start for one with another request, and refuses it, instead of running the saga again.
+two, one may go days before the other, and what is left then looks like a start that was never finished.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def test_an_operators_retry_goes_on_in_the_sagas_trace(traced: Make) -> None:
     assert format(link.context.trace_id, "032x") != CALLER_TRACE
 
 
-def test_a_message_of_older_code_begins_a_trace_that_goes_on(traced: Make) -> None:
+def test_a_message_without_a_trace_begins_one_that_goes_on(traced: Make) -> None:
     s = traced(Trip)
     s.engine.starter.start("trip", {"item": "train"})
     s.run()
