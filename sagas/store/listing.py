@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.ended import EndedSince
 from sagas.store.findings import saga_of
 from sagas.store.mapping import (
     NEVER_DUE,
@@ -36,7 +35,6 @@ _FULL_SHARE = 4
 in one shard by no chance worth a thought, and if they are it is asked again."""
 _LAST = "9999"
 """After every time, as they are stored."""
-_OLDEST = 5
 _LONGEST_PART = 64
 """Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
 
@@ -107,7 +105,6 @@ class Listing:
         self._tables = tables
         self._settings = settings
         self.shards = Shards(tables, settings)
-        self.ended_since = EndedSince(tables, settings.sagas_table)
 
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
         """Return sagas of these types, newest first.
@@ -163,35 +160,6 @@ class Listing:
         found = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
         # One that needs a person and has a deadline is in both.
         return list(dict.fromkeys(found))[:limit]
-
-    def unlisted(self, saga_ids: Iterable[str]) -> set[str]:
-        """Return which of some sagas that are over the index ``ended`` does not have: an older version ended them.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
-        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in saga_ids]
-        asked = ("saga_id", "ended")
-        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
-        return {item["saga_id"]["S"] for item in items if "ended" not in item}
-
-    def ended_earlier(self, names: Iterable[str]) -> bool:
-        """Whether an earlier version ended sagas of these types, as far as their oldest ones tell.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
-        model, shards = self._tables.control, range(self.shards.number())
-        oldest = [
-            saga_of(item.saga_id)
-            for name in names
-            for shard in shards
-            for item in model.by_name.query(f"{name}#{shard}", limit=_OLDEST)
-        ]
-        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in oldest]
-        asked = ("ended", "status")
-        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
-        return any("ended" not in item and item["status"]["S"] in OVER for item in items)
 
     def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
         """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read.
