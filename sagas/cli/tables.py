@@ -131,10 +131,7 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def _took(step: StepView) -> str:
-    """How long the last attempt of a step ran, which a wait has none of; an older service tells only from its begin to
-    its end."""
-    if "took" not in step:
-        return between(step["started_at"], step["ended_at"])
+    """How long the last attempt of a step ran, which a wait has none of."""
     return "" if step["took"] is None else span(step["took"])
 
 
@@ -256,14 +253,11 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     for saga in definitions:
         starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
         steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
-        # An API of an earlier version does not say whether callers may cancel: there, they may.
-        notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
+        notes = [] if saga["cancellable"] else ["callers may not cancel it"]
         notes += [saga["reason"]] if saga["reason"] else []
-        # An API of an earlier version tells neither until when nor how many failed.
-        until = saga.get("disabled_until")
-        notes += [f"until {moment(until)}"] if until else []
-        notes += [f"{saga['failures']} failed in a row"] if saga.get("failures") else []
-        if saga.get("paused"):
+        notes += [f"until {moment(until)}"] if (until := saga["disabled_until"]) else []
+        notes += [f"{saga['failures']} failed in a row"] if saga["failures"] else []
+        if saga["paused"]:
             starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table

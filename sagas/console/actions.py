@@ -114,9 +114,9 @@ def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
         client.disable(name, reason)
     elif do == "enable":
         client.enable(name, reason)
-    elif do == "pause" and hasattr(client, "pause"):
+    elif do == "pause":
         client.pause(name, reason, starts=_one(form, "starts") == "yes", undos=_one(form, "undos") == "yes")
-    elif do == "resume" and hasattr(client, "resume"):
+    elif do == "resume":
         client.resume(name)
     else:
         raise NotFound(f"there is no action {do!r} here")

@@ -102,7 +102,7 @@ class StepView(TypedDict):
     waits_until: _Time | None
     message: str | None
     children: NotRequired[ChildrenView]
-    took: NotRequired[Annotated[float, Meta(ge=0)] | None]
+    took: Annotated[float, Meta(ge=0)] | None
     pivot: NotRequired[bool]
 
 

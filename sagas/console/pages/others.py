@@ -87,7 +87,6 @@ def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, 
         fields=fields_of(one["request"]),
         prefix=PREFIX,
         refused=refused,
-        pausable="paused" in one and hasattr(desk.source.client, "pause"),
     )
 
 

@@ -36,7 +36,8 @@ ENTRY: dict[str, Any] = {
 }  # fmt: skip
 DEFINITION: dict[str, Any] = {
     "name": "create-zip", "version": "1", "description": "", "active": False, "reason": "closed", "changed_by": "ann",
-    "changed_at": BEGAN, "request": {}, "steps": [{"name": "upload"}, {"name": "announce"}],
+    "changed_at": BEGAN, "failures": 0, "disabled_until": None, "cancellable": True, "paused": False, "starts": True,
+    "request": {}, "steps": [{"name": "upload"}, {"name": "announce"}],
 }  # fmt: skip
 
 

@@ -16,18 +16,9 @@ class TestTypes:
         assert browser.submit("/types/create-zip/disable", reason="42").status_code == 303
         assert browser.submit("/types/create-zip/enable").status_code == 303
         assert service.did() == [("disable", "create-zip", "42"), ("enable", "create-zip", "")]
-        assert browser.submit("/types/create-zip/pause", reason="x").status_code == 404
 
     def test_are_paused_as_one_says_and_tell_it(self) -> None:
-        class Pausing(FakeService):
-            def pause(self, name: str, reason: str, *, starts: bool, undos: bool) -> None:
-                self._did("pause", name, reason, starts, undos)
-
-            def resume(self, name: str) -> None:
-                self._did("resume", name)
-
-        service = Pausing()
-        service.types[0] |= {"paused": False}
+        service = FakeService()
         browser = Browser(service).open()
         assert 'name="undos"' in browser.get("/types/create-zip").text
         assert browser.submit("/types/create-zip/pause", reason="").status_code == 422
