@@ -332,11 +332,6 @@ def _table(*columns: str, no_wrap: int = 0) -> Table:
 
 def verification_notes(found: VerificationView) -> list[str]:
     """Return what is to be known of a verification that found nothing wrong."""
-    notes = list[str]()
-    if "purged_at" in found:
-        notes.append(f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads.")
-    if found["chained_from"] is None:
-        notes.append("No entry has a hash: an older version wrote them all.")
-    elif found["chained_from"] > 1 and "purged_at" not in found:
-        notes.append(f"Entries before {found['chained_from']} were written by an older version, and are covered since.")
-    return notes
+    if "purged_at" not in found:
+        return []
+    return [f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads."]

@@ -331,7 +331,6 @@ def verification_view(saga_id: str, verified: Verified) -> VerificationView:
         "saga_id": saga_id,
         "verified": bad is None,
         "entries": finding.entries,
-        "chained_from": finding.chained_from,
         "broken": None,
     }
     if bad is not None:

@@ -88,8 +88,8 @@ class Entry:
         trace_id: of the invocation that wrote it.
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
-        salt: of the entry's hashes: 22 random characters of base64url; empty for none.
-        link: the hash of the entry before it; empty for the first, and for those of version 0.1.0.
+        salt: of the entry's hashes: 22 random characters of base64url; empty in a tombstone.
+        link: the hash of the entry before it; empty for the first.
         hashed: the hash of a payload that is stored aside or encrypted, while it is not loaded.
         encrypted: the payload as it is encrypted, while it is not loaded.
         tombstone: what is left of a saga that was purged, in its first entry.
@@ -117,12 +117,7 @@ class Entry:
 
     @property
     def payload_hash(self) -> str:
-        """The hash of the payload; empty if there is none.
-
-        Version 0.1.0 keeps none of what is stored aside, but names it by one: whether it is loaded makes no difference.
-        """
-        if not self.salt and "payload_ref" in self.details:
-            return str(self.details["payload_ref"]).rpartition("/")[2]
+        """The hash of the payload; empty if there is none."""
         return self.hashed if self.payload is None else payload_hash(self.salt, self.payload)
 
     @property

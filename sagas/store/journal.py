@@ -66,7 +66,7 @@ class Journal:
                 "payload": text,
                 "payload_ref": ref,
                 "salt": entry.salt or None,
-                "payload_hash": (entry.salt and entry.payload_hash) or None,
+                "payload_hash": entry.payload_hash or None,
             }
         )
         return item | {"details": packed(entry.details)}

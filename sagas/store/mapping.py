@@ -243,22 +243,16 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 
 
 def _head_of(state: SagaState) -> bytes | None:
-    """The hash of the last entry, and the digest of the results.
-
-    A byte of the entry's number comes first: version 0.1.0 leaves the head as it is when it moves the pointer on.
-    """
+    """The hash of the last entry, and the digest of the results."""
     if not state.head:
         return None
-    digest = packed_hash(state.digest) if state.digest else b""
-    return bytes([state.seq % 256]) + state.head + digest
+    return state.head + (packed_hash(state.digest) if state.digest else b"")
 
 
-def _head_in(item: Item, seq: int) -> tuple[bytes, str]:
-    """Hash and digest again, if they are of that entry."""
+def _head_in(item: Item) -> tuple[bytes, str]:
+    """Hash and digest again."""
     stored: bytes = item["head"]["B"] if "head" in item else b""
-    if not stored or stored[0] != seq % 256:
-        return b"", ""
-    return stored[1 : 1 + _HEAD], unpacked_hash(stored[1 + _HEAD :])
+    return stored[:_HEAD], unpacked_hash(stored[_HEAD:])
 
 
 def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:
@@ -367,7 +361,7 @@ def state_of(item: Item) -> SagaState:
         round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
         parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
     seq = int(item["seq"]["N"])
-    head, digest = _head_in(item, seq)
+    head, digest = _head_in(item)
     return SagaState(
         saga_id=saga_id,
         saga=item["saga"]["S"],

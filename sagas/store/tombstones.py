@@ -73,8 +73,7 @@ class Tombstones:
             left["objects"] = [[*one] for one in tombstone.objects]
             left["more_objects"] = tombstone.more_objects
         stored = packed(left)
-        if all(one.seal for one in actions):
-            stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
+        stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
         if tombstone.link:
             stored["M"]["prev"] = {"B": tombstone.link}
         stored["M"]["purge"] = purge_item(tombstone.purge)
@@ -124,16 +123,15 @@ def tombstone_in(item: Item) -> Tombstone | None:
         return None
     stored = item["purge"]["M"]
     actions: list[list[Any]] = unpacked(stored["actions"])
-    seals: bytes = stored["seals"]["B"] if "seals" in stored else b""
+    seals: bytes = stored["seals"]["B"]
     parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
-    whole = len(seals) == _SEAL * len(actions)
     objects: list[list[str]] = unpacked(stored["objects"]) if "objects" in stored else []
     return Tombstone(
         purge_in(stored["purge"]),
         stored["request_hash"]["S"],
         state_of({name: item[there] for name, there in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
         tuple(
-            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal if whole else b""))
+            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal))
             for (seq, action, status, step, attempt, at, actor), seal in zip(actions, parts, strict=True)
         ),
         stored["aside"]["BOOL"],

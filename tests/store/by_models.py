@@ -63,7 +63,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
-        "head": bytes([state.seq % 256]) + state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
+        "head": state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
     }
     values |= {name: getattr(state, name) or None for name in _PLAIN}
     values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
@@ -157,8 +157,8 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
         overdue=bool(item.overdue),
-        head=(item.head or b"")[1:33],
-        digest=urlsafe_b64encode((item.head or b"")[33:]).decode().rstrip("="),
+        head=(item.head or b"")[:32],
+        digest=urlsafe_b64encode((item.head or b"")[32:]).decode().rstrip("="),
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
@@ -218,7 +218,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
         prev=entry.link or None,
         details=entry.details,
         payload=entry.payload,
-        payload_hash=entry.payload_hash if entry.salt and entry.payload is not None else None,
+        payload_hash=entry.payload_hash if entry.payload is not None else None,
         salt=entry.salt or None,
     )
     return _sent(item.to_dynamodb_dict())

@@ -183,13 +183,11 @@ class TestLists:
         ("more", "said"),
         [
             ({}, ""),
-            ({"chained_from": 2}, "Entries before 2 were written by an older version, and are covered since."),
-            ({"chained_from": None}, "No entry has a hash: an older version wrote them all."),
             ({"purged_at": BEGAN}, "the trail of actions is left, without payloads."),
         ],
     )
     def test_audit_verifies(self, api: StubApi, run: Run, more: dict[str, Any], said: str) -> None:
-        found = {"saga_id": SAGA_ID, "verified": True, "entries": 3, "chained_from": 1, "broken": None}
+        found = {"saga_id": SAGA_ID, "verified": True, "entries": 3, "broken": None}
         api.will(200, found | more)
         told = run("audit", "create-zip", SAGA_ID, "--verify")
         assert (told.exit_code, told.stdout.splitlines()[0]) == (0, "3 entries: all are what was written.")
@@ -200,7 +198,7 @@ class TestLists:
     def test_audit_tells_of_a_broken_trail(self, api: StubApi, run: Run) -> None:
         broken = {"seq": 2, "what": "missing", "message": "entry 2 is missing"}
         found: dict[str, Any] = {
-            "saga_id": SAGA_ID, "verified": False, "entries": 3, "chained_from": 1, "broken": broken,
+            "saga_id": SAGA_ID, "verified": False, "entries": 3, "broken": broken,
         }  # fmt: skip
         api.will(200, found)
         told = run("audit", "create-zip", SAGA_ID, "--verify")
