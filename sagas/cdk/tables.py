@@ -125,8 +125,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         table_class=dynamodb.TableClass.STANDARD_INFREQUENT_ACCESS if capacity.infrequent_access else None,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
-        # The audit table's tombstones, and in the control table sagas that ended under version 0.1.0.
-        time_to_live_attribute=EXPIRES,
+        time_to_live_attribute=EXPIRES if form is AUDIT else None,  # of tombstones
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),

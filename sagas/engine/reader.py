@@ -96,7 +96,7 @@ class Reader:
         return state
 
     def left(self, name: str, saga_id: str) -> Left:
-        """Return what is left of a saga that was purged, or whose control item has expired.
+        """Return what is left of a saga that was purged, or whose control item is missing.
 
         Raises:
             NotFound: nothing is.

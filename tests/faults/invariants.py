@@ -74,8 +74,8 @@ def _time(world: CrashWorld, state: SagaState) -> Iterator[str]:
 
 
 def _purged(world: CrashWorld) -> Iterator[str]:
-    """What was purged is gone, and has not run since; what expired under an earlier version is only told of."""
-    if not world.expired:
+    """What was purged is gone, and has not run since; what lost its control item is only told of."""
+    if not world.lost_items:
         yield from world.leftovers()
     there = {state.saga_id for state in world.states()}
     yield from world.told_otherwise()
