@@ -272,7 +272,7 @@ class Committer:
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
-    """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
+    """The decision with the proofs that go into the control item: they are of the entry in the slot (rule 15)."""
     head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)

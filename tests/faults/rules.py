@@ -458,7 +458,7 @@ def _starts_ignore_tombstones() -> Generator[None]:
     found = cast("Any", Starter)._found
 
     def ignoring(self: Any, saga_type: Any, entry: Entry) -> Any:
-        return found(self, saga_type, replace(entry, tombstone=None))
+        return found(self, saga_type, replace(entry, tombstone=None, details=saga_type.first_entry_details))
 
     # DynamoDB refuses a name that no expression has.
     anything = "attribute_exists(seq) OR attribute_exists(#purge)"
