@@ -15,7 +15,7 @@
     ├── NotFound                  no such saga type or saga
     ├── Conflict                  the saga's state does not allow the call
     ├── TooLarge                  a payload beyond what can be stored
-    └── Unavailable               a store or queue is out of reach, or the type is disabled: try later
+    └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         └── Ambiguous             the request may or may not have taken effect
 
 Branches follow what the caller should do about it. Errors of boto and botocore become these in
@@ -178,7 +178,7 @@ class TooLarge(SagaError):
 
 
 class Unavailable(SagaError):
-    """A store or a queue is out of reach, or the saga type is disabled.
+    """A store or a queue is out of reach, or the saga type is paused.
 
     Args:
         message: one line for people.

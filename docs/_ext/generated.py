@@ -41,7 +41,7 @@ CODES = {
     "too_large": ("The body has more than 256 KB.", "the caller: put the data into S3", "no"),
     "idempotency_key_reused": ("The key was used with another request.", "the caller: another key, or the first request", "no"),
     "invalid_request": ("The input does not fit; `details` lists path and message.", "the caller", "no"),
-    "disabled": ("Starts of this type are refused, by an operator, whose reason the message has, or by auto-disable.", "an operator: `sagas enable`", "yes, after `Retry-After`"),
+    "paused": ("Starts of this type are paused, by an operator, whose reason the message has, or by auto-disable.", "an operator: `sagas resume`", "yes, after `Retry-After`"),
     "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start under the same key"),
     "internal": ("An error that the service did not expect; its log has it.", "an operator", "yes, under the same key"),
     "bad_request": ("The gateway refused the call: it is no proper HTTP.", "the caller", "no"),
@@ -87,7 +87,7 @@ def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     for name, one in sorted(getattr(command, "commands", {}).items()):
         if hasattr(one, "commands"):
             yield from commands(one, f"{path} {name}")
-        else:
+        elif not one.hidden:
             yield f"{path} {name}", one
 
 

@@ -200,7 +200,7 @@ class SagaAlarms(StepGroupAlarms):
         overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
         self.watch("OldestDue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
         if saga.auto_disable is not None:
-            self._count("TypeDisabled", f"Saga {saga.name} keeps failing and takes no new sagas.", "type-disabled")
+            self._count("TypePaused", f"Saga {saga.name} keeps failing: its starts are paused.", "type-paused")
         if any(step.circuit_breaker is not None for step in saga.steps):
             opened = saga_metric("BreakerOpened", saga.name, service, _FEW_MINUTES)
             self.watch("BreakerOpened", opened, f"A step of saga {saga.name} is held back.", "breaker-opened")

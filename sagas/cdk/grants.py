@@ -144,8 +144,8 @@ class Grants(Construct):
         return self._grant("cancel", grantee, saga_classes)
 
     def grant_operate(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, enable and
-        disable their starts, close their circuit breakers, and look into, redrive and prune their dead letters.
+        """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, pause and
+        resume them, close their circuit breakers, and look into, redrive and prune their dead letters.
 
         Without classes also call the supervisor, which looks for stalled sagas, sweeps orphans and publishes events
         once more, of all types. With or without, read the templates of the service's stacks: the command line finds

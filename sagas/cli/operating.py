@@ -9,12 +9,12 @@ import typer
 
 from sagas.cli.bulk import MANY, SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
-from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started
+from sagas.cli.reading import Name, SagaId, Timeout, Watch, print_started, which
 from sagas.cli.target import Target, on_target
 from sagas.cli.watching import report, watch
 
 if TYPE_CHECKING:
-    from sagas.client import DefinitionView
+    from sagas.client import SagaClient
 
 _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
@@ -119,57 +119,75 @@ def purge(
     report(target, target.client().purge(name, saga_id, note))
 
 
-@on_target
-def enable(
-    target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why; shown to operators.")] = ""
-) -> None:
-    """Let sagas of a type be started again."""
-    _print(target, target.client().enable(name, reason))
-
-
-@on_target
-def disable(
-    target: Target,
-    name: Name,
-    reason: Annotated[str, typer.Option(help="Why; shown to operators.", show_default=False)],
-) -> None:
-    """Refuse to start sagas of a type; those under way go on."""
-    _print(target, target.client().disable(name, reason))
+_What = Annotated[str | None, typer.Argument(metavar="[STEP|ID]", help="One step, or one saga.", show_default=False)]
 
 
 @on_target
 def pause(
     target: Target,
     name: Name,
+    what: _What = None,
+    *,
+    starts_only: Annotated[
+        bool, typer.Option("--starts-only", help="Refuse new sagas only; those in flight go on.")
+    ] = False,
     starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas meanwhile; they wait, too.")] = False,
     undos: Annotated[bool, typer.Option("--undos", help="Have undos wait, too.")] = False,
-    reason: Annotated[str, typer.Option(help="Why; shown to operators.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; shown to operators.", show_default=False)],
 ) -> None:
-    """Have the sagas of a type stop before their next step; steps that run go on to their end."""
-    definition = target.client().pause(name, reason, starts=starts, undos=undos)
+    """Have the sagas of a type, those at a step, or one saga stop before the next step."""
+    client = target.client()
+    scope = _scope(client, name, what)
+    definition = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
     if target.as_json:
         emit(definition)
         return
-    told = "accepted, and wait" if starts else "refused"
-    say(f"{name} is paused: its sagas stop before their next step; new ones are {told}.")
-    say(f"`sagas resume {name}` lets them go on.")
+    paused = " ".join([name, *scope.values()])
+    if starts_only:
+        say(f"Starts of {name} are paused; sagas in flight go on.")
+    elif scope:
+        say(f"{paused} is paused: no step begins.")
+    else:
+        say(f"{name} is paused: no step begins. New sagas are {'accepted, and wait' if starts else 'refused'}.")
+    say(f"`sagas resume {paused}` lets them go on.")
 
 
 @on_target
-def resume(target: Target, name: Name, reason: Annotated[str, typer.Option(help="Why.")] = "") -> None:
-    """Let the sagas of a paused type go on, spread over time."""
-    definition = target.client().resume(name, reason)
+def resume(
+    target: Target, name: Name, what: _What = None, reason: Annotated[str, typer.Option(help="Why.")] = ""
+) -> None:
+    """End a pause; sagas go on, spread over time."""
+    client = target.client()
+    scope = _scope(client, name, what)
+    definition = client.resume(name, reason, **scope)
     if target.as_json:
         emit(definition)
     else:
-        say(f"{name} is not paused any more: its sagas go on.")
+        say(f"{' '.join([name, *scope.values()])} is not paused any more.")
 
 
-def _print(target: Target, definition: DefinitionView) -> None:
-    if target.as_json:
-        emit(definition)
-    else:
-        say(f"Starting {definition['name']} is {'enabled' if definition['active'] else 'disabled'}.")
+def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
+    """What is paused of a type, as the client takes it: a step, a saga, or all."""
+    if what is None:
+        return {}
+    types = {one["name"]: one for one in client.definitions()}
+    if name in types and what in (step["name"] for step in types[name]["steps"]):
+        return {"step": what}
+    return {"saga_id": which(client, name, what, last=False)[1]}
+
+
+def _renamed(old: str, new: str) -> None:
+    fail(f"{old} is now `{new}`")
+
+
+def enable(name: str, reason: str = "") -> None:
+    """Answer with the command that took its place."""
+    _renamed("enable", f"sagas resume {name}")
+
+
+def disable(name: str, reason: str = "") -> None:
+    """Answer with the command that took its place."""
+    _renamed("disable", f"sagas pause {name} --starts-only")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -182,9 +200,9 @@ def add_to(app: typer.Typer) -> None:
         ("rerun", rerun),
         ("resolve", resolve),
         ("purge", purge),
-        ("enable", enable),
-        ("disable", disable),
         ("pause", pause),
         ("resume", resume),
     ):
         app.command(name, context_settings=SETTINGS if name in MANY else {})(command)
+    for name, command in (("enable", enable), ("disable", disable)):
+        app.command(name, hidden=True)(command)

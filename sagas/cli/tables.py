@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AuditEntry,
         BreakerView,
         DefinitionView,
+        PauseView,
         QueueStats,
         SagaView,
         StepView,
@@ -251,16 +252,24 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     """Return saga types as a table."""
     table = _table("saga", "version", "starts", "steps", "", no_wrap=1)
     for saga in definitions:
-        starts = Text("enabled", style="green") if saga["active"] else Text("disabled", style="red")
+        starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
         steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
         notes = [] if saga["cancellable"] else ["callers may not cancel it"]
-        notes += [saga["reason"]] if saga["reason"] else []
-        notes += [f"until {moment(until)}"] if (until := saga["disabled_until"]) else []
-        notes += [f"{saga['failures']} failed in a row"] if saga["failures"] else []
+        notes += map(paused_text, saga["pauses"])
+        notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
         if saga["paused"]:
-            starts = Text("paused", style="red") if not saga["starts"] else Text("enabled, paused", style="yellow")
+            starts = Text("paused", style="red") if not saga["active"] else Text("accepted, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
+
+
+def paused_text(pause: PauseView) -> str:
+    """Return what is paused, by whom, why and until when, in one line."""
+    what = pause["step"] or (pause["saga_id"] and f"saga {pause['saga_id'][:8]}") or ""
+    kind = f"{what} paused".strip() if not pause["starts_only"] else "starts paused"
+    by = f" by {pause['by']}" if pause["by"] else ""
+    until = f" until {moment(pause['until'])}" if pause["until"] else ""
+    return f"{kind}{by}{until}" + (f": {pause['reason']}" if pause["reason"] else "")
 
 
 def breaker_table(breakers: Iterable[BreakerView]) -> Table:

@@ -43,14 +43,14 @@ def advice(saga: SagaView, now: float) -> list[str]:
         return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
     said = [*_errors(saga)]
-    behind = saga.get("breaker")
+    behind = saga["breaker"]
     if behind is not None:
         until = moment(behind["open_until"])
         state = f"open until {until}" if epoch(behind["open_until"]) > now else f"which lets one saga try since {until}"
         said.append(f"It waits for the breaker of step {behind['step']}, {state}.")
         said.append(f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on.")
-    if saga.get("paused"):
-        said.append(f"{saga['name']} is paused: no further step begins until `sagas resume {saga['name']}`.")
+    if saga["paused"]:
+        said.append(_pause(saga))
     said += [waits_for(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
     said += [_children(saga, step) for step in saga["steps"] if step.get("waiting_for") != "children"]
     said += [
@@ -78,6 +78,15 @@ def advice(saga: SagaView, now: float) -> list[str]:
         elif saga["status"] in _NEXT and not behind:
             said.append(_NEXT[saga["status"]].format(**who, **_ways_on(saga, now)))
     return [plain(sentence) for sentence in said if sentence]
+
+
+def _pause(saga: SagaView) -> str:
+    """What is paused, by whom, why, and how it goes on."""
+    pause = saga.get("pause")
+    what = " ".join(part for part in (saga["name"], pause and pause["step"], pause and pause["saga_id"]) if part)
+    by = f" by {pause['by']}" if pause and pause["by"] else ""
+    why = f" ({pause['reason']})" if pause and pause["reason"] else ""
+    return f"{what} is paused{by}{why}: no further step begins until `sagas resume {what}`."
 
 
 def _ways_on(saga: SagaView, now: float) -> dict[str, str]:

@@ -161,7 +161,7 @@ class SagaClient(EventCalls, LogCalls):
                 paths.
             NotFound: there is no such type.
             TooLarge: the request has more than 256 KB.
-            Unavailable: or starting this type is disabled.
+            Unavailable: or starts of this type are paused.
         """
         headers: dict[str, str] = {}
         if key is not None:
@@ -198,7 +198,7 @@ class SagaClient(EventCalls, LogCalls):
             NotFound: there is no such saga.
             Conflict: its request was purged, is too large to be answered, or is not shown in full.
             InvalidRequest: the request does not fit the type as it is deployed now, or the key was used before.
-            Unavailable: or starting this type is disabled.
+            Unavailable: or starts of this type are paused.
         """
         old = self.show(name, saga_id)
         purged_at = old.get("purged_at")

@@ -121,23 +121,17 @@ class OperatorCalls:
         """Return the saga types that are deployed."""
         return self._transport.call("GET", "/definitions")["definitions"]
 
-    def enable(self, name: str, reason: str = "") -> DefinitionView:
-        """Let sagas of a type be started again.
-
-        Raises:
-            NotFound: there is no such type.
-        """
-        return self._change(name, reason, active=True)
-
-    def disable(self, name: str, reason: str) -> DefinitionView:
-        """Refuse to start sagas of a type; those under way go on.
-
-        Raises:
-            NotFound: there is no such type.
-        """
-        return self._change(name, reason, active=False)
-
-    def pause(self, name: str, reason: str = "", *, starts: bool = False, undos: bool = False) -> DefinitionView:
+    def pause(
+        self,
+        name: str,
+        reason: str = "",
+        *,
+        step: str | None = None,
+        saga_id: str | None = None,
+        starts_only: bool = False,
+        starts: bool = False,
+        undos: bool = False,
+    ) -> DefinitionView:
         """Have the sagas of a type stop before their next step, until :meth:`resume`; within five seconds all do.
 
         Steps that run go on to their end, waits end and signals are taken. No attempt is used.
@@ -145,26 +139,38 @@ class OperatorCalls:
         Args:
             name: of the type.
             reason: why; shown to operators.
+            step: only before this step.
+            saga_id: only this saga.
+            starts_only: refuse new sagas, and have those in flight go on.
             starts: accept new sagas, which wait before their first step; refused otherwise.
             undos: have undos wait, too.
 
         Raises:
-            NotFound: there is no such type.
+            NotFound: there is no such type or saga.
+            Conflict: the saga has ended, or 100 sagas are paused one by one.
+            InvalidRequest: the step is unknown, or the options contradict each other.
         """
-        body = {"paused": True, "starts": starts, "undos": undos, "reason": reason}
+        body = {"step": step, "saga_id": saga_id, "starts": starts, "undos": undos, "reason": reason}
+        body |= {"active": False} if starts_only else {"paused": True}
         return self._transport.call("PUT", path_of("definitions", name), body=body)
 
-    def resume(self, name: str, reason: str = "") -> DefinitionView:
-        """Have the sagas of a paused type go on, spread over time. One that is not paused stays as it is.
+    def resume(
+        self, name: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None
+    ) -> DefinitionView:
+        """End a pause: sagas go on, spread over time, and new ones are accepted. What is not paused stays as it is.
 
         Args:
             name: of the type.
             reason: why.
+            step: the pause of this step.
+            saga_id: the pause of this saga.
 
         Raises:
             NotFound: there is no such type.
+            InvalidRequest: the step is unknown.
         """
-        return self._transport.call("PUT", path_of("definitions", name), body={"paused": False, "reason": reason})
+        body = {"paused": False, "step": step, "saga_id": saga_id, "reason": reason}
+        return self._transport.call("PUT", path_of("definitions", name), body=body)
 
     def breakers(self) -> list[BreakerView]:
         """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
@@ -220,9 +226,6 @@ class OperatorCalls:
         """
         path = path_of("sagas", name, saga_id, "recovery-attempts")
         return self._transport.call("PUT", path, body={"attempts": attempts})
-
-    def _change(self, name: str, reason: str, *, active: bool) -> DefinitionView:
-        return self._transport.call("PUT", path_of("definitions", name), body={"active": active, "reason": reason})
 
 
 def _json_form(value: Any) -> Any:

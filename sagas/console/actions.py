@@ -106,18 +106,15 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
 
 
 def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
-    """Enable, disable, pause or resume a saga type."""
+    """Pause or resume a saga type, one of its steps, or one saga."""
     client, reason = desk.source.client, _one(form, "reason")
-    if do in ("disable", "pause"):
+    scope = {part: _one(form, part) or None for part in ("step", "saga_id")}
+    if do == "pause":
         _need("reason", reason)
-    if do == "disable":
-        client.disable(name, reason)
-    elif do == "enable":
-        client.enable(name, reason)
-    elif do == "pause":
-        client.pause(name, reason, starts=_one(form, "starts") == "yes", undos=_one(form, "undos") == "yes")
+        kinds = {kind: _one(form, kind) == "yes" for kind in ("starts_only", "starts", "undos")}
+        client.pause(name, reason, **scope, **kinds)
     elif do == "resume":
-        client.resume(name)
+        client.resume(name, **scope)
     else:
         raise NotFound(f"there is no action {do!r} here")
     return _back(desk, f"/types/{quote(name, safe='')}")

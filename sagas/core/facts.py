@@ -278,7 +278,7 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
         _committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
         recovery_attempts=0,
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return _proceed(plan, _again(after, fact.retry_at, now), now)
 
@@ -404,7 +404,7 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     after = replace(
         _committed(state).with_step(fact.index, again),
         recovery_attempts=0,
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return _proceed(plan, _again(after, fact.retry_at, now), now)
 

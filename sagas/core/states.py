@@ -149,12 +149,14 @@ class Polling:
         looks: how many there were.
         message: what it said it waits for.
         after: seconds that it asked for.
+        due: epoch seconds at which the next look is due.
     """
 
     since: float
     looks: int = 1
     message: str = ""
     after: float = 0.0
+    due: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,12 +137,31 @@ class WaitingBehindView(TypedDict):
 class WaitingView(TypedDict):
     """What a saga that is not over waits for, and until when, where that is known.
 
-    ``signal``, ``time``, ``children``: its step does, until its time is over. ``paused``: its type is. ``breaker``: its
-    step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker is at it, until then
-    unless it gives another sign of life. ``queue``: its message is on its way to a worker.
+    ``signal``, ``time``, ``children``: its step does, until its time is over. ``paused``: ``pause`` says why.
+    ``breaker``: its step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker
+    runs it, until then unless it sends another heartbeat. ``queue``: its message is on its way to a worker.
     """
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
+    until: _Time | None
+
+
+class PauseView(TypedDict):
+    """A pause of a saga type, of its step ``step``, or of the saga ``saga_id``: since when, by whom and why.
+
+    ``starts_only``: new sagas are refused, and those in flight go on. ``starts``: new sagas are accepted, and wait.
+    ``undos``: undos wait, too. ``until`` is null for one that lasts until an operator resumes. ``by`` is
+    ``auto_disable`` where the library paused the type.
+    """
+
+    step: str | None
+    saga_id: _Id | None
+    starts_only: bool
+    starts: bool
+    undos: bool
+    at: _Time | None
+    by: str | None
+    reason: str | None
     until: _Time | None
 
 
@@ -179,10 +198,13 @@ class LeftOutView(TypedDict):
 
 
 class Summary(TypedDict):
-    """What lists show of a saga. ``paused``: its type is, so that it waits before its next step, or will. ``fault``:
-    the error that ended the forward way, or of the undo that failed for good. ``why`` is there while the saga needs a
-    person, ``lease`` while a worker has it, ``parent`` where it has one, ``past_pivot`` once it only goes forward: the
-    name of its pivot, which has completed, or may have."""
+    """What lists show of a saga.
+
+    ``paused``: a pause has it wait before its next step, or will. ``fault``: the error that ended the forward way, or
+    of the undo that failed for good. ``why`` is there while the saga needs a person, ``lease`` while a worker has it,
+    ``parent`` where it has one, ``past_pivot`` once it only goes forward: the name of its pivot, which has completed,
+    or may have.
+    """
 
     saga_id: _Id
     name: str
@@ -214,7 +236,7 @@ class SagaView(Summary):
     """A saga with its request and its steps in order. ``result`` is present once it is COMPLETED. ``deadline`` is when
     it is cancelled unless it is over; past its pivot it is put on the attention list instead. ``error`` is the one that
     ended the forward way. ``breaker`` is present while the saga waits for one. ``waiting`` is null if the saga is over
-    or waits for a person.
+    or waits for a person. ``pause`` is present while it is ``paused``.
 
     ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are
     present if the saga was purged. Then request, results and errors are null, ``objects`` has the first objects in S3
@@ -232,6 +254,7 @@ class SagaView(Summary):
     correlation_id: str
     result: Any
     deadline: _Time | None
+    pause: NotRequired[PauseView]
     redacted: NotRequired[list[str]]
     purged_at: NotRequired[_Time]
     purge_reason: NotRequired[str]
@@ -327,27 +350,19 @@ class DefinitionStepView(TypedDict):
 class DefinitionView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
 
-    ``cancellable`` tells whether callers may cancel its sagas. ``failures`` counts its failed sagas in a row, where
-    that is counted; ``disabled_until`` is there while too many of them have it disabled. While it is ``paused`` its
-    sagas stop before their next step, undos too if ``undos_paused``; ``starts`` tells whether new ones are accepted
-    meanwhile, and ``paused_at``, ``paused_by`` and ``pause_reason`` since when, by whom and why.
+    ``active`` tells whether new sagas are accepted, and ``paused`` whether all of its sagas stop before their next
+    step; ``reason`` says why, and ``pauses`` lists what is paused of it: all, steps and sagas. ``failures`` counts its
+    failed sagas in a row, where the type declares ``auto_disable``. ``cancellable`` tells whether callers may cancel.
     """
 
     name: str
     version: str
     description: str
     active: bool
-    reason: str | None
-    changed_by: str | None
-    changed_at: _Time | None
-    failures: _Count
-    disabled_until: _Time | None
     paused: bool
-    starts: bool
-    undos_paused: bool
-    paused_at: _Time | None
-    paused_by: str | None
-    pause_reason: str | None
+    reason: str | None
+    failures: _Count
+    pauses: list[PauseView]
     cancellable: bool
     request: dict[str, Any]
     steps: list[DefinitionStepView]

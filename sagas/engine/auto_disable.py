@@ -1,4 +1,4 @@
-"""Failed sagas in a row: a type that keeps failing takes no new sagas for a while.
+"""Failed sagas in a row: starts of a type that keeps failing are paused for a while.
 
 Only a failure is written down. A success is not: whether there was one is looked up once that matters, which is when
 the failures reach the threshold, or when a caller asks for their number. So a healthy type costs nothing.
@@ -17,9 +17,9 @@ from sagas.engine.ports import EngineObserver
 from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
-from sagas.store.activities import FOREVER, Activities, Activity, FailedSaga
 from sagas.store.control import ControlItems
 from sagas.store.listing import Listing
+from sagas.store.streaks import FOREVER, FailedSaga, Streak, Streaks
 
 _PAGE = 100
 _PAGES = 10
@@ -34,14 +34,14 @@ class AutoDisabler:
 
     Args:
         registry: tells which types declare it.
-        activities: the counts, shared by all execution environments.
+        streaks: the counts, shared by all execution environments.
         control: the sagas.
         listing: the sagas of a type.
-        logger, observer: told when a type is disabled.
+        logger, observer: hear of each type whose starts are paused.
     """
 
     registry: Registry
-    activities: Activities
+    streaks: Streaks
     control: ControlItems
     listing: Listing
     logger: logging.Logger
@@ -54,34 +54,43 @@ class AutoDisabler:
             return
         name, failed = after.saga, FailedSaga(after.updated_at, after.saga_id)
         try:
-            activity = self.activities.count_failure(name, failed)
-            if activity is None:
+            streak = self.streaks.count(name, failed)
+            if streak is None:
                 return
-            streak = _recent(policy, activity, failed.at)
-            if len(streak) >= policy.threshold:
-                streak = [*self._unbroken(name, [other for other in streak if other != failed]), failed]
-            self.activities.forget_failures(name, set(activity.failures) - set(streak))
+            recent = _recent(policy, streak, failed.at)
+            if len(recent) >= policy.threshold:
+                recent = [*self._unbroken(name, [other for other in recent if other != failed]), failed]
+            self.streaks.forget_failures(name, set(streak.failures) - set(recent))
             rest = FOREVER if policy.cooldown is None else policy.cooldown.total_seconds()
             until = min(round(failed.at + rest, 3), FOREVER)
-            if len(streak) >= policy.threshold and self.activities.disable(name, until, failed):
+            if len(recent) >= policy.threshold and self.streaks.pause(name, until, failed):
                 fields = {
                     "saga": name,
-                    "failures": len(streak),
-                    "disabled_until": iso(until) if until < FOREVER else "an operator enables it",
+                    "failures": len(recent),
+                    "paused_until": iso(until) if until < FOREVER else "an operator resumes it",
                 }
-                self.logger.warning("the saga type is disabled: its sagas keep failing", extra=fields)
-                self.observer.disabled(name)
+                self.logger.warning("starts of the saga type are paused: its sagas keep failing", extra=fields)
+                self.observer.paused(name)
         except SagaError as error:
             # The failure itself is committed.
             fields = {"saga": name, "saga_id": after.saga_id, "error": type(error).__name__}
             self.logger.warning("a failed saga was not counted", extra=fields)
 
-    def failures_in_a_row(self, name: str, activity: Activity, now: float) -> int:
-        """Return how many sagas of a type failed in a row.
+    def paused_until(self, name: str) -> float:
+        """Return until when (epoch seconds) starts of a type are refused for its failures; 0 if they never were.
+
+        It is read anew: no saga is started after one too many has failed.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        return self.streaks.get(name).paused_until if self._policy(name) else 0.0
+
+    def streak(self, name: str, now: float) -> Streak:
+        """Return the failures of a type that count now, and until when starts are refused for them.
 
         Args:
             name: the saga type.
-            activity: what is stored of it.
             now: epoch seconds.
 
         Raises:
@@ -89,11 +98,20 @@ class AutoDisabler:
         """
         policy = self._policy(name)
         if policy is None:
-            return 0
-        if activity.disabled_until > now:
-            return len(activity.failures)
-        recent = _recent(policy, activity, now)
-        return len(self._unbroken(name, recent)) if recent else 0
+            return Streak()
+        streak = self.streaks.get(name)
+        if streak.paused_until > now:
+            return streak
+        return Streak(tuple(self._unbroken(name, _recent(policy, streak, now))))
+
+    def forget(self, name: str) -> None:
+        """Forget the failures of a type, and accept starts again.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        if self._policy(name):
+            self.streaks.forget(name)
 
     def _policy(self, name: str) -> AutoDisable | None:
         return self.registry.get(name).definition.auto_disable if name in self.registry else None
@@ -113,7 +131,7 @@ class AutoDisabler:
         return failures
 
 
-def _recent(policy: AutoDisable, activity: Activity, now: float) -> list[FailedSaga]:
+def _recent(policy: AutoDisable, streak: Streak, now: float) -> list[FailedSaga]:
     """The failures within the window, and since starts were refused last, oldest first."""
-    begin = max(now - policy.window.total_seconds(), activity.disabled_until)
-    return [failed for failed in activity.failures if failed.at > begin]
+    begin = max(now - policy.window.total_seconds(), streak.paused_until)
+    return [failed for failed in streak.failures if failed.at > begin]

@@ -45,7 +45,6 @@ from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
-from sagas.store.activities import Activities
 from sagas.store.breakers import BreakerItems
 from sagas.store.callback_keys import CallbackKeys
 from sagas.store.control import ControlItems
@@ -59,6 +58,7 @@ from sagas.store.listing import Listing
 from sagas.store.pauses import Pauses
 from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
+from sagas.store.streaks import Streaks
 from sagas.store.tables import Tables, tables_for
 from sagas.store.tombstones import Tombstones
 
@@ -82,7 +82,6 @@ class Engine:
     purger: Purger
     verifier: Verifier
     finder: Finder
-    activities: Activities
     pauses: Pauses
     findings: Findings
     pausing: Pausing
@@ -147,8 +146,7 @@ def build_engine(
     sender = queues if tracer is None else TracedSender(queues, routes, journal, tracer)
     attempt = IdempotentAttempt if tracer is None else traced_attempts(tracer)
     headers = None if tracer is None else tracer.headers
-    activities = Activities(tables, clock.now)
-    auto_disabler = AutoDisabler(registry, activities, control, listing, logger, observer)
+    auto_disabler = AutoDisabler(registry, Streaks(tables), control, listing, logger, observer)
     breakers = Breakers(BreakerItems(tables, settings), registry, clock, logger, observer)
     inbox, findings = Inbox(tables, settings, payloads), Findings(tables, settings)
     joins = Joins(tables, settings)
@@ -160,9 +158,8 @@ def build_engine(
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
-    kept = activities, pauses, findings
     breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
-    pausing = Pausing(pauses, registry, control, listing, advancer, logger)
+    pausing = Pausing(pauses, registry, control, listing, advancer, auto_disabler, logger)
     watermarks = Watermarks(tables)
     reader = Reader(registry, control, journal, listing, breakers, Remains(registry, journal), pauses, findings, joins)
     purger = Purger(
@@ -180,6 +177,9 @@ def build_engine(
     )
     births = Births(registry, control, journal, clock, carry, headers, findings)
     children = Children(advancer, control, joins, births, sender, queues)
+    starter = Starter(
+        registry, control, journal, sender, clock, pauses, auto_disabler, findings, carry=carry, headers=headers
+    )
     return Engine(
         registry=registry,
         control=control,
@@ -187,7 +187,7 @@ def build_engine(
         queues=queues,
         services=services,
         worker=Worker(advancer),
-        starter=Starter(registry, control, journal, sender, clock, *kept, carry=carry, headers=headers),
+        starter=starter,
         reader=reader,
         operations=Operations(reader, control, advancer),
         signals=Signals(reader, inbox, advancer, queues),
@@ -196,7 +196,6 @@ def build_engine(
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
         finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, look_ahead(every)),
-        activities=activities,
         pauses=pauses,
         findings=findings,
         pausing=pausing,

@@ -100,7 +100,7 @@ def postponement(
     """
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts if held.undoing else step.attempts
-    since, looks = (polling.since + _held_up(held, polling, patience), polling.looks + 1) if polling else (now, 1)
+    since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
     end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
     if now >= end and held.undoing:
         return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
@@ -112,10 +112,9 @@ def postponement(
     return kind(index, attempt, message, after, again, since, looks)
 
 
-def _held_up(held: SagaState, polling: Polling, patience: float) -> float:
-    """Return the seconds by which a look came later than the step asked, if more than queues and functions cause."""
-    asked = min(held.updated_at + polling.after, polling.since + patience)
-    late = claimed_at(held.lease.owner) - asked if held.lease else 0.0
+def _held_up(held: SagaState, polling: Polling) -> float:
+    """Return the seconds by which a look came later than it was due, if more than queues and functions cause."""
+    late = claimed_at(held.lease.owner) - polling.due if held.lease else 0.0
     return late if late > _HELD_UP else 0.0
 
 

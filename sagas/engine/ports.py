@@ -128,7 +128,7 @@ class CommitObserver(Protocol):
 class EngineObserver(CommitObserver, Protocol):
     """For metrics and logs: also told of saga types and steps that keep failing."""
 
-    def disabled(self, saga: str) -> None:
+    def paused(self, saga: str) -> None:
         """Starts of a saga type are refused from now on."""
         ...
 
@@ -147,7 +147,7 @@ class NullObserver:
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Do nothing."""
 
-    def disabled(self, saga: str) -> None:
+    def paused(self, saga: str) -> None:
         """Do nothing."""
 
     def breaker_opened(self, saga: str) -> None:

@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from sagas.core.families import child_id, children_ids
 from sagas.core.keys import id_for_key
+from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
@@ -20,7 +21,16 @@ from sagas.engine.clock import claimed_at
 from sagas.engine.redacting import redacted
 from sagas.engine.registry import Registry
 from sagas.engine.remains import Left, Remains, told
-from sagas.engine.views import audit_view, error_view, fault_view, faults_in, left_view, saga_view, summary_view
+from sagas.engine.views import (
+    audit_view,
+    error_view,
+    fault_view,
+    faults_in,
+    left_view,
+    pause_view,
+    saga_view,
+    summary_view,
+)
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
@@ -146,7 +156,7 @@ class Reader:
         has_children = any(step.waits_for == "children" and step.requests_seq for step in steps)
         if state is not None and state.purge is None and not has_children:  # else others may change what is shown
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
-            seen = state, self.paused(state), breaker and breaker.open_until
+            seen = state, self._pause(state), breaker and breaker.open_until
             mark = sha256(repr(seen).encode()).hexdigest()[:32]
         if mark and known(mark):
             return None, mark
@@ -174,8 +184,11 @@ class Reader:
 
         result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
-        view = self._with_children(saga_view(state, entries, result, paused=self.paused(state)), state)
+        pause = self._pause(state)
+        view = self._with_children(saga_view(state, entries, result, paused=pause is not None), state)
         view, step = self._shown(view, left_out), state.current
+        if pause is not None:
+            view["pause"] = pause_view(*pause)
         if step is not None and forward(state) and state.lease is None:
             # An open circuit breaker puts the next attempt off.
             breaker = self.breakers.waits_behind(state.saga, step.name)
@@ -258,15 +271,19 @@ class Reader:
         return {"sagas": self._summaries(found), "cursor": more}
 
     def paused(self, state: SagaState) -> bool:
-        """Whether the saga waits before its next step, or its next undo, until its type is no longer paused.
+        """Whether a pause has the saga wait before its next step, or its next undo.
 
         Raises:
             Unavailable: the store is out of reach.
         """
+        return self._pause(state) is not None
+
+    def _pause(self, state: SagaState) -> tuple[Scope, Pause] | None:
+        """The widest pause that holds the saga back."""
         if state.over or state.status is SagaStatus.DEAD_LETTERED:
-            return False
-        pause = self.pauses.get(state.saga)
-        return pause.on and (pause.undos or not state.undoing)
+            return None
+        scope = self.pauses.holding_back(state)
+        return (scope, self.pauses.get(scope)) if scope else None
 
     def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
         """What a list shows of sagas. Only of those with which something went wrong the journal is asked."""

@@ -10,7 +10,9 @@ from typing import Any
 
 from sagas.authoring.codec import decode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY, id_for_key
+from sagas.core.pauses import Scope
 from sagas.core.states import SagaState
+from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.births import first_entry, first_message, new_state, trace_details
 from sagas.engine.clock import Clock
 from sagas.engine.found_by import found_by, named, values_of
@@ -18,19 +20,19 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.remains import Remains
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
-from sagas.store.activities import FOREVER, Activities
 from sagas.store.control import ControlItems
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings
 from sagas.store.journal import Journal
 from sagas.store.pauses import Pauses
+from sagas.store.streaks import FOREVER
 
 _SURELY_SENT = 4.0
 """Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
 
 
-class Disabled(Unavailable):
-    """The saga type takes no new sagas for now."""
+class Paused(Unavailable):
+    """Starts of the saga type are paused."""
 
 
 class KeyReused(InvalidRequest):
@@ -62,8 +64,8 @@ class Starter:
         journal: Journal,
         sender: MessageSender,
         clock: Clock,
-        activities: Activities,
         pauses: Pauses,
+        auto_disabler: AutoDisabler,
         findings: Findings,
         *,
         carry: bool = True,
@@ -74,8 +76,8 @@ class Starter:
         self._journal = journal
         self._sender = sender
         self._clock = clock
-        self._activities = activities
         self._pauses = pauses
+        self._auto_disabler = auto_disabler
         self._findings = findings
         self._remains = Remains(registry, journal)
         self._carry = carry
@@ -104,7 +106,7 @@ class Starter:
             NotFound: there is no such saga type.
             InvalidRequest: the request does not fit; ``problems`` lists the paths.
             KeyReused: the key came with another request before.
-            Disabled: the type takes no new sagas for now. A key that is known is answered all the same.
+            Paused: starts of the type are paused. A key that is known is answered all the same.
             Unavailable: a table or queue is out of reach. Try again with the same key.
         """
         saga_type = self._registry.get(name)
@@ -147,21 +149,19 @@ class Starter:
             self._send_first(saga_type, state, entry)
         return Started(created, entry, created=True)
 
-    def _refusal(self, saga_type: SagaType) -> Disabled | None:
-        """Why the type takes no new sagas for now; ``None`` if it does."""
+    def _refusal(self, saga_type: SagaType) -> Paused | None:
+        """Return why the type takes no new sagas for now; ``None`` if it does."""
         name = saga_type.definition.name
-        # What failures may disable at any moment is asked anew: none is started after one too many has failed.
-        activity = self._activities.get(name, fresh=saga_type.definition.auto_disable is not None)
-        if not activity.active:
-            return Disabled(_because(f"starting {name} is disabled", activity.reason), retry_after=60)
-        pause = self._pauses.get(name)
+        pause = self._pauses.get(Scope(name))
         if pause.on and not pause.starts:
-            return Disabled(_because(f"{name} is paused", pause.reason), retry_after=60)
-        rest = activity.disabled_until - self._clock.now()
+            what = f"starts of {name} are paused" if pause.starts_only else f"{name} is paused"
+            return Paused(f"{what}: {pause.reason}" if pause.reason else what, retry_after=60)
+        until = self._auto_disabler.paused_until(name)
+        rest = until - self._clock.now()
         if rest <= 0:
             return None
-        wait = 60 if activity.disabled_until == FOREVER else math.ceil(rest)
-        return Disabled(f"starting {name} is disabled: too many of its sagas failed", retry_after=wait)
+        wait = 60 if until == FOREVER else math.ceil(rest)
+        return Paused(f"starts of {name} are paused: too many of its sagas failed", retry_after=wait)
 
     def _found(self, saga_type: SagaType, entry: Entry) -> Started:
         """Answer with the saga that was started before, and finish a start that was left half done.
@@ -203,7 +203,3 @@ class Starter:
         message = first_message(saga_type, state, entry, carry=self._carry, traced=self._headers is not None)
         if message is not None:
             self._sender.send(message)
-
-
-def _because(what: str, reason: str) -> str:
-    return f"{what}: {reason}" if reason else what

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from sagas.core.pauses import NO_PAUSE, Scope
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.answers import QueueStats, StatsView, TypeStats
@@ -88,7 +89,7 @@ class Statistics:
         types: list[TypeStats] = [
             {
                 "name": name,
-                "paused": name in pauses and pauses[name].on,
+                "paused": pauses.get(Scope(name), NO_PAUSE).holds(undo=False),
                 "statuses": {status.value: one.statuses[status] for status in SagaStatus},
                 "in_flight": sum(one.statuses[status] for status in SagaStatus if status not in OVER),
                 "attention": one.attention,

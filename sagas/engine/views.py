@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.events import GONE, Failure
+from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
@@ -14,6 +15,7 @@ from sagas.engine.answers import (
     AuditEntry,
     ErrorView,
     FaultView,
+    PauseView,
     SagaView,
     StepView,
     Summary,
@@ -65,7 +67,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
 
     Args:
         state: its control item.
-        paused: whether its type is paused, as far as it concerns this saga.
+        paused: whether a pause holds it back.
     """
     summary: Summary = {
         "saga_id": state.saga_id,
@@ -239,7 +241,7 @@ def saga_view(
         state: its control item.
         entries: its journal up to the last committed entry, payloads loaded.
         result: the name of the step whose result is the saga's; the last by default.
-        paused: whether its type is paused, as far as it concerns this saga.
+        paused: whether a pause holds it back.
     """
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
@@ -275,6 +277,21 @@ def saga_view(
             "steps": settled.details.get("undone_by_hand", []),
         }
     return view
+
+
+def pause_view(scope: Scope, pause: Pause, until: float = 0.0) -> PauseView:
+    """Return a pause, and what is paused; ``until``: epoch seconds at which it ends by itself, 0 for never."""
+    return {
+        "step": scope.step or None,
+        "saga_id": scope.saga_id or None,
+        "starts_only": pause.starts_only,
+        "starts": pause.starts,
+        "undos": pause.undos,
+        "at": _when(pause.at),
+        "by": pause.by or None,
+        "reason": pause.reason or None,
+        "until": _when(until),
+    }
 
 
 def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:

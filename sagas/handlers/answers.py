@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
 
 from sagas.engine.answers import ErrorAnswer, ProblemView, StepView, Summary
-from sagas.engine.starter import Disabled, KeyReused
+from sagas.engine.starter import KeyReused, Paused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 SagaT = TypeVar("SagaT", bound=Summary)
@@ -26,7 +26,7 @@ _CODES: tuple[tuple[type[SagaError], int, str], ...] = (
     (TooLarge, 413, "too_large"),
     (KeyReused, 422, "idempotency_key_reused"),
     (InvalidRequest, 422, "invalid_request"),
-    (Disabled, 503, "disabled"),
+    (Paused, 503, "paused"),
     (Unavailable, 503, "unavailable"),
 )
 

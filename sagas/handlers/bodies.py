@@ -88,16 +88,33 @@ class Recovering:
 
 @dataclass(frozen=True)
 class Change:
-    """What changes of a saga type, and why. At least one of ``active`` (whether it takes new sagas) and ``paused``.
+    """What is paused or resumed, and why: either ``paused`` or ``active``.
 
-    ``starts`` and ``undos`` go with ``paused``: whether new sagas are accepted meanwhile, and whether undos wait, too.
+    ``paused`` is about all sagas of a type, about those at ``step``, or about the saga ``saga_id``. With it, ``starts``
+    accepts new sagas, which wait, and ``undos`` has undos wait, too. ``active`` is about new sagas only: false refuses
+    them, true resumes the type.
     """
 
     active: bool | None = None
-    reason: str | None = None
     paused: bool | None = None
+    step: str | None = None
+    saga_id: str | None = None
     starts: bool = False
     undos: bool = False
+    reason: str | None = None
+
+
+_ABSENT, _ON, _OFF = {"enum": [None]}, {"enum": [True]}, {"enum": [False]}
+_WHOLE, _ONE_STEP, _ONE_SAGA = {"step": _ABSENT, "saga_id": _ABSENT}, {"saga_id": _ABSENT}, {"step": _ABSENT}
+_PAUSED, _RESUMED = {"paused": _ON, "active": _ABSENT}, {"paused": _OFF, "active": _ABSENT}
+_NO_KIND = {"starts": _OFF, "undos": _OFF}
+_CHANGES: tuple[dict[str, Any], ...] = (
+    {"active": {"type": "boolean"}, "paused": _ABSENT, **_WHOLE, **_NO_KIND},
+    _PAUSED | _WHOLE,
+    *(_PAUSED | narrow | {"starts": _OFF} for narrow in (_ONE_STEP, _ONE_SAGA)),
+    *(_RESUMED | narrow | _NO_KIND for narrow in (_ONE_STEP, _ONE_SAGA)),
+)
+"""What goes together in a :class:`Change`; :func:`_contradictions` says what does not."""
 
 
 def read_body(request: Request, type_: type[T]) -> T:
@@ -122,14 +139,29 @@ def read_body(request: Request, type_: type[T]) -> T:
         problems.append(Problem("$.note", "says nothing"))
     if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
-    if isinstance(body, Change) and body.active is None and body.paused is None:
-        problems.append(Problem("$.active", "is missing, and so is paused: one of them must be given"))
-    elif isinstance(body, Change):
-        alone = [name for name in ("starts", "undos") if getattr(body, name) and not body.paused]
-        problems += [Problem(f"$.{name}", "goes with paused") for name in alone]
+    if isinstance(body, Change):
+        problems += _contradictions(body)
     if problems:
         raise InvalidRequest("the body does not fit", problems)
     return body
+
+
+def _contradictions(change: Change) -> list[Problem]:
+    """What does not go together in a change of pauses."""
+    if (change.active is None) == (change.paused is None):
+        return [Problem("$.active", "give either active or paused")]
+    problems = [
+        Problem(f"$.{name}", "only with paused: true")
+        for name in ("starts", "undos")
+        if getattr(change, name) and not change.paused
+    ]
+    narrow = [name for name in ("step", "saga_id") if getattr(change, name) is not None]
+    problems += [Problem(f"$.{name}", "only with paused") for name in narrow if change.paused is None]
+    if len(narrow) > 1:
+        problems.append(Problem("$.saga_id", "give either step or saga_id"))
+    if narrow and change.starts:
+        problems.append(Problem("$.starts", "only for a whole type"))
+    return problems
 
 
 def describe_body(type_: type[Any]) -> dict[str, Any]:
@@ -144,6 +176,8 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
         for name, bounds in _OF_RECOVERIES.items():
             given = next(one for one in schema["properties"][name]["anyOf"] if one != {"type": "null"})
             given |= bounds
+    if type_ is Change:
+        schema["anyOf"] = [{"required": [next(iter(shape))], "properties": shape} for shape in _CHANGES]
     if type_ is Attempts:
         schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}
     return schema

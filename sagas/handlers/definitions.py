@@ -8,46 +8,42 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition import StepDefinition
-from sagas.core.times import iso
+from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
+from sagas.engine.views import pause_view
 from sagas.handlers.answers import answer
 from sagas.handlers.bodies import Change, Recovering, read_body
 from sagas.handlers.inputs import Request
 from sagas.handlers.openapi import describe
 from sagas.handlers.recovering import recover
 from sagas.handlers.telemetry import telemetry
-from sagas.store.activities import FOREVER, Activity
+from sagas.store.streaks import FOREVER
 
 
 def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
     """Add ``/definitions`` and ``/openapi.json`` to ``app``."""
-    activities, registry = engine.activities, engine.registry
+    registry = engine.registry
 
     def shown(name: str) -> DefinitionView:
-        definition, activity = registry.get(name).definition, activities.get(name, fresh=True)
-        now = engine.clock.now()
-        failures = engine.auto_disabler.failures_in_a_row(name, activity, now)
-        failing = activity.disabled_until > now
-        for_good, pause = activity.disabled_until == FOREVER, engine.pauses.get(name, fresh=True)
-        paused_because = pause.reason if pause.on and activity.active else ""
-        automatic = f"{failures} sagas in a row failed" if failing else ""
+        definition, now = registry.get(name).definition, engine.clock.now()
+        pauses = {scope: pause for scope, pause in engine.pauses.all(fresh=True).items() if pause.on}
+        pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
+        views = [pause_view(scope, its) for scope, its in pauses.items() if scope.name == name]
+        failing = streak.paused_until > now
+        if failing:
+            reason = f"{len(streak.failures)} sagas in a row failed"
+            its = Pause(streak.failures[-1].at, "auto_disable", reason, starts_only=True)
+            views.append(pause_view(Scope(name), its, streak.paused_until if streak.paused_until < FOREVER else 0.0))
         return {
             "name": definition.name,
             "version": definition.version,
             "description": definition.description,
-            "active": activity.active and not failing,
-            "reason": automatic or paused_because or activity.reason or None,
-            "changed_by": activity.changed_by or None,
-            "changed_at": iso(activity.changed_at) if activity.changed_at else None,
-            "failures": failures,
-            "disabled_until": iso(activity.disabled_until) if failing and not for_good else None,
-            "paused": pause.on,
-            "starts": activity.active and not failing and (pause.starts or not pause.on),
-            "undos_paused": pause.on and pause.undos,
-            "paused_at": iso(pause.at) if pause.on else None,
-            "paused_by": (pause.by or None) if pause.on else None,
-            "pause_reason": (pause.reason or None) if pause.on else None,
+            "active": not failing and (pause.starts or not pause.on),
+            "paused": pause.holds(undo=False),
+            "reason": next((view["reason"] for view in views if not view["step"] and not view["saga_id"]), None),
+            "failures": len(streak.failures),
+            "pauses": views,
             "cancellable": definition.cancellable,
             "request": json_schema(definition.request_type),
             "steps": [_step(step) for step in definition.steps],
@@ -69,15 +65,13 @@ def add_definition_routes(app: APIGatewayRestResolver, engine: Engine) -> None:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
-        change, now = read_body(request, Change), engine.clock.now()
-        reason = change.reason or ""
-        if change.active is not None:
-            activities.put(name, Activity(change.active, reason, request.actor, now))
-        if change.paused:
-            starts, undos = change.starts, change.undos
-            engine.pausing.pause(name, request.actor, reason, starts=starts, undos=undos)
-        elif change.paused is not None:
-            engine.pausing.resume(name, request.actor)
+        change = read_body(request, Change)
+        step, saga_id = change.step or "", change.saga_id or ""
+        if change.paused or change.active is False:
+            kinds = {"starts_only": change.active is False, "starts": change.starts, "undos": change.undos}
+            engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
+        else:
+            engine.pausing.resume(name, request.actor, step=step, saga_id=saga_id)
         return answer(200, shown(name))
 
     @app.post("/definitions/<name>/recover")

@@ -38,7 +38,7 @@ METRICS: Final = {
         "A saga has ended: the time from its start, waits and retries included.", unit=MetricUnit.Milliseconds
     ),
     "StepRetried": Metric("An attempt of a step or an undo failed or was lost, and another follows."),
-    "SagaTypeDisabled": Metric("`auto_disable` refuses starts of the type from now on."),
+    "SagaTypePaused": Metric("`auto_disable` pauses starts of the type."),
     "BreakerOpened": Metric("A circuit breaker of the type holds a step back from now on."),
     "BreakerClosed": Metric("A circuit breaker of the type lets its step through again."),
     "RecordFailed": Metric("A message could not be handled and comes back. Lambda itself sees no error in that."),

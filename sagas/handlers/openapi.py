@@ -32,7 +32,7 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error; the log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
-    "503": ("Out of reach or disabled: try again after Retry-After seconds.", "unavailable disabled"),
+    "503": ("Out of reach or paused: try again after Retry-After seconds.", "unavailable paused"),
     "504": ("There was no answer in time.", "timeout"),
 }
 _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
@@ -234,9 +234,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     name = one_of(saga.definition.name for saga in sagas)
     parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     one, list_of_sagas = {"200": ref("Definition")}, {"200": ref("Sagas")}
-    # That one of them is there, and is no null.
-    given = [{"required": [field], "properties": {field: {"type": "boolean"}}} for field in ("active", "paused")]
-    change = _operation("change_definition", "Enable or disable starts, pause or resume sagas", one, _WRITE)
+    change = _operation("change_definition", "Pause or resume a type, a step or one saga", one, f"{_WRITE} 409")
     itself = {"200": {"type": "object", "required": ["openapi", "info", "paths"]}}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
     listed_by = [parent, _query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
@@ -260,7 +258,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         "/definitions/{name}": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],
             "get": _operation("show_definition", "One saga type", one, _READ),
-            "put": _with_body(change, describe_body(Change) | {"anyOf": given}),
+            "put": _with_body(change, describe_body(Change)),
         },
         "/definitions/{name}/recover": {
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": name}],

@@ -64,9 +64,9 @@ class Telemetry:
         if another:
             self.count("StepRetried", after.saga)
 
-    def disabled(self, saga: str) -> None:
-        """Count that starts of a saga type are refused from now on."""
-        self.count("SagaTypeDisabled", saga)
+    def paused(self, saga: str) -> None:
+        """Count that the library pauses starts of a saga type."""
+        self.count("SagaTypePaused", saga)
 
     def breaker_opened(self, saga: str) -> None:
         """Count that a circuit breaker of a saga type holds a step back from now on."""

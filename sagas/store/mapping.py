@@ -202,8 +202,9 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.purge:
         item["purge"] = purge_item(state.purge)
     if state.polling:
-        told = {"message": state.polling.message, "after": state.polling.after}
-        item["polling"] = packed({"since": iso(state.polling.since), "looks": state.polling.looks, **told})
+        polling = state.polling
+        looks = {"since": iso(polling.since), "looks": polling.looks, "due": iso(polling.due)}
+        item["polling"] = packed({**looks, "message": polling.message, "after": polling.after})
     if parent := state.parent:
         told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
         if parent.round:
@@ -354,8 +355,8 @@ def state_of(item: Item) -> SagaState:
     noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
     polling, parent = None, None
     if "polling" in item:
-        told: dict[str, Any] = unpacked(item["polling"])
-        polling = Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
+        at: dict[str, Any] = unpacked(item["polling"])
+        polling = Polling(epoch(at["since"]), int(at["looks"]), at["message"], float(at["after"]), epoch(at["due"]))
     if "parent" in item:
         told = unpacked(item["parent"])
         round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))

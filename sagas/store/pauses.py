@@ -1,55 +1,29 @@
-"""Which saga types are paused: one item for all of them, so that an environment reads one however many there are."""
+"""What is paused: one item for all of it, so that an environment reads one however many pauses there are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from sagas.core.pauses import NO_PAUSE, Pause, Scope
+from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.store.documents import packed, unpacked
 from sagas.store.mapping import Item, time_of
 from sagas.store.tables import Tables
 
 _KEY: Item = {"saga_id": {"S": "pauses"}}
-"""Beside the sagas, under a key no saga can have."""
+"""Next to the sagas, under a key that no saga can have."""
 _GOOD_FOR = 5.0
-"""Seconds for which an answer is kept: by then everybody stops, or goes on."""
+"""Seconds for which an answer is cached: by then every worker stops, or goes on."""
 _OF = "of:"
-"""What precedes a type's name in the item, so that none is taken for the item's key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """That a saga type is paused, or was. Times are epoch seconds; 0 means never.
-
-    Args:
-        at: since when.
-        by: who paused it.
-        reason: why.
-        starts: whether new sagas are accepted meanwhile; they wait, too.
-        undos: whether undos wait, too.
-        resumed_at: when it went on; 0 while it is paused.
-    """
-
-    at: float = 0.0
-    by: str = ""
-    reason: str = ""
-    starts: bool = False
-    undos: bool = False
-    resumed_at: float = 0.0
-
-    @property
-    def on(self) -> bool:
-        """Whether the type is paused."""
-        return bool(self.at) and not self.resumed_at
-
-
-NO_PAUSE = Pause()
+"""Prefix of a scope in the item, so that no scope is taken for the item's key."""
+SETTLING = 86_400.0
+"""Seconds for which a pause that has ended is kept: the index of parked sagas shows a write a little later."""
 
 
 class Pauses:
-    """The pauses of all saga types, cached for a few seconds.
+    """All pauses, cached for a few seconds.
 
     Args:
         tables: where they are kept.
@@ -61,62 +35,96 @@ class Pauses:
         self._tables = tables
         self._table = table
         self._now = now
-        self._known: tuple[float, dict[str, Pause]] | None = None
+        self._cached: tuple[float, dict[Scope, Pause]] | None = None
 
-    def all(self, *, fresh: bool = False) -> dict[str, Pause]:
-        """Return the pauses by saga type, those that are over included, as they were a moment ago: what is believed for
-        seconds may as well be read where it costs half.
+    def all(self, *, fresh: bool = False) -> dict[Scope, Pause]:
+        """Return the pauses as they were a moment ago, with those that ended today: what is cached for seconds may as
+        well be read where it costs half.
 
         Args:
-            fresh: as they are, by a consistent read.
+            fresh: read them now, consistently.
 
         Raises:
             Unavailable: the table is out of reach.
         """
-        if fresh or self._known is None or self._now() - self._known[0] >= _GOOD_FOR:
-            request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
-            item: Item = self._tables.connection.dispatch("GetItem", request).get("Item") or {}
-            found = dict[str, Pause]()
-            for name, stored in item.items():
-                if not name.startswith(_OF):
-                    continue
-                told: dict[str, Any] = unpacked(stored)
-                at, resumed_at = time_of(told["at"]), time_of(told.get("resumed_at"))
-                said = told.get("by", ""), told.get("reason", "")
-                found[name.removeprefix(_OF)] = Pause(at, *said, told["starts"], told["undos"], resumed_at)
-            self.believe(found)
-            return found
-        return self._known[1]
+        if not fresh and self._cached is not None and self._now() - self._cached[0] < _GOOD_FOR:
+            return self._cached[1]
+        request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
+        item: Item = self._tables.connection.dispatch("GetItem", request).get("Item") or {}
+        pauses = {
+            Scope.parse(text.removeprefix(_OF)): _pause_of(unpacked(stored))
+            for text, stored in item.items()
+            if text.startswith(_OF)
+        }
+        self.cache(pauses)
+        return pauses
 
-    def believe(self, pauses: dict[str, Pause]) -> None:
+    def cache(self, pauses: dict[Scope, Pause]) -> None:
         """Keep an answer for a few seconds."""
-        self._known = self._now(), pauses
+        self._cached = self._now(), pauses
 
-    def get(self, name: str, *, fresh: bool = False) -> Pause:
-        """Return the pause of a saga type; :data:`NO_PAUSE` if it never was paused. Otherwise as :meth:`all`."""
-        return self.all(fresh=fresh).get(name, NO_PAUSE)
+    def get(self, scope: Scope, *, fresh: bool = False) -> Pause:
+        """Return the pause of a scope; :data:`NO_PAUSE` if there is none. Otherwise as :meth:`all`."""
+        return self.all(fresh=fresh).get(scope, NO_PAUSE)
 
-    def put(self, name: str, pause: Pause) -> None:
-        """Store the pause of a saga type, or its end.
+    def holding(self, name: str, step: str, saga_id: str, *, undo: bool, fresh: bool = False) -> Scope | None:
+        """Return the widest scope whose pause holds back a step, or its undo; ``None`` if it may begin.
+
+        Args:
+            name: of the saga type.
+            step: name of the step.
+            saga_id: the saga.
+            undo: whether its undo is next.
+            fresh: read the pauses now, consistently.
+
+        Raises:
+            Unavailable: the table is out of reach.
+        """
+        pauses = self.all(fresh=fresh)
+        scopes = (Scope(name), Scope(name, step), Scope(name, saga_id=saga_id)) if pauses else ()
+        return next((scope for scope in scopes if pauses.get(scope, NO_PAUSE).holds(undo=undo)), None)
+
+    def holding_back(self, state: SagaState, *, fresh: bool = False) -> Scope | None:
+        """Return the widest scope whose pause holds a saga back before its next step or undo; ``None`` if none does.
+        Otherwise as :meth:`holding`."""
+        step = state.current.name if state.current else ""
+        return self.holding(state.saga, step, state.saga_id, undo=state.undoing, fresh=fresh)
+
+    def put(self, scope: Scope, pause: Pause) -> None:
+        """Store a pause, or its end. Those that ended more than a day ago are removed.
 
         Raises:
             Ambiguous, Unavailable: the table is out of reach.
         """
-        stored = {
-            "at": iso(pause.at),
-            "by": pause.by,
-            "reason": pause.reason,
-            "starts": pause.starts,
-            "undos": pause.undos,
-            "resumed_at": iso(pause.resumed_at) if pause.resumed_at else None,
-        }
+        pauses = {**self.all(), scope: pause}
+        old = [other for other, its in pauses.items() if not its.on and self._now() - its.resumed_at > SETTLING]
+        names = {f"#old{number}": f"{_OF}{other.text}" for number, other in enumerate(old)}
+        remove = f" REMOVE {', '.join(names)}" if names else ""
         request: dict[str, Any] = {
             "TableName": self._table,
             "Key": _KEY,
-            "UpdateExpression": "SET #type = :pause",
-            "ExpressionAttributeNames": {"#type": f"{_OF}{name}"},
-            "ExpressionAttributeValues": {":pause": packed(stored)},
+            "UpdateExpression": f"SET #scope = :pause{remove}",
+            "ExpressionAttributeNames": {"#scope": f"{_OF}{scope.text}", **names},
+            "ExpressionAttributeValues": {":pause": packed(_stored(pause))},
         }
         self._tables.connection.dispatch("UpdateItem", request)
-        if self._known is not None:  # reading it back could find what was there before
-            self.believe({**self._known[1], name: pause})
+        # To read it back could find what was there before.
+        self.cache({other: its for other, its in pauses.items() if other not in old})
+
+
+def _stored(pause: Pause) -> dict[str, Any]:
+    return {
+        "at": iso(pause.at),
+        "by": pause.by,
+        "reason": pause.reason,
+        "starts_only": pause.starts_only,
+        "starts": pause.starts,
+        "undos": pause.undos,
+        "resumed_at": iso(pause.resumed_at) if pause.resumed_at else None,
+    }
+
+
+def _pause_of(stored: dict[str, Any]) -> Pause:
+    at, resumed_at = time_of(stored["at"]), time_of(stored["resumed_at"])
+    kinds = stored["starts_only"], stored["starts"], stored["undos"]
+    return Pause(at, stored["by"], stored["reason"], *kinds, resumed_at)

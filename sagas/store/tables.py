@@ -63,14 +63,14 @@ class Tables:
     """The models and the connections of one pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
-        control, entry, definition, lane, hand_out, join: the models.
+        control, entry, streak, lane, hand_out, join: the models.
         connection: what they, and all others, ask by.
         impatient: asks once and waits a second at most: for writes that nobody should wait for.
     """
 
     control: Any
     entry: Any
-    definition: Any
+    streak: Any
     lane: Any
     hand_out: Any
     join: Any
@@ -213,18 +213,13 @@ def _entry(settings: StoreSettings) -> type[Model]:
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
 
-    class Definition(Model):
-        """What is known of one saga type: whether it takes new sagas. Kept beside the sagas, under a key no saga can
-        have."""
+    class Streak(Model):
+        """Sagas of one type that failed in a row. Kept next to the sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
-        active = BooleanAttribute(null=True)
         failures = UnicodeSetAttribute(null=True)
-        disabled_until = UnicodeAttribute(null=True)
-        reason = UnicodeAttribute(null=True)
-        changed_by = UnicodeAttribute(null=True)
-        changed_at = UnicodeAttribute(null=True)
+        paused_until = UnicodeAttribute(null=True)
 
     class Lane(Model):
         """How far the queue of one step got. Kept beside the sagas, under a key no saga can have."""
@@ -259,7 +254,7 @@ def tables_for(settings: StoreSettings) -> Tables:
 
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Definition, Lane, HandOutItem, JoinItem
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, Lane, HandOutItem, JoinItem
     for model in models:
         connection.serve(model)
     impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)

@@ -120,9 +120,9 @@ class TestAlarms:
         assert all(re.search(r"What to do: docs/operations/runbook.md#[a-z-]+$", one) for one in told)
 
     def test_of_a_type_that_may_be_disabled(self, everything: Template) -> None:
-        alarms = [one for one in of_kind(everything, ALARM) if one["MetricName"] == "SagaTypeDisabled"]
+        alarms = [one for one in of_kind(everything, ALARM) if one["MetricName"] == "SagaTypePaused"]
         (disabled,) = [one for one in alarms if {"Name": "saga", "Value": "counted"} in one["Dimensions"]]
-        assert disabled["AlarmDescription"].endswith("#type-disabled")
+        assert disabled["AlarmDescription"].endswith("#type-paused")
 
     def test_watch_one_metric_each(self, of_type: Find) -> None:
         assert not [alarm for alarm in of_type(ALARM) if "Metrics" in alarm]

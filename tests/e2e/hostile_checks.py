@@ -3,7 +3,7 @@
 They stand for those of its own that take for granted what is otherwise here, each narrowly:
 
 - ``positive_data_acceptance``: a 422 may answer data that fits the description, but only for what no schema can say.
-- ``not_a_server_error``: 503 is what starting a disabled saga type is answered, and nothing else is.
+- ``not_a_server_error``: 503 is the answer to a start of a paused saga type, and to nothing else.
 - ``unsupported_method``: a REST API of API Gateway answers 403, not 405, where there is no such method.
 - ``use_after_free``: a cancelled saga can still be read. That is the point of it.
 """
@@ -24,7 +24,7 @@ _UNSAID = re.compile(
     r"query\.cursor"  # none of an earlier answer
     r"|query\.(since|until)"  # no time of ISO 8601, or not one after the other
     r"|query\.(parent|idempotency_key)"  # goes without what else a list is asked by
-    r"|\$\.(starts|undos)"  # goes with a pause
+    r"|\$\.step"  # no step of this type
     r"|\$\.steps\[\d+\]"  # no step of this saga
     r"|header\.Idempotency-Key"  # used before, with another body
     r"|\$(\.parcels\[\d+\])?(\.items\[\d+\])?"  # refused by a ``__post_init__``, which may look at whole objects only
@@ -73,12 +73,12 @@ def answers_have_one_shape(ctx: schemathesis.CheckContext, response: schemathesi
 
 
 @schemathesis.check
-def only_a_disabled_type_is_unavailable(
+def only_a_paused_type_is_unavailable(
     ctx: schemathesis.CheckContext, response: schemathesis.Response, case: _Case
 ) -> None:
-    """No 5xx, but for the start of a type that a call before this one has disabled."""
+    """No 5xx, but for the start of a type that a call before this one has paused."""
     if response.status_code >= 500:
-        assert (response.status_code, _error(response)["code"]) == (503, "disabled")
+        assert (response.status_code, _error(response)["code"]) == (503, "paused")
         assert (case.method.upper(), case.operation.path.count("/")) == ("POST", 2)
 
 

@@ -65,13 +65,13 @@ class TestStart:
         assert "$.order_id: required field is missing" in line
         assert "$.keys: unknown field" in line
 
-    def test_a_type_that_is_disabled_is_not_started(self, desk: ZipDesk) -> None:
+    def test_a_type_whose_starts_are_paused_is_not_started(self, desk: ZipDesk) -> None:
         event = str(REPOSITORY / "events" / "checkout.json")
-        assert desk.json("disable", "checkout", "--reason", "stocktaking")["active"] is False
+        assert desk.json("pause", "checkout", "--starts-only", "--reason", "stocktaking")["active"] is False
         refused = desk.sagas("start", "checkout", "--file", event)
-        assert desk.json("enable", "checkout")["active"] is True
+        assert desk.json("resume", "checkout")["active"] is True
         assert refused.returncode == 1
-        assert "starting checkout is disabled: stocktaking; try again in" in refused.stderr
+        assert "starts of checkout are paused: stocktaking; try again in" in refused.stderr
 
 
 class TestReading:

@@ -266,7 +266,7 @@ CALLS = {
     "purge": "POST /sagas/{name}/{id}/purge",
     "patience": "PUT /sagas/{name}/{id}/recovery-attempts",
     "definition": "GET /definitions/{name}",
-    "enable": "PUT /definitions/{name}",
+    "pause": "PUT /definitions/{name}",
     "recover": "POST /definitions/{name}/recover",
     "breaker": "POST /breakers/{name}/pay/close",
     "list": "GET /sagas",
@@ -277,7 +277,7 @@ CALLS = {
 }
 """Every call of the API, about a saga that is not there, without a body: who may make it is told what is wrong."""
 LISTS = {"list", "attention", "definitions", "breakers", "openapi"}
-OPERATING = {"retry", "compensate", "resolve", "patience", "enable", "recover", "breaker"}
+OPERATING = {"retry", "compensate", "resolve", "patience", "pause", "recover", "breaker"}
 RIGHTS: dict[str, dict[str, set[str]]] = {
     "starter": {"checkout": {"start"}},
     "reader": {"checkout": {"show", "audit", "definition"}},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Generator, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import boto3
@@ -14,7 +15,10 @@ import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
+from sagas import SagaError
 from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
+from sagas.client import SagaClient
+from sagas.client.endpoints import endpoints_from_file
 from tests.e2e.api import Api
 from tests.e2e.conftest import project_in
 from tests.e2e.stack import REPOSITORY, Running, assembled, launched, poll
@@ -161,6 +165,29 @@ def test_a_saga_starts_a_saga_as_the_page_says(stack: Running, api: Api) -> None
     shown = poll("the end", ended)
     assert shown["status"] == "COMPLETED", shown["error"]
     assert [status for saga_id, status in invoices().items() if saga_id not in before] == ["COMPLETED"]
+
+
+def test_an_operator_replays_events(stack: Running, api: Api) -> None:
+    saga = api.wait(api.start("invoice", ORDER))
+    sqs, url = stack.client("sqs"), stack.description["outputs"]["HeardUrl"]
+
+    def ended() -> str | None:
+        """The id of the event that this saga has ended."""
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            event = json.loads(message["Body"])
+            if event["detail-type"] == "SagaCompleted" and event["detail"]["saga_id"] == saga["saga_id"]:
+                return event["detail"]["id"]
+        return None
+
+    first = poll("the event", ended)
+    endpoints = endpoints_from_file(stack.project)
+    operator = SagaClient(api.url, session=session_of("operator", stack), endpoints=endpoints)
+    assert operator.replay_events(datetime.now(UTC) - timedelta(hours=1), "invoice") > 0
+    assert poll("the event once more", ended) == first
+    starter = SagaClient(api.url, session=session_of("starter", stack), endpoints=endpoints)
+    with pytest.raises(SagaError, match="lambda:InvokeFunction"):
+        starter.replay_events(datetime.now(UTC) - timedelta(hours=1), "invoice")
 
 
 def test_the_code_here_is_the_pages() -> None:

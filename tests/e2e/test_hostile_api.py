@@ -102,46 +102,45 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
         yield Api(running)
 
 
-def _definitions(api: Api) -> dict[str, tuple[Any, ...]]:
-    """What calls may change of each saga type, and when they did."""
+def _pauses(api: Api) -> dict[str, list[Any]]:
+    """What is paused of each saga type."""
     status, body, _ = api.call("GET", "/definitions")
     assert status == 200, body
-    return {one["name"]: (one["active"], one["reason"], one["changed_at"]) for one in body["definitions"]}
+    return {one["name"]: one["pauses"] for one in body["definitions"]}
 
 
 @contextmanager
 def _definitions_kept(api: Api) -> Generator[None]:
-    """Put back what is changed of saga types, and wait until no function remembers anything else.
+    """Resume what is paused, and wait until no function remembers the pauses.
 
-    The tests share their stack, and what one disables would refuse the sagas of the next ones.
+    The tests share their stack, and a pause of one would refuse the sagas of the next ones.
     """
-    before = _definitions(api)
+    assert not any(_pauses(api).values())
     try:
         yield
     finally:
-        _put_back(api, before)
+        _resume(api)
 
 
-def _put_back(api: Api, before: dict[str, tuple[Any, ...]]) -> None:
-    changed = [name for name, now in _definitions(api).items() if now != before[name]]
-    for name in changed:
-        active, reason, _ = before[name]
-        given = {"active": active, "paused": False, "reason": reason or ""}
-        status, body, _ = api.call("PUT", f"/definitions/{name}", given)
-        assert status == 200, body
+def _resume(api: Api) -> None:
+    paused = {name: pauses for name, pauses in _pauses(api).items() if pauses}
+    for name, pauses in paused.items():
+        for pause in pauses:
+            scope = {"step": pause["step"], "saga_id": pause["saga_id"]}
+            status, body, _ = api.call("PUT", f"/definitions/{name}", {"paused": False, **scope})
+            assert status == 200, body
     # One that answers now says nothing of the others, which remember for a few seconds: until then it must not change.
     since = time.monotonic()
 
-    def as_before() -> bool:
+    def taken() -> bool:
         nonlocal since
-        for name in changed:
-            # A type that is disabled says so before it looks at the request, which starts nothing.
-            refused = api.call("POST", f"/sagas/{name}", {})[0] == 503
-            if refused == before[name][0]:
+        for name in paused:
+            # A type that is paused says so before it looks at the request, which starts nothing.
+            if api.call("POST", f"/sagas/{name}", {})[0] == 503:
                 since = time.monotonic()
-        return not changed or time.monotonic() - since > _REMEMBERED
+        return not paused or time.monotonic() - since > _REMEMBERED
 
-    poll("saga types as they were", as_before)
+    poll("all types to take sagas", taken)
 
 
 def test_what_was_disabled_takes_sagas_again(api: Api) -> None:

@@ -133,7 +133,7 @@ def _of_many_sagas(parameters: dict[str, Any]) -> bool:
         return False
     key: dict[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
     named: str = key.get("saga_id", {}).get("S", "")
-    return "IndexName" in parameters or named == "pauses" or named.startswith(("definition#", "lane#"))
+    return "IndexName" in parameters or named == "pauses" or named.startswith(("streak#", "lane#"))
 
 
 def _key(saga_id: str) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.keys import id_for_key
-from sagas.engine.starter import Disabled, KeyReused
+from sagas.engine.starter import KeyReused, Paused
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from sagas.store.activities import Activity
+from sagas.store.streaks import Streak
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
@@ -75,29 +75,29 @@ def fail(b: Bench, times: int, name: str = "risky") -> None:
         run(b, name, RuntimeError())
 
 
-def activity(b: Bench, name: str = "risky") -> Activity:
-    return b.engine.activities.get(name, fresh=True)
+def streak(b: Bench, name: str = "risky") -> Streak:
+    return b.engine.auto_disabler.streaks.get(name)
 
 
 def failures_in_a_row(b: Bench, name: str = "risky") -> int:
-    return b.engine.auto_disabler.failures_in_a_row(name, activity(b, name), b.clock.now())
+    return len(b.engine.auto_disabler.streak(name, b.clock.now()).failures)
 
 
 def refused(b: Bench, name: str = "risky") -> float:
     """The seconds after which a refused start may be tried again."""
-    with pytest.raises(Disabled) as caught:
+    with pytest.raises(Paused) as caught:
         b.start(name, REQUEST)
     return caught.value.retry_after
 
 
-def test_failures_in_a_row_disable_starts_for_the_cooldown(bench: Make, caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_in_a_row_pause_starts_for_the_cooldown(bench: Make, caplog: pytest.LogCaptureFixture) -> None:
     b = bench(Risky)
     fail(b, 2)
     assert failures_in_a_row(b) == 2
     with caplog.at_level(logging.WARNING):
         fail(b, 1)
     assert refused(b) == 1800
-    assert "the saga type is disabled: its sagas keep failing" in caplog.messages
+    assert "starts of the saga type are paused: its sagas keep failing" in caplog.messages
     b.clock.advance(1790)
     assert refused(b) == 10
     b.clock.advance(10)
@@ -110,8 +110,8 @@ def test_those_in_flight_go_on_and_their_failures_do_not_prolong_it(bench: Make)
     started = [b.start("risky", REQUEST) for _ in range(4)]
     b.run()
     assert {b.show(saga_id)["status"] for saga_id in started} == {"COMPENSATED"}
-    assert len(activity(b).failures) == 3
-    assert activity(b).disabled_until == b.clock.now() + 1800
+    assert len(streak(b).failures) == 3
+    assert streak(b).paused_until == b.clock.now() + 1800
 
 
 def test_after_the_cooldown_the_count_begins_anew(bench: Make) -> None:
@@ -131,7 +131,7 @@ def test_a_success_in_between_starts_the_count_anew(bench: Make) -> None:
     assert failures_in_a_row(b) == 0
     fail(b, 2)
     assert failures_in_a_row(b) == 2
-    assert activity(b).disabled_until == 0
+    assert streak(b).paused_until == 0
     fail(b, 1)
     assert refused(b) == 1800
 
@@ -143,7 +143,7 @@ def test_failures_outside_the_window_do_not_count(bench: Make) -> None:
         b.clock.advance(2000)
     assert failures_in_a_row(b) == 1
     fail(b, 2)
-    assert len(activity(b).failures) == 3
+    assert len(streak(b).failures) == 3
     assert refused(b) == 1800
 
 
@@ -155,7 +155,7 @@ def test_cancelled_and_rejected_sagas_do_not_count(bench: Make) -> None:
         b.engine.operations.cancel("risky", saga_id, "ann")
         b.run()
         assert b.show(saga_id)["status"] == "CANCELLED"
-    assert activity(b) == Activity()
+    assert streak(b) == Streak()
 
 
 def test_an_undo_that_fails_counts_even_of_a_rejected_saga(bench: Make) -> None:
@@ -182,7 +182,7 @@ def test_a_failed_saga_counts_once_whatever_becomes_of_it(bench: Make) -> None:
     operations.retry("waiting", saga_id, "again", "ann")
     b.run()
     assert b.show(saga_id)["status"] == "COMPENSATED"
-    assert len(activity(b, "waiting").failures) == 1
+    assert len(streak(b, "waiting").failures) == 1
 
 
 def test_a_redriven_saga_that_completes_is_a_success(bench: Make) -> None:
@@ -205,30 +205,30 @@ def test_a_saga_that_ends_failed_counts(bench: Make) -> None:
     assert refused(b, "final") == 1800
 
 
-def test_an_operator_enables_it_and_clears_the_count(bench: Make) -> None:
+def test_an_operator_resumes_it_and_clears_the_count(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 3)
-    b.engine.activities.put("risky", Activity(True, "mended", "ann", b.clock.now()))
-    assert activity(b).failures == ()
+    b.engine.pausing.resume("risky", "ann")
+    assert streak(b).failures == ()
     fail(b, 2)
     assert run(b) == "COMPLETED"
 
 
-def test_the_cooldown_does_not_undo_what_an_operator_disabled(bench: Make) -> None:
+def test_the_cooldown_does_not_end_an_operators_pause(bench: Make) -> None:
     b = bench(Risky)
     fail(b, 3)
-    b.engine.activities.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    b.engine.pausing.pause("risky", "ann", "closed", starts_only=True)
     b.clock.advance(86_400)
     assert refused(b) == 60
 
 
-def test_without_a_cooldown_only_an_operator_enables_it(bench: Make) -> None:
+def test_without_a_cooldown_only_an_operator_resumes_it(bench: Make) -> None:
     b = bench(ByHand)
     assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
     assert refused(b, "by-hand") == 60
     b.clock.advance(10 * 366 * 86_400)
     assert refused(b, "by-hand") == 60
-    b.engine.activities.put("by-hand", Activity(True, "mended", "ann", b.clock.now()))
+    b.engine.pausing.resume("by-hand", "ann")
     assert run(b, "by-hand") == "COMPLETED"
     assert run(b, "by-hand", RuntimeError()) == "COMPENSATED"
     assert refused(b, "by-hand") == 60
@@ -243,10 +243,10 @@ def test_a_key_that_is_known_gets_its_saga_while_starts_are_refused(bench: Make)
     assert (again.state.saga_id, again.created) == (known, False)
     with pytest.raises(KeyReused):
         b.start("risky", {"item": "bus"}, key="k-1")
-    with pytest.raises(Disabled):
+    with pytest.raises(Paused):
         b.start("risky", REQUEST, key="k-2")
     assert b.engine.journal.entries(id_for_key("risky", "k-2"), [1]) == {}
-    b.engine.activities.put("risky", Activity(False, "closed", "ann", b.clock.now()))
+    b.engine.pausing.pause("risky", "ann", "closed", starts_only=True)
     assert b.start("risky", REQUEST, key="k-1") == known
 
 
@@ -269,7 +269,7 @@ def test_a_store_out_of_reach_while_counting_costs_the_saga_nothing(
     def unreachable(*_: object) -> None:
         raise Unavailable("no")
 
-    monkeypatch.setattr(b.engine.activities, "count_failure", unreachable)
+    monkeypatch.setattr(b.engine.auto_disabler.streaks, "count", unreachable)
     assert run(b, error=RuntimeError()) == "COMPENSATED"
     assert "a failed saga was not counted" in caplog.messages
 
@@ -310,19 +310,19 @@ def test_a_healthy_type_costs_a_read_a_start(bench: Make, requests: list[tuple[s
 def test_a_failure_costs_one_write_and_only_where_it_is_declared(bench: Make, requests: list[tuple[str, str]]) -> None:
     b = bench(Risky, Trip)
     run(b, error=RuntimeError())
-    assert _about_definitions(requests) == ["GetItem", "UpdateItem"]
+    assert _about_streaks(requests) == ["GetItem", "UpdateItem"]
     requests.clear()
     FAIL["pay"] = RuntimeError()
     assert run(b, "trip", RuntimeError()) == "COMPENSATED"
-    assert _about_definitions(requests) == ["GetItem"]
+    assert _about_streaks(requests) == []
 
 
-def _about_definitions(requests: list[tuple[str, str]]) -> list[str]:
+def _about_streaks(requests: list[tuple[str, str]]) -> list[str]:
     """The first read is the start's."""
-    return [name for name, key in requests if "definition#" in key]
+    return [name for name, key in requests if "streak#" in key]
 
 
-def test_the_api_refuses_says_why_and_enables(
+def test_the_api_refuses_says_why_and_resumes(
     deployed: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     w = deployed(Risky)
@@ -336,16 +336,17 @@ def test_the_api_refuses_says_why_and_enables(
         w.start("risky", REQUEST)
         for queue in ("book", "pay", "book"):
             w.invoke("risky", queue)
-    metrics = [line for line in capsys.readouterr().out.splitlines() if '"SagaTypeDisabled"' in line]
+    metrics = [line for line in capsys.readouterr().out.splitlines() if '"SagaTypePaused"' in line]
     assert len(metrics) == 1
     answer = call("POST", "/sagas/risky", REQUEST)
-    assert (answer.status, answer.code) == (503, "disabled")
+    assert (answer.status, answer.code) == (503, "paused")
     assert 1790 < int(answer.headers["retry-after"]) <= 1800
     shown = call("GET", "/definitions/risky").body
     assert (shown["active"], shown["failures"], shown["reason"]) == (False, 3, "3 sagas in a row failed")
-    assert shown["disabled_until"]
-    enabled = call("PUT", "/definitions/risky", {"active": True, "reason": "mended"}).body
-    assert (enabled["active"], enabled["failures"], enabled["disabled_until"]) == (True, 0, None)
+    (pause,) = shown["pauses"]
+    assert (pause["by"], pause["starts_only"], bool(pause["until"])) == ("auto_disable", True, True)
+    resumed = call("PUT", "/definitions/risky", {"active": True, "reason": "fixed"}).body
+    assert (resumed["active"], resumed["failures"], resumed["pauses"]) == (True, 0, [])
     assert call("POST", "/sagas/risky", REQUEST).status == 202
     FAIL.clear()
     LOG.clear()

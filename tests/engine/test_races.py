@@ -190,7 +190,7 @@ def engine(store: Store, routes: Routes) -> Engine:
     """The engine on this store."""
     parts = build_engine(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
     queues = Queues(routes, store.settings.region, emulator().endpoint_url)
-    known = parts.activities, parts.pauses, parts.findings
+    known = parts.pauses, parts.auto_disabler, parts.findings
     starter = Starter(parts.registry, parts.control, parts.journal, queues, parts.clock, *known)
     starter.start("trip", {"item": "first"})  # boto3 makes clients one at a time only
     return replace(parts, queues=queues, starter=starter)

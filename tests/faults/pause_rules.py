@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from sagas.core.states import SagaState
+from sagas.core.states import Polling, SagaState
 from sagas.core.times import iso
 from sagas.engine import failures
 from sagas.store.control import ControlItems
@@ -41,4 +42,15 @@ def _patience_runs_on_in_a_pause() -> Generator[None]:
         return 0.0
 
     with patch.object(failures, "_held_up", nothing):
+        yield
+
+
+@_rule("patience counts no time for which nobody can look, whatever was journaled meanwhile")
+def _lateness_is_counted_from_the_last_commit() -> Generator[None]:
+    held_up = failures._held_up
+
+    def counted(held: SagaState, polling: Polling) -> float:
+        return held_up(held, replace(polling, due=held.updated_at + polling.after))
+
+    with patch.object(failures, "_held_up", counted):
         yield

@@ -158,7 +158,7 @@ def _paused_and_resumed_at_once(world: CrashWorld) -> None:
     _paused(world, 0)
     believed = world.engine.pauses.all(fresh=True)
     world.call(lambda engine: engine.pausing.resume("pair", "ada"))
-    world.engine.pauses.believe(believed)
+    world.engine.pauses.cache(believed)
     world.settle()
 
 

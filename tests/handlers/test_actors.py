@@ -109,7 +109,7 @@ def test_every_audited_operation_names_the_caller_and_keeps_nothing_else_of_the_
     asked += [(stubborn, "Redriven"), (stubborn, "CompensationStarted"), (fatal, "Resolved")]
     assert {actor(path, action) for path, action in asked} == {f"cognito:{SUB}"}
     assert actor(fatal, "SagaFailed") == "worker"
-    assert s.call("GET", "/definitions/fatal").body["changed_by"] == f"cognito:{SUB}"
+    assert s.call("GET", "/definitions/fatal").body["pauses"][0]["by"] == f"cognito:{SUB}"
     kept = str(s.tables()) + capsys.readouterr().out
     for secret in ("ann@example.org", "Ann Example", JWT):
         assert secret not in kept

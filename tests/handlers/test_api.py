@@ -373,16 +373,18 @@ def test_a_reason_is_changed_to_what_it_is_shown_as(site: Make) -> None:
     assert (answer.status, answer.body["active"], answer.body["reason"]) == (200, True, None)
 
 
-def test_a_disabled_type_takes_no_new_sagas(site: Make) -> None:
+def test_a_type_whose_starts_are_paused_takes_no_new_sagas(site: Make) -> None:
     s = site(Trip, Fatal)
     running = s.begin("trip")
     off = s.call("PUT", "/definitions/trip", {"active": False, "reason": "broken"})
-    assert (off.status, off.body["active"], off.body["reason"], off.body["changed_by"]) == (200, False, "broken", ANN)
-    assert TIME.fullmatch(off.body["changed_at"])
+    assert (off.status, off.body["active"], off.body["paused"], off.body["reason"]) == (200, False, False, "broken")
+    (pause,) = off.body["pauses"]
+    assert (pause["by"], pause["starts_only"]) == (ANN, True)
+    assert TIME.fullmatch(pause["at"])
     before = s.tables()
     refused = s.call("POST", "/sagas/trip", {"item": "x"})
-    assert (refused.status, refused.code) == (503, "disabled")
-    assert refused.body["error"]["message"] == "starting trip is disabled: broken"
+    assert (refused.status, refused.code) == (503, "paused")
+    assert refused.body["error"]["message"] == "starts of trip are paused: broken"
     assert int(refused.headers["retry-after"]) >= 1
     assert s.tables() == before
     assert s.call("POST", "/sagas/fatal", {"item": "x"}).status == 202

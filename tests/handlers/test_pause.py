@@ -67,8 +67,8 @@ def test_a_saga_in_flight_stops_before_its_next_step_and_goes_on(site: Make) -> 
     saga_id = w.begin("walk")
     w.invoke("walk", "first")
     told = pause(w)
-    assert (told["paused"], told["starts"], told["reason"]) == (True, False, "an incident")
-    assert told["paused_by"] == "arn:aws:iam::123456789012:user/ann"
+    assert (told["paused"], told["active"], told["reason"]) == (True, False, "an incident")
+    assert told["pauses"][0]["by"] == "arn:aws:iam::123456789012:user/ann"
     settle(w)
     assert w.invoke("walk", "second") == 1
     assert w.waiting() == 0  # the message is deleted
@@ -91,7 +91,7 @@ def test_new_sagas_are_refused_or_wait(site: Make) -> None:
     pause(w)
     settle(w)
     answer = w.call("POST", "/sagas/walk", {"item": "x"})
-    assert (answer.status, answer.code) == (503, "disabled")
+    assert (answer.status, answer.code) == (503, "paused")
     assert int(answer.headers["retry-after"]) > 0
     assert answer.body["error"]["message"] == "walk is paused: an incident"
     pause(w, starts=True)
@@ -250,9 +250,109 @@ def test_an_accepted_cancel_of_a_saga_that_is_being_paused_outlives_its_process(
     assert shown(w, saga_id)["status"] == "CANCELLED"
 
 
+def test_a_step_is_paused_and_the_others_go_on(site: Make) -> None:
+    w = site(Walk)
+    told = pause(w, step="second")
+    assert (told["paused"], told["active"], told["pauses"][0]["step"]) == (False, True, "second")
+    settle(w)
+    saga_id = w.begin("walk")
+    w.run()
+    saga = shown(w, saga_id)
+    assert ([one["status"] for one in saga["steps"]], saga["paused"]) == (["COMPLETED", "PENDING"], True)
+    assert (saga["pause"]["step"], saga["pause"]["reason"]) == ("second", "an incident")
+    resume(w)  # the type, which is not paused
+    settle(w)
+    w.run()
+    assert shown(w, saga_id)["paused"] is True
+    assert w.call("PUT", "/definitions/walk", {"paused": False, "step": "second"}).body["pauses"] == []
+    settle(w)
+    w.run()
+    assert shown(w, saga_id)["status"] == "COMPLETED"
+
+
+def test_one_saga_is_paused_and_the_others_go_on(site: Make) -> None:
+    w = site(Walk)
+    one, other = w.begin("walk"), w.begin("walk")
+    assert pause(w, saga_id=one, undos=True)["pauses"][0]["saga_id"] == one
+    settle(w)
+    w.run()
+    assert [shown(w, saga_id)["status"] for saga_id in (one, other)] == ["PENDING", "COMPLETED"]
+    pause(w)
+    settle(w)
+    assert w.call("PUT", "/definitions/walk", {"paused": False, "saga_id": one}).status == 200
+    settle(w)
+    w.run()
+    assert (shown(w, one)["status"], shown(w, one)["paused"]) == ("PENDING", True)  # its type is paused, too
+    resume(w)
+    settle(w)
+    w.run()
+    assert shown(w, one)["status"] == "COMPLETED"
+    answer = w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": one})
+    assert (answer.status, answer.code) == (409, "conflict")
+    nowhere = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
+    assert w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": nowhere}).status == 404
+
+
+def test_the_supervisor_sends_what_a_step_that_is_resumed_left(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "_MOST_AT_ONCE", 1)
+    w = site(Walk)
+    pause(w, step="second")
+    settle(w)
+    ids = [w.begin("walk") for _ in range(3)]
+    w.run()
+    w.call("PUT", "/definitions/walk", {"paused": False, "step": "second"})
+    settle(w)
+    assert w.engine.finder.run("recover", 60).found == 2
+    w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10), 60)
+    w.clock.advance(SPREAD)
+    w.run()
+    assert {shown(w, saga_id)["status"] for saga_id in ids} == {"COMPLETED"}
+
+
+def test_a_pause_of_starts_lets_go_what_a_pause_of_the_type_holds(site: Make) -> None:
+    w = site(Walk)
+    saga_id = w.begin("walk")
+    pause(w)
+    settle(w)
+    w.run()
+    told = w.call("PUT", "/definitions/walk", {"active": False, "reason": "closed"}).body
+    assert (told["active"], told["paused"]) == (False, False)
+    settle(w)
+    w.run()
+    assert shown(w, saga_id)["status"] == "COMPLETED"
+    assert w.call("POST", "/sagas/walk", {"item": "x"}).code == "paused"
+
+
+def test_so_many_sagas_are_paused_one_by_one_and_no_more(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "_MOST_SAGAS", 2)
+    w = site(Walk)
+    ids = [w.begin("walk") for _ in range(4)]
+    for saga_id in ids[:2]:
+        pause(w, saga_id=saga_id)
+    pause(w, saga_id=ids[0])  # once more is no other one
+    answer = w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": ids[2]})
+    assert (answer.status, answer.code) == (409, "conflict")
+    assert "pause a step or the type instead" in answer.body["error"]["message"]
+    settle(w)
+    assert w.call("DELETE", f"/sagas/walk/{ids[0]}").status in (200, 202)
+    w.run()
+    assert shown(w, ids[0])["status"] == "CANCELLED"
+    pauses = pause(w, saga_id=ids[3])["pauses"] if shown(w, ids[3])["status"] == "PENDING" else None
+    assert pauses is None or {one["saga_id"] for one in pauses} == {ids[1], ids[3]}
+
+
 def test_bodies_that_say_nothing_are_refused(site: Make) -> None:
     w = site(Walk)
-    for body, path in (({}, "$.active"), ({"starts": True, "active": True}, "$.starts"), ({"paused": 1}, "$.paused")):
+    for body, path in (
+        ({}, "$.active"),
+        ({"active": False, "paused": True}, "$.active"),
+        ({"active": True, "starts": True}, "$.starts"),
+        ({"active": False, "step": "first"}, "$.step"),
+        ({"paused": True, "step": "first", "saga_id": "x"}, "$.saga_id"),
+        ({"paused": True, "step": "first", "starts": True}, "$.starts"),
+        ({"paused": True, "step": "third"}, "$.step"),
+        ({"paused": 1}, "$.paused"),
+    ):
         answer = w.call("PUT", "/definitions/walk", body)
         assert (answer.status, answer.paths) == (422, [path])
     assert w.call("PUT", "/definitions/none", {"paused": True}).status == 404

@@ -77,7 +77,8 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values["ended"] = f"{state.saga}#{state.status.value}#{shard_of(state.saga_id, settings.shards)}"
     if state.polling:
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
-        values["polling"] |= {"message": state.polling.message, "after": state.polling.after}
+        values["polling"] |= {"due": iso(state.polling.due), "message": state.polling.message}
+        values["polling"] |= {"after": state.polling.after}
     overdue = state.overdue and not state.over and not state.undoing
     if state.attention and (state.over or waiting or state.unanswered or overdue):
         shard = shard_of(state.saga_id, settings.shards)
@@ -172,7 +173,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
 
 
 def _polling(told: dict[str, Any]) -> Polling:
-    return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]))
+    return Polling(epoch(told["since"]), int(told["looks"]), told["message"], float(told["after"]), epoch(told["due"]))
 
 
 def _purge(purge: dict[str, str]) -> Purge:

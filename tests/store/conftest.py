@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from sagas.store.activities import Activities
 from sagas.store.control import ControlItems
 from sagas.store.journal import Journal
 from sagas.store.listing import Listing
 from sagas.store.payloads import Payloads, prefix_of
 from sagas.store.settings import StoreSettings
+from sagas.store.streaks import Streaks
 from sagas.store.tables import Tables, tables_for
 from sagas.store.tombstones import Tombstones
 from tests.support.aws import REGION, client, create_joins_table, create_tables
@@ -40,7 +40,7 @@ class Store:
     control: ControlItems
     journal: Journal
     listing: Listing
-    activities: Activities
+    streaks: Streaks
     tombstones: Tombstones
     payloads: Payloads
     dynamodb: Any
@@ -86,10 +86,10 @@ def store_for(settings: StoreSettings, where: Database, dynamodb: Any, s3: Any) 
     tables = tables_for(settings)
     payloads = Payloads(replace(settings, endpoint_url=where.s3_url))
     control, journal = ControlItems(tables, settings), Journal(tables, payloads)
-    activities = Activities(tables, lambda: 0.0)
+    streaks = Streaks(tables)
     tombstones = Tombstones(tables, settings, payloads)
     listing = Listing(tables, settings)
-    return Store(settings, tables, control, journal, listing, activities, tombstones, payloads, dynamodb, s3)
+    return Store(settings, tables, control, journal, listing, streaks, tombstones, payloads, dynamodb, s3)
 
 
 @cache

@@ -95,7 +95,7 @@ def _with_children(
     )
 
 
-_pollings = st.builds(Polling, times, _counts, st.text(max_size=20), st.floats(1, 366 * 86_400))
+_pollings = st.builds(Polling, times, _counts, st.text(max_size=20), st.floats(1, 366 * 86_400), times)
 _leases = st.builds(Lease, _names, times, times)
 _purges = st.builds(Purge, times) | st.builds(Purge, times, st.text(max_size=20), st.text(max_size=20))
 _hashes = st.binary(min_size=16, max_size=16).map(lambda raw: urlsafe_b64encode(raw).decode().rstrip("="))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
 from sagas.store.findings import Findings, find_key
 from sagas.store.listing import Page, Span
 from sagas.store.mapping import ended_shard
-from sagas.store.pauses import NO_PAUSE, Pause, Pauses
+from sagas.store.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 
@@ -107,16 +108,50 @@ def test_any_write_of_the_state_takes_a_parked_saga_out(store: Store) -> None:
     assert store.listing.parked(name, 9) == []
 
 
-def test_pauses_of_all_types_are_one_item(store: Store) -> None:
-    now, names = [NOW], [f"type-{new_id()}" for _ in range(2)]
+def test_all_pauses_are_one_item(store: Store) -> None:
+    now, name = [NOW], f"type-{new_id()}"
     one = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
     other = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
-    assert other.get(names[0]) == NO_PAUSE
+    scopes = Scope(name), Scope(name, step="pay"), Scope(name, saga_id=new_id())
+    assert other.get(scopes[0]) == NO_PAUSE
     pause = Pause(NOW, "ann", "an incident", starts=True)
-    one.put(names[0], pause)
-    one.put(names[1], Pause(NOW, "bob", undos=True, resumed_at=NOW + 1))
-    assert (one.get(names[0]), one.get(names[0]).on, one.get(names[1]).on) == (pause, True, False)
-    assert other.get(names[0]) == NO_PAUSE  # believed for five seconds
-    assert other.get(names[0], fresh=True) == pause
+    one.put(scopes[0], pause)
+    one.put(scopes[1], Pause(NOW, "bob", undos=True, resumed_at=NOW + 1))
+    one.put(scopes[2], Pause(NOW, "bob", starts_only=True))
+    assert [one.get(scope).on for scope in scopes] == [True, False, True]
+    assert other.get(scopes[0]) == NO_PAUSE  # believed for five seconds
+    assert other.get(scopes[0], fresh=True) == pause
     now[0] += 5
-    assert other.get(names[1]).undos
+    assert {scope for scope in other.all() if scope.name == name} == set(scopes)
+    assert other.get(scopes[1]).undos
+
+
+def test_a_pause_that_has_ended_is_removed_after_a_day(store: Store) -> None:
+    now, name = [NOW], f"type-{new_id()}"
+    pauses = Pauses(store.tables, store.settings.sagas_table, lambda: now[0])
+    ended, lasting = Scope(name, step="pay"), Scope(name)
+    pauses.put(ended, Pause(NOW, "ann", resumed_at=NOW + 1))
+    pauses.put(lasting, Pause(NOW, "ann"))
+    assert ended in pauses.all(fresh=True)
+    now[0] += 2 * SETTLING
+    pauses.put(lasting, Pause(NOW, "bob"))
+    assert {scope for scope in pauses.all(fresh=True) if scope.name == name} == {lasting}
+
+
+def test_the_widest_pause_holds_a_step_back(store: Store) -> None:
+    name, saga_id = f"type-{new_id()}", new_id()
+    pauses = Pauses(store.tables, store.settings.sagas_table, lambda: NOW)
+    one, step, whole = Scope(name, saga_id=saga_id), Scope(name, step="pay"), Scope(name)
+
+    def held(step: str = "pay", saga: str = saga_id, *, undo: bool = False) -> Scope | None:
+        return pauses.holding(name, step, saga, undo=undo)
+
+    assert held() is None
+    pauses.put(one, Pause(NOW, undos=True))
+    assert (held(), held(undo=True), held("ship"), held(saga=new_id())) == (one, one, one, None)
+    pauses.put(step, Pause(NOW))
+    assert (held(), held(undo=True), held("ship"), held(saga=new_id())) == (step, one, one, step)
+    pauses.put(whole, Pause(NOW, starts_only=True))
+    assert (held(), held("ship", new_id())) == (step, None)
+    pauses.put(whole, Pause(NOW))
+    assert (held(), held("ship", new_id())) == (whole, whole)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from sagas.core.states import SagaState, SagaStatus
 from sagas.errors import InvalidRequest, Unavailable
 from sagas.store import listing
-from sagas.store.activities import Activities, Activity
 from sagas.store.connection import SharedConnection
 from sagas.store.listing import IndexPosition, Page
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
@@ -202,29 +201,3 @@ def test_a_list_that_cannot_be_read_says_so(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(SharedConnection, "dispatch", away)
     with pytest.raises(Unavailable, match="ThrottlingException"):
         store.listing.by_name(["trip"], 5, None)
-
-
-# Saga types.
-
-
-def test_a_type_is_active_until_somebody_decides_otherwise(store: Store) -> None:
-    name = f"type-{new_id()}"
-    assert store.activities.get(name) == Activity()
-    off = Activity(False, "broken", "ann", NOW)
-    store.activities.put(name, off)
-    assert store.activities.get(name) == off
-    store.activities.put(name, on := Activity(True, "", "bob", NOW + 1))
-    assert store.activities.get(name, fresh=True) == on
-
-
-def test_an_answer_is_kept_for_a_few_seconds(store: Store) -> None:
-    name = f"type-{new_id()}"
-    now = [NOW]
-    here = Activities(store.tables, lambda: now[0])
-    assert here.get(name).active
-    store.activities.put(name, Activity(False, changed_at=NOW))
-    assert here.get(name).active
-    assert not here.get(name, fresh=True).active
-    now[0] += 6
-    assert not here.get(name).active
-    assert store.control.get(name) is None

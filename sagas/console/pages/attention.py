@@ -21,7 +21,6 @@ _NEXT = (
     "messages without a saga",
     "breaker open",
     "paused",
-    "type disabled",
     "sweep stopped",
     "orphans",
     "waits for you",
@@ -230,18 +229,17 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
 
 def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
     for one in types:
-        if one.get("paused"):
-            group = Group("paused", one["name"], f"{one['name']} · paused", one.get("pause_reason") or "")
-            group.means, group.since = "No step begins until it is resumed.", one.get("paused_at")
+        for pause in one["pauses"]:
+            what = " ".join(part for part in (one["name"], pause["step"], pause["saga_id"]) if part)
+            title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
+            group = Group("paused", one["name"], title, pause["reason"] or "")
+            group.means, group.since = "No step begins until it is resumed.", pause["at"]
+            if pause["starts_only"]:
+                group.means = "New sagas are refused; those in flight go on. Fix the cause, then resume."
+            if pause["by"] == "auto_disable":
+                group.runbook = "type-paused"
             group.link, group.label = f"/types/{one['name']}", "Show"
             yield group
-        if one["active"]:
-            continue
-        means = "New sagas are refused; those under way go on. Mend the cause, then enable it."
-        group = Group("type disabled", one["name"], f"{one['name']} · disabled", one["reason"] or "", means)
-        group.runbook, group.since = "type-disabled", one["changed_at"]
-        group.link, group.label = f"/types/{one['name']}", "Show"
-        yield group
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:

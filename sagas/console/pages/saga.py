@@ -35,7 +35,7 @@ _DID = {
 _WAITS = {
     "signal": "It waits for a signal",
     "children": "It waits for the sagas that it started",
-    "paused": "It waits before its next step, since its type is paused",
+    "paused": "It waits before its next step, which is paused",
 }
 """What the command line advises with a command, for which the page has a button."""
 _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")

@@ -135,13 +135,13 @@ def test_a_breaker_is_closed(trials: Stack, page: Page) -> None:
     trials.saga_client().close_breaker("breaking", "act")
 
 
-def test_a_disabled_type_is_enabled(trials: Stack, page: Page) -> None:
-    trials.saga_client().disable("brief", "incident 42")
-    expect(page.get_by_role("heading", name="brief · disabled")).to_be_visible()
-    page.locator("section", has_text="brief · disabled").get_by_role("link", name="Show").click()
+def test_a_type_whose_starts_are_paused_is_resumed(trials: Stack, page: Page) -> None:
+    trials.saga_client().pause("brief", "incident 42", starts_only=True)
+    expect(page.get_by_role("heading", name="starts of brief · paused")).to_be_visible()
+    page.locator("section", has_text="starts of brief · paused").get_by_role("link", name="Show").click()
     expect(page.locator("main")).to_contain_text("incident 42")
-    page.get_by_role("button", name="Enable").click()
-    expect(page.locator("h1 .status")).to_have_text("enabled")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("h1 .status")).to_have_text("starts accepted")
     assert all(one["active"] for one in trials.saga_client().definitions())
 
 

@@ -15,7 +15,7 @@ from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
 from tests.support.pictured import MADE_OF, made_of
 from tests.unit.client.stub import a_step
-from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
+from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, an_entry, dead, numbered
 
 SAGA = f"/sagas/checkout/{UNDO_FAILED}"
 PAGES = (
@@ -84,8 +84,8 @@ def test_what_the_reader_did_outlasts_a_refresh_and_news_come(console: Open, ser
     box = page.get_by_label(f"Select {UNDO_FAILED}")
     box.check()
     tab.press("Escape")
-    service.types[0] |= {"active": False, "reason": "incident 42"}
-    tab.shows(page.get_by_role("heading", name="checkout · disabled"))
+    service.types[0] |= {"active": False, "pauses": [a_pause(starts_only=True, reason="incident 42")]}
+    tab.shows(page.get_by_role("heading", name="starts of checkout · paused"))
     assert box.is_checked()
     assert page.get_by_label(f"Select {numbered(0xC8)}").is_visible()
     quiet(tab)

@@ -6,9 +6,12 @@ from sagas.cdk import SagaService
 from tests.e2e.trials.calls import Fulfil, Invoice
 from tests.e2e.trials.waits import Asked
 
-from aws_cdk import App, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
+from aws_cdk import App, CfnOutput, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
+from aws_cdk import aws_events as events  # isort: skip
+from aws_cdk import aws_events_targets as targets  # isort: skip
 from aws_cdk import aws_iam as iam  # isort: skip
+from aws_cdk import aws_sqs as sqs  # isort: skip
 
 
 def main() -> None:
@@ -24,6 +27,11 @@ def main() -> None:
     service.grant_start(service.function(Fulfil.invoice), Invoice)
     service.grant_read(service.function(Fulfil.invoiced), Invoice)
     service.grant_start(iam.User(stack, "Starter", user_name="starter"), Invoice)
+    service.grant_operate(iam.User(stack, "Operator", user_name="operator"))
+    heard = sqs.Queue(stack, "Heard")
+    pattern = events.EventPattern(source=events.Match.prefix("sagas."))
+    events.Rule(stack, "Events", event_bus=service.events, event_pattern=pattern, targets=[targets.SqsQueue(heard)])
+    CfnOutput(stack, "HeardUrl", value=heard.queue_url)
     app.synth()
 
 

@@ -34,10 +34,14 @@ ENTRY: dict[str, Any] = {
     "attempt": 4, "status": "RUNNING", "actor": "arn:aws:iam::1:user/ann", "correlation_id": SAGA_ID, "trace_id": None,
     "details": {"error": {"type": "NotFound", "message": "no [topic]"}, "stack_trace": "Traceback"},
 }  # fmt: skip
+PAUSE: dict[str, Any] = {
+    "step": None, "saga_id": None, "starts_only": False, "starts": False, "undos": False, "at": BEGAN, "by": "ann",
+    "reason": None, "until": None,
+}  # fmt: skip
 DEFINITION: dict[str, Any] = {
-    "name": "create-zip", "version": "1", "description": "", "active": False, "reason": "closed", "changed_by": "ann",
-    "changed_at": BEGAN, "failures": 0, "disabled_until": None, "cancellable": True, "paused": False, "starts": True,
-    "request": {}, "steps": [{"name": "upload"}, {"name": "announce"}],
+    "name": "create-zip", "version": "1", "description": "", "active": False, "paused": False, "reason": "closed",
+    "failures": 0, "pauses": [PAUSE | {"starts_only": True, "reason": "closed"}], "cancellable": True, "request": {},
+    "steps": [{"name": "upload"}, {"name": "announce"}],
 }  # fmt: skip
 
 

@@ -287,17 +287,3 @@ def test_top_goes_on_for_programs_too(api: StubApi, run: Run, monkeypatch: pytes
     said = run("top", "--watch", "--json").stdout
     assert said.count('"approximate"') == 3
     assert len(api.asked) == 3
-
-
-def test_pause_and_resume(api: StubApi, run: Run) -> None:
-    api.will(200, {"name": "create-zip"}).will(200, {"name": "create-zip"})
-    assert "is paused" in run("pause", "create-zip", "--starts", "--reason", "an incident").stdout
-    assert "go on" in run("resume", "create-zip").stdout
-    assert [(one.method, one.path, one.body) for one in api.asked] == [
-        (
-            "PUT",
-            "/v1/definitions/create-zip",
-            {"paused": True, "starts": True, "undos": False, "reason": "an incident"},
-        ),
-        ("PUT", "/v1/definitions/create-zip", {"paused": False, "reason": ""}),
-    ]

@@ -44,17 +44,40 @@ class TestOperating:
         assert (asked.method, asked.path) == (method, f"/v1/sagas/create-zip/{SAGA_ID}{path}")
         assert asked.body == body
 
-    def test_disable_and_enable(self, api: StubApi, run: Run) -> None:
-        api.will(200, DEFINITION)
-        assert run("disable", "create-zip", "--reason", "closed").stdout == "Starting create-zip is disabled.\n"
-        api.will(200, DEFINITION | {"active": True}).answers.pop(0)
-        assert run("enable", "create-zip").stdout == "Starting create-zip is enabled.\n"
-        assert [one.body for one in api.asked] == [
-            {"active": False, "reason": "closed"}, {"active": True, "reason": ""},
-        ]  # fmt: skip
+    def test_pause_and_resume(self, api: StubApi, run: Run) -> None:
+        types, saga_id = {"definitions": [DEFINITION]}, SAGA_ID
+        for answer in (DEFINITION, types, DEFINITION, DEFINITION, types, a_saga(), DEFINITION, types, DEFINITION):
+            api.will(200, answer)
+        pause = ("pause", "create-zip")
+        said = run(*pause, "--starts", "--reason", "an incident").stdout
+        assert said.splitlines() == [
+            "create-zip is paused: no step begins. New sagas are accepted, and wait.",
+            "`sagas resume create-zip` lets them go on.",
+        ]
+        said = run(*pause, "upload", "--undos", "--reason", "an incident").stdout
+        assert said.splitlines()[1] == "`sagas resume create-zip upload` lets them go on."
+        said = run(*pause, "--starts-only", "--reason", "closed").stdout
+        assert said.startswith("Starts of create-zip are paused; sagas in flight go on.")
+        assert run(*pause, saga_id[:8], "--reason", "odd").stdout.startswith(f"create-zip {saga_id} is paused")
+        assert run("resume", "create-zip", "upload").stdout == "create-zip upload is not paused any more.\n"
+        alone = {"step": None, "saga_id": None, "starts": False, "undos": False, "reason": "an incident"}
+        assert [one.body for one in api.asked if one.method == "PUT"] == [
+            alone | {"paused": True, "starts": True},
+            alone | {"paused": True, "step": "upload", "undos": True},
+            alone | {"active": False, "reason": "closed"},
+            alone | {"paused": True, "saga_id": saga_id, "reason": "odd"},
+            {"paused": False, "step": "upload", "saga_id": None, "reason": ""},
+        ]
 
     @pytest.mark.parametrize(
-        "arguments", [["resolve", "create-zip", SAGA_ID], ["disable", "create-zip"], ["cancel", "create-zip"]]
+        ("old", "new"), [("enable", "resume create-zip"), ("disable", "pause create-zip --starts-only")]
+    )
+    def test_an_old_command_names_the_new_one(self, run: Run, old: str, new: str) -> None:
+        result = run(old, "create-zip")
+        assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
+
+    @pytest.mark.parametrize(
+        "arguments", [["resolve", "create-zip", SAGA_ID], ["pause", "create-zip"], ["cancel", "create-zip"]]
     )
     def test_what_must_be_said_must_be_said(self, run: Run, arguments: list[str]) -> None:
         assert run(*arguments).exit_code == 2

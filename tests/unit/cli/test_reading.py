@@ -210,7 +210,7 @@ class TestLists:
     def test_definitions(self, api: StubApi, run: Run) -> None:
         api.will(200, {"definitions": [DEFINITION]})
         assert run("definitions").stdout.splitlines()[1].split() == [
-            "create-zip", "1", "disabled", "upload", "->", "announce", "closed",
+            "create-zip", "1", "refused", "upload", "->", "announce", "starts", "paused", "by", "ann:", "closed",
         ]  # fmt: skip
         assert json.loads(run("definitions", "--json").stdout) == {"definitions": [DEFINITION]}
 

@@ -58,9 +58,9 @@ class TestErrors:
         assert result.stderr == "sagas: it does not fit; $.keys: missing; $.x: unknown field\n"
 
     def test_say_when_to_try_again(self, api: StubApi, run: Run) -> None:
-        api.will(503, an_error("disabled", "starting create-zip is disabled"), {"Retry-After": "60"})
+        api.will(503, an_error("paused", "starts of create-zip are paused"), {"Retry-After": "60"})
         result = run("start", "create-zip", "-f", "-", text="{}")
-        assert result.stderr == "sagas: starting create-zip is disabled; try again in 60 s\n"
+        assert result.stderr == "sagas: starts of create-zip are paused; try again in 60 s\n"
 
     def test_say_what_may_have_happened(self, api: StubApi, run: Run) -> None:
         api.will_hang_up()

@@ -114,6 +114,6 @@ def a_saga(status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:
         "saga_id": SAGA_ID, "name": "create-zip", "version": "1", "status": status, "in_doubt": [],
         "recovery_attempts": 0, "cancel_requested_at": None, "created_at": BEGAN, "updated_at": BEGAN, "ended_at": None,
         "links": {"self": f"/v1/sagas/create-zip/{SAGA_ID}"}, "request": {}, "steps": [a_step("check")], "error": None,
-        "progress": None, "breaker": None, "resolution": None, "correlation_id": SAGA_ID,
+        "progress": None, "breaker": None, "paused": False, "resolution": None, "correlation_id": SAGA_ID,
     }  # fmt: skip
     return known | fields

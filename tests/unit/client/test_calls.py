@@ -250,12 +250,17 @@ class TestOperating:
         client.purge("create-zip", SAGA_ID, "asked for")
         assert asked(api) == ("POST", f"{ONE}/purge", {"note": "asked for"})
 
-    @pytest.mark.parametrize("active", [True, False])
-    def test_enable_and_disable(self, api: StubApi, client: SagaClient, active: bool) -> None:
-        api.will(200, {"name": "pay", "active": active})
-        changed = client.enable("pay", "why") if active else client.disable("pay", "why")
-        assert changed["active"] is active
-        assert asked(api) == ("PUT", "/v1/definitions/pay", {"active": active, "reason": "why"})
+    def test_pause_and_resume(self, api: StubApi, client: SagaClient) -> None:
+        api.will(200, {"name": "pay"}).will(200, {"name": "pay"}).will(200, {"name": "pay"})
+        client.pause("pay", "why", step="charge", undos=True)
+        client.pause("pay", "why", starts_only=True)
+        client.resume("pay", saga_id=SAGA_ID)
+        body = {"step": None, "saga_id": None, "starts": False, "undos": False, "reason": "why"}
+        assert [(call.method, call.path, call.body) for call in api.asked] == [
+            ("PUT", "/v1/definitions/pay", body | {"paused": True, "step": "charge", "undos": True}),
+            ("PUT", "/v1/definitions/pay", body | {"active": False}),
+            ("PUT", "/v1/definitions/pay", {"paused": False, "step": None, "saga_id": SAGA_ID, "reason": ""}),
+        ]
 
 
 class TestSigning:

@@ -29,6 +29,12 @@ def an_entry(seq: int, action: str, step: str | None = None, **fields: Any) -> d
     return known | fields
 
 
+def a_pause(**fields: Any) -> dict[str, Any]:
+    """Return a pause of a saga type."""
+    pause = {"step": None, "saga_id": None, "starts_only": False, "starts": False, "undos": False}
+    return {**pause, "at": BEGAN, "by": "ann", "reason": None, "until": None, **fields}
+
+
 def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
     """Return a saga type as the API shows it."""
     steps: list[dict[str, Any]] = [
@@ -43,10 +49,8 @@ def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
         for step, undo in (("check", None), ("upload", "remove"), ("announce", None))
     ]
     known: dict[str, Any] = {
-        "name": name, "version": "1", "description": "Zips.", "active": True, "reason": None, "changed_by": None,
-        "changed_at": None, "failures": 0, "disabled_until": None, "cancellable": True,
-        "paused": False, "starts": True, "undos_paused": False, "paused_at": None, "paused_by": None,
-        "pause_reason": None,
+        "name": name, "version": "1", "description": "Zips.", "active": True, "paused": False, "reason": None,
+        "failures": 0, "pauses": [], "cancellable": True,
         "request": {"type": "object", "properties": {"bucket": {"type": "string"}}, "required": ["bucket"]},
         "steps": steps,
     }  # fmt: skip
@@ -208,17 +212,11 @@ class FakeService:
         self._did("start", name, request, key)
         return next(iter(self.sagas.values()))
 
-    def enable(self, name: str, reason: str = "") -> Any:
-        self._did("enable", name, reason)
+    def pause(self, name: str, reason: str, **options: Any) -> Any:
+        self._did("pause", name, reason, *(option for option, value in options.items() if value))
 
-    def disable(self, name: str, reason: str) -> Any:
-        self._did("disable", name, reason)
-
-    def pause(self, name: str, reason: str, *, starts: bool = False, undos: bool = False) -> Any:
-        self._did("pause", name, reason, starts, undos)
-
-    def resume(self, name: str) -> Any:
-        self._did("resume", name)
+    def resume(self, name: str, **options: Any) -> Any:
+        self._did("resume", name, *filter(None, options.values()))
 
     def close_breaker(self, saga: str, step: str) -> Any:
         self._did("close_breaker", saga, step)

@@ -147,7 +147,7 @@ class TestReading:
             assert browser.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}).status_code == 403
 
     def test_changes_nothing(self, browser: Browser, service: FakeService) -> None:
-        for path in (RETRY, "/jobs", "/letters/create-zip/look", "/types/create-zip/disable"):
+        for path in (RETRY, "/jobs", "/letters/create-zip/look", "/types/create-zip/pause"):
             assert browser.get(path).status_code in (404, 405)
         assert service.did() == []
 
@@ -176,7 +176,7 @@ class TestReadOnly:
         return Browser(service, read_only=True).open()
 
     @pytest.mark.parametrize(
-        "path", ["/", RETRY, "/jobs", "/letters/create-zip/delete", "/types/create-zip/disable", "/x"]
+        "path", ["/", RETRY, "/jobs", "/letters/create-zip/delete", "/types/create-zip/pause", "/x"]
     )
     def test_no_form_is_taken(self, browser: Browser, service: FakeService, path: str) -> None:
         assert browser.submit(path).status_code == 405

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, Browser, opened, text_of
-from tests.unit.console.service import ERROR, FakeService, a_letter, a_type, dead, numbered
+from tests.unit.console.service import ERROR, FakeService, a_letter, a_pause, a_type, dead, numbered
 
 
 class TestInbox:
@@ -50,9 +50,10 @@ class TestInbox:
         assert 'href="/letters/create-zip"' in page
         assert ("dead_letters", "create-zip") not in service.asked  # looking disturbs
 
-    def test_a_disabled_type_an_open_breaker_and_a_pause_are_noticed(self) -> None:
+    def test_pauses_and_an_open_breaker_are_noticed(self) -> None:
         service = FakeService()
-        service.types = [a_type(active=False, reason="incident 42"), a_type("loan", paused=True)]
+        stopped = a_pause(starts_only=True, reason="incident 42")
+        service.types = [a_type(active=False, pauses=[stopped]), a_type("loan", paused=True, pauses=[a_pause()])]
         service.known_breakers = [
             {
                 "saga": "loan", "step": "score", "state": "open", "failures": 5, "open_until": LATER, "waiting": 57,
@@ -60,7 +61,12 @@ class TestInbox:
             }
         ]  # fmt: skip
         told = text_of(opened(service, "/"))
-        for part in ("create-zip · disabled", "incident 42", "loan · the breaker of score is open 57", "loan · paused"):
+        for part in (
+            "starts of create-zip · paused",
+            "incident 42",
+            "loan · the breaker of score is open 57",
+            "loan · paused",
+        ):
             assert part in told
 
     def test_what_waits_for_a_signal_is_there(self) -> None:

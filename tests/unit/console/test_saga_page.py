@@ -100,7 +100,7 @@ class TestSaga:
         [
             ("signal", LATER, "It waits for a signal, until 2026-11-21 09:49:20 UTC at most."),
             ("children", None, "It waits for the sagas that it started."),
-            ("paused", None, "It waits before its next step, since its type is paused."),
+            ("paused", None, "It waits before its next step, which is paused."),
         ],
     )
     def test_tells_what_it_waits_for_and_until_when(self, kind: str, until: str | None, told: str) -> None:

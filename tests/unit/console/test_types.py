@@ -5,37 +5,49 @@ from __future__ import annotations
 import re
 
 from sagas.errors import InvalidRequest, Problem, Unavailable
-from tests.unit.client.stub import BEGAN
 from tests.unit.console.conftest import LATER, SAGA, Browser, text_of
-from tests.unit.console.service import FakeService
+from tests.unit.console.service import FakeService, a_pause
 
 
 class TestTypes:
-    def test_are_disabled_with_a_reason_and_enabled(self, browser: Browser, service: FakeService) -> None:
-        assert browser.submit("/types/create-zip/disable", reason="").status_code == 422
-        assert browser.submit("/types/create-zip/disable", reason="42").status_code == 303
-        assert browser.submit("/types/create-zip/enable").status_code == 303
-        assert service.did() == [("disable", "create-zip", "42"), ("enable", "create-zip", "")]
+    def test_are_paused_with_a_reason_and_resumed(self, browser: Browser, service: FakeService) -> None:
+        path = "/types/create-zip"
+        assert browser.submit(f"{path}/pause", reason="").status_code == 422
+        assert browser.submit(f"{path}/pause", reason="42").status_code == 303
+        browser.submit(f"{path}/pause", reason="42", starts_only="yes")
+        browser.submit(f"{path}/pause", reason="42", starts="yes", undos="yes", step="")
+        browser.submit(f"{path}/pause", reason="42", step="upload")
+        assert browser.submit(f"{path}/resume").status_code == 303
+        browser.submit(f"{path}/resume", step="upload")
+        assert service.did() == [
+            ("pause", "create-zip", "42"),
+            ("pause", "create-zip", "42", "starts_only"),
+            ("pause", "create-zip", "42", "starts", "undos"),
+            ("pause", "create-zip", "42", "step"),
+            ("resume", "create-zip"),
+            ("resume", "create-zip", "upload"),
+        ]
 
-    def test_are_paused_as_one_says_and_tell_it(self) -> None:
-        service = FakeService()
-        browser = Browser(service).open()
-        assert 'name="undos"' in browser.get("/types/create-zip").text
-        assert browser.submit("/types/create-zip/pause", reason="").status_code == 422
-        browser.submit("/types/create-zip/pause", reason="x")
-        browser.submit("/types/create-zip/pause", reason="x", starts="yes", undos="yes")
-        assert service.did() == [("pause", "create-zip", "x", False, False), ("pause", "create-zip", "x", True, True)]
-        known = {"paused_by": "ann", "paused_at": BEGAN, "pause_reason": "the bank is shut", "starts": True}
-        service.types[0] |= {"paused": True, "undos_paused": True, **known}
-        told = text_of(Browser(service).open().get("/types/create-zip").text)
-        assert "Paused by ann 9 s ago : the bank is shut. New sagas are accepted, and wait; undos wait, too." in told
-        assert "create-zip · paused since 9 s ago the bank is shut" in text_of(Browser(service).open().get("/").text)
+    def test_show_what_is_paused_of_them(self, browser: Browser, service: FakeService) -> None:
+        pauses = [a_pause(reason="the bank is shut", starts=True, undos=True), a_pause(step="upload")]
+        pauses.append(a_pause(saga_id=SAGA, starts_only=False))
+        service.types[0] |= {"paused": True, "pauses": pauses}
+        page = browser.get("/types/create-zip").text
+        told = text_of(page)
+        for part in (
+            "It is paused by ann 9 s ago : the bank is shut. New sagas are accepted, and wait. Undos wait, too.",
+            "upload is paused by ann 9 s ago .",
+        ):
+            assert part in told
+        assert page.count('action="/types/create-zip/resume"') == 3
+        assert '<input type="hidden" name="step" value="upload">' in page
+        assert "create-zip · paused since 9 s ago the bank is shut" in text_of(browser.get("/").text)
 
-    def test_one_that_is_disabled_says_why_it_starts_none(self, browser: Browser, service: FakeService) -> None:
-        service.refuses["start"] = Unavailable("starting create-zip is disabled: incident 42", 294)
+    def test_one_whose_starts_are_paused_says_why_it_starts_none(self, browser: Browser, service: FakeService) -> None:
+        service.refuses["start"] = Unavailable("starts of create-zip are paused: incident 42", 294)
         answer = browser.submit("/types/create-zip/start", **{"value.bucket": "b"})
         assert answer.status_code == 503
-        assert "Start one starting create-zip is disabled: incident 42; try again in 294 s" in text_of(answer.text)
+        assert "Start one starts of create-zip are paused: incident 42; try again in 294 s" in text_of(answer.text)
 
     def test_what_was_typed_stays_where_the_form_is_refused(self, browser: Browser, service: FakeService) -> None:
         problems = [Problem("$.bucket", "is too short"), Problem("$.keys[3]", "is no key")]
@@ -64,9 +76,9 @@ class TestTypes:
         service.known_breakers = [{**a_breaker, "state": "open", "waiting": 57}]
         page = browser.get("/breakers").text
         assert "Refuse new …" in page
-        assert 'action="/types/create-zip/disable"' in page
-        browser.submit("/types/create-zip/disable", reason="the bank is shut")
-        assert service.did() == [("disable", "create-zip", "the bank is shut")]
+        assert 'action="/types/create-zip/pause"' in page
+        browser.submit("/types/create-zip/pause", reason="the bank is shut", starts_only="yes")
+        assert service.did() == [("pause", "create-zip", "the bank is shut", "starts_only")]
         service.types[0]["active"] = False
         assert "starts none" in text_of(Browser(service).open().get("/breakers").text)
         service.known_breakers[0]["state"] = "closed"

@@ -155,7 +155,7 @@ def test_a_failed_undo_is_tried_again_then_left_and_stops_no_other() -> None:
 def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
     again = after(UNDOING, ev.CompensationPostponed(1, 1, "the bank", 60.0, NOW + 60, NOW))
     assert (again.status, again.steps[1].status, again.not_before) == (S.COMPENSATING, T.COMPLETED, NOW + 60)
-    assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0))
+    assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0, NOW + 60))
     called = after(again, message(again), now=NOW + 60)
     assert called.steps[1].undo_attempts - called.steps[1].undo_attempts_at_grant == 1
     undone = after(called, ev.StepCompensated(1, 2), now=NOW + 61)

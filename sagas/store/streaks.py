@@ -1,0 +1,131 @@
+"""Sagas of a type that failed in a row, and until when the library refuses new ones for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sagas.core.times import epoch, iso
+from sagas.store.mapping import time_of
+from sagas.store.outcomes import Refused
+from sagas.store.tables import Tables
+
+FOREVER = 253_370_764_800.0
+"""Epoch seconds that never come, in the year 9999: starts are refused until an operator resumes the type."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FailedSaga:
+    """A saga that failed, and when (epoch seconds)."""
+
+    at: float
+    saga_id: str
+
+    @property
+    def text(self) -> str:
+        """How it is stored: what sorts by time."""
+        return f"{iso(self.at)} {self.saga_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> FailedSaga:
+        """Read what :attr:`text` wrote."""
+        at, _, saga_id = text.partition(" ")
+        return cls(epoch(at), saga_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """The sagas of a type that failed in a row.
+
+    Args:
+        failures: failed sagas that may count, oldest first.
+        paused_until: epoch seconds until which starts are refused for them; 0 if they never were. :data:`FOREVER`:
+            until an operator resumes the type.
+    """
+
+    failures: tuple[FailedSaga, ...] = ()
+    paused_until: float = 0.0
+
+
+class Streaks:
+    """The streak of each saga type that declares ``auto_disable``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def get(self, name: str) -> Streak:
+        """Return the streak of a saga type, by a consistent read.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        model = self._tables.streak
+        try:
+            return _streak_of(model.get(_key(name), consistent_read=True))
+        except model.DoesNotExist:
+            return Streak()
+
+    def forget(self, name: str) -> None:
+        """Forget all failures of a saga type, and accept starts again.
+
+        Raises:
+            Ambiguous, Unavailable: the store is out of reach.
+        """
+        model = self._tables.streak
+        self._update(name, [model.failures.remove(), model.paused_until.remove()], model.saga_id.exists())
+
+    def count(self, name: str, failed: FailedSaga) -> Streak | None:
+        """Add a failed saga, atomically and once however often it is added.
+
+        Returns:
+            The streak after it; ``None`` while starts are refused, when failures do not count.
+
+        Raises:
+            Unavailable: the store is out of reach.
+        """
+        return self._update(name, [self._tables.streak.failures.add({failed.text})], self._counts(failed.at))
+
+    def forget_failures(self, name: str, failures: Iterable[FailedSaga]) -> None:
+        """Remove failed sagas that no longer count."""
+        model, texts = self._tables.streak, {failed.text for failed in failures}
+        if texts:
+            self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
+
+    def pause(self, name: str, until: float, last: FailedSaga) -> bool:
+        """Refuse starts until then, unless an operator or another worker was faster.
+
+        Args:
+            name: the saga type.
+            until: epoch seconds.
+            last: the failed saga that was one too many; it must still count.
+
+        Returns:
+            Whether this call refuses them.
+        """
+        model = self._tables.streak
+        counts = self._counts(last.at) & model.failures.contains(last.text)
+        if self._update(name, [model.paused_until.set(iso(until))], counts):
+            return True
+        return self.get(name).paused_until == round(until, 3)  # my own write, whose answer was lost
+
+    def _counts(self, now: float) -> Any:
+        model = self._tables.streak
+        return model.paused_until.does_not_exist() | (model.paused_until <= iso(now))
+
+    def _update(self, name: str, actions: list[Any], condition: Any) -> Streak | None:
+        item = self._tables.streak(_key(name))
+        try:
+            item.update(actions=actions, condition=condition)
+        except Refused:
+            return None
+        return _streak_of(item)
+
+
+def _streak_of(item: Any) -> Streak:
+    failures = sorted(FailedSaga.parse(text) for text in item.failures or ())
+    return Streak(tuple(failures), time_of(item.paused_until))
+
+
+def _key(name: str) -> str:
+    return f"streak#{name}"
