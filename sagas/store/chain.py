@@ -68,13 +68,13 @@ def look_through(found: Sequence[tuple[int, Entry | None]], seq: int, head: byte
     Args:
         found: all entries there are, by number, in order; ``None`` for one that is no entry of any version.
         seq: the last committed one, as the control item has it.
-        head: its hash, likewise; empty when there is no control item.
+        head: its hash, likewise.
     """
     committed = [(number, entry) for number, entry in found if number <= seq]
     gap = _gap([number for number, _ in committed], seq)
     bad = gap or next((Bad(number, Wrong.CHANGED) for number, entry in committed if entry is None), None)
     entries = [entry for _, entry in committed if entry is not None]
-    broken = _broken(entries, head if bad is None else b"")
+    broken = _broken(entries, head if bad is None else None)
     bad = min((one for one in (bad, broken) if one is not None), key=lambda one: one.seq, default=None)
     if bad is None:
         bad = next((Bad(number, Wrong.INSERTED) for number, _ in found if number > seq + 1), None)
@@ -108,12 +108,12 @@ def _gap(numbers: Sequence[int], seq: int, first: int = 1) -> Bad | None:
     return Bad(missing, Wrong.MISSING if any(number > missing for number in there) else Wrong.CUT_OFF)
 
 
-def _broken(entries: Sequence[Entry], head: bytes) -> Bad | None:
+def _broken(entries: Sequence[Entry], head: bytes | None) -> Bad | None:
     """The first entry whose hash is not what its successor, or the control item, says.
 
     Args:
         entries: in order; where one is missing, those behind it are not looked at.
-        head: the hash of the last one; empty when it is not known.
+        head: the hash of the last one; ``None`` when that one is missing.
     """
     running = b""
     for position, entry in enumerate(entries):
@@ -125,4 +125,4 @@ def _broken(entries: Sequence[Entry], head: bytes) -> Bad | None:
             itself = not entry.link or after == entry.hash_after(running)
             return Bad(entry.seq if itself else max(position, 1), Wrong.CHANGED)
         running = entry.hash_after(running)
-    return Bad(len(entries), Wrong.CHANGED) if head and entries and running != head else None
+    return Bad(len(entries), Wrong.CHANGED) if head is not None and running != head else None

@@ -166,10 +166,11 @@ def test_one_in_the_open_slot_may_be_a_holders_that_died(bench: Make) -> None:
     assert _found(b, saga_id) == Finding(8, None)
 
 
-def test_another_head_means_the_last_entry_is_not_the_one_that_was_written(bench: Make) -> None:
+@pytest.mark.parametrize("head", [b"x" * 32, b""])
+def test_another_head_means_the_last_entry_is_not_the_one_that_was_written(bench: Make, head: bytes) -> None:
     b = bench(Trip)
     saga_id = _undone(b)
-    _set_head(b, saga_id, b"x" * 32)
+    _set_head(b, saga_id, head)
     assert _found(b, saga_id).bad == Bad(8, Wrong.CHANGED)
 
 

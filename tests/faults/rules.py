@@ -466,7 +466,7 @@ def _starts_ignore_tombstones() -> Generator[None]:
         yield
 
 
-@_rule("13: what has a second entry was over")
+@_rule("13: what has a second entry does not start again")
 def _starts_ignore_the_journal() -> Generator[None]:
     def nothing(self: Any, saga_id: str) -> None:
         return None
