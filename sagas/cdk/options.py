@@ -188,8 +188,8 @@ class SagaServiceProps(TypedDict, total=False):
         nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
             one. When absent, queues are in this stack, and so are functions and alarms while there is room; when there
             is none left, they leave it without harm. To go to or from True makes new queues.
-        queue_names: ``derived`` from saga, step and service; or ``generated`` by CloudFormation, as in version 0.1.0,
-            or where you name some yourself. Going from one to the other makes new queues.
+        queue_names: ``derived`` from saga, step and service; or ``generated`` by CloudFormation, for where you name
+            some yourself. Going from one to the other makes new queues.
         service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
             name and the construct's path in it when absent, so that no two stacks of an account share metrics.
         alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.

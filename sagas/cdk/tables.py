@@ -12,7 +12,6 @@ from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
 from sagas.cdk.capacity import TableOptions
-from sagas.cdk.checks import one_of
 from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
 from sagas.cdk.options import ServiceOptions, TableName
 from sagas.cdk.parts import tag_part
@@ -35,10 +34,6 @@ CONTROL = TableForm(
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 JOINS = TableForm({"join": "S", "part": "S"})
-
-WITHOUT_INDEX = "sagas:without-index"
-"""The CDK context that leaves an index out, while a table that is there already gets the others: DynamoDB adds one at
-a time."""
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
@@ -70,11 +65,7 @@ class Tables(Construct):
         if not families and (joins is not None or "joins" in (options.table_options or {})):
             option = "table_options: joins" if joins is None else "joins_table"
             raise DefinitionError(f"{options.service}: {option}: no saga here has children")
-        left_out = None if sagas else self.node.try_get_context(WITHOUT_INDEX)
-        if left_out is not None:
-            one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
-        control = TableForm(CONTROL.keys, {name: keys for name, keys in CONTROL.indexes.items() if name != left_out})
-        self.sagas: AnyTable = sagas or _table(self, "Sagas", control, options)
+        self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
         self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
@@ -134,8 +125,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         table_class=dynamodb.TableClass.STANDARD_INFREQUENT_ACCESS if capacity.infrequent_access else None,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
-        # The audit table's tombstones, and in the control table sagas that ended under version 0.1.0.
-        time_to_live_attribute=EXPIRES,
+        time_to_live_attribute=EXPIRES if form is AUDIT else None,  # of tombstones
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),

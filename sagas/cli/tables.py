@@ -132,10 +132,7 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def _took(step: StepView) -> str:
-    """How long the last attempt of a step ran, which a wait has none of; an older service tells only from its begin to
-    its end."""
-    if "took" not in step:
-        return between(step["started_at"], step["ended_at"])
+    """How long the last attempt of a step ran, which a wait has none of."""
     return "" if step["took"] is None else span(step["took"])
 
 
@@ -257,8 +254,7 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     for saga in definitions:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
         steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
-        # An API of an earlier version does not say whether callers may cancel: there, they may.
-        notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
+        notes = [] if saga["cancellable"] else ["callers may not cancel it"]
         notes += map(paused_text, saga["pauses"])
         notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
         if saga["paused"]:
@@ -345,11 +341,6 @@ def _table(*columns: str, no_wrap: int = 0) -> Table:
 
 def verification_notes(found: VerificationView) -> list[str]:
     """Return what is to be known of a verification that found nothing wrong."""
-    notes = list[str]()
-    if "purged_at" in found:
-        notes.append(f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads.")
-    if found["chained_from"] is None:
-        notes.append("No entry has a hash: an older version wrote them all.")
-    elif found["chained_from"] > 1 and "purged_at" not in found:
-        notes.append(f"Entries before {found['chained_from']} were written by an older version, and are covered since.")
-    return notes
+    if "purged_at" not in found:
+        return []
+    return [f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads."]

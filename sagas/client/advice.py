@@ -38,7 +38,6 @@ def advice(saga: SagaView, now: float) -> list[str]:
     if "purged_at" in saga:
         why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
         said = [f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone."]
-        # An older service names none.
         said += [f"s3://{one['bucket']}/{one['key']} is left to the sweep." for one in saga.get("objects", ())]
         more = saga.get("more_objects", 0)
         return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
@@ -116,7 +115,7 @@ def _undone(saga: SagaView) -> str:
 
 
 def _lease(saga: SagaView, now: float) -> Iterator[str]:
-    """Who is at work, since when, and when it last showed that it lives; an older service does not say."""
+    """Who is at work, since when, and when it last showed that it lives."""
     lease = saga.get("lease")
     if not lease or saga["status"] in OVER:
         return
@@ -158,7 +157,7 @@ def _children(saga: SagaView, step: StepView) -> str:
     if not children or not (waits or children["total"]):
         return ""
     what = f"{step['name']} waits for its children" if waits else f"The children of {step['name']}"
-    over = f", {children['finished']:.0%} over" if "finished" in children else ""  # an older service does not say
+    over = f", {children['finished']:.0%} over"
     counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed{over}"
     return f"{what}: {counts}. `sagas list --parent {saga['saga_id']}` lists them."
 

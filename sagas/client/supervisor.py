@@ -84,8 +84,7 @@ class Supervisor:
             swept = self._call(event | place).get("swept")
             if not swept:
                 raise SagaError("the supervisor swept nothing")
-            # A supervisor of an older version counts less.
-            report = cast("SweepView", dict.fromkeys(_COUNTS, 0) | swept[0])
+            report = cast("SweepView", swept[0])
             moved = any(report[count] for count in ("listed", "deleted"))
             if total is None:
                 total = report
@@ -109,7 +108,6 @@ class Supervisor:
         """Return how the sweeps by schedule stand.
 
         Raises:
-            InvalidRequest: the supervisor is of an older version, which cannot tell.
             Unavailable: Lambda is out of reach or throttles.
             SagaError: the caller may not invoke the function, or the function failed.
         """

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from inspect import signature
 from typing import Any, TypeVar, cast
 
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
@@ -183,7 +182,7 @@ class Source:
         return self._coalesced(("definitions",), self.client.definitions)
 
     def breakers(self) -> list[Any]:
-        """Return the circuit breakers; none where the service is older than they are."""
+        """Return the circuit breakers; none where the caller may not ask."""
         return self._coalesced(("breakers",), self._breakers)
 
     def _breakers(self) -> list[Any]:
@@ -200,19 +199,14 @@ class Source:
         names = [one["name"] for one in self.definitions()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
-    def lists_by(self, what: str) -> bool:
-        """Whether its client lists sagas by that: ``since``, ``parent``, ``idempotency_key``."""
-        return what in signature(self.client.list).parameters
-
     def look_up(self, wanted: str) -> Any:
         """Return a saga by its id, how that begins, or the key that started it; ``None`` if it is not one saga."""
-        known = self.lists_by("idempotency_key")
 
         def by_key() -> Any:
-            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
+            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if wanted else []
             return found[0] if len(found) == 1 else None
 
-        if len(wanted) >= _SHORTEST_ID and hasattr(self.client, "look_up"):
+        if len(wanted) >= _SHORTEST_ID:
             return _tolerant(lambda: self.client.look_up(wanted), None) or _tolerant(by_key, None)
         return _tolerant(by_key, None)
 
@@ -291,10 +285,10 @@ def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[
 
 
 def _tolerant(ask: Callable[[], T], otherwise: T) -> T:
-    """The answer, or something else where the service does not have it, or the caller may not ask."""
+    """The answer, or something else where there is none, or the caller may not ask."""
     try:
         return ask()
-    except (NotFound, Conflict, InvalidRequest, AttributeError, KeyError):
+    except (NotFound, Conflict, InvalidRequest):
         return otherwise
     except SagaError as error:
         if type(error) is SagaError:  # refused, or not known here; what is out of reach is told

@@ -140,9 +140,8 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
     if decision.state is state:
         return decision
     after = decision.state
-    # What happens to a saga that is over, a settlement say, leaves its end where it was. Of one that version 0.1.0
-    # ended no more is known than its last change.
-    end = (state.ended_at or state.updated_at) if state.over else now
+    # What happens to a saga that is over, a settlement say, leaves its end where it was.
+    end = state.ended_at if state.over else now
     noted = replace(
         after,
         attention=(after.attention or now) if needs_attention(after) else 0.0,

@@ -15,12 +15,12 @@ def plain(text: str) -> str:
 
 
 def end_of(saga: Mapping[str, Any]) -> str:
-    """Return when a saga that is over ended; of a service that does not tell, when it changed last.
+    """Return when a saga ended; of one that is not over, when it changed last.
 
     Args:
         saga: as the API shows it, or as a list does.
     """
-    return saga.get("ended_at") or saga["updated_at"]
+    return saga["ended_at"] or saga["updated_at"]
 
 
 def moment(text: str) -> str:

@@ -20,7 +20,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import format_of, waits_without_code
+from sagas.core.rules import waits_without_code
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.carrying import carried, correlated, onward
@@ -292,7 +292,6 @@ class Advancer:
             dispatch=send.dispatch,
             correlation_id=self._correlated(state).correlation_id,
             inputs=inputs if self.carry else (),
-            format=format_of(state),
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())

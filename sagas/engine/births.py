@@ -10,7 +10,6 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash
 from sagas.core.families import child_id
-from sagas.core.rules import format_of
 from sagas.core.states import Parent, SagaState
 from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
@@ -139,7 +138,7 @@ def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
     return SagaState(
         saga_id=entry.saga_id,
         saga=definition.name,
-        version=str(entry.details.get("version", definition.version)),
+        version=str(entry.details["version"]),
         steps=saga_type.steps_recorded(entry.details),
         correlation_id=entry.correlation_id,
         created_at=entry.at,
@@ -167,7 +166,6 @@ def first_message(
     if all(step.name != first for step in saga_type.definition.steps):
         return None
     message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
-    message = replace(message, format=format_of(state))
     message = replace(message, codeless=not saga_type.step(first).asks)
     if carry:
         message = replace(message, inputs=fitting((carried(entry),)))

@@ -133,7 +133,6 @@ class Committer:
         said = None if state.polling is None else (state.polling.message, state.polling.after)
         if isinstance(fact, ev.Postponed) and said == (fact.message, fact.after) and decision.then is None:
             return self._look_again(plan, state, fact, context, decision), None, False
-        state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
         ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
@@ -207,18 +206,6 @@ class Committer:
         self._tell(state, decision.state, fact)
         return decision
 
-    def _with_head(self, state: SagaState) -> SagaState:
-        """The state with the hash of its last entry, which covers all before it (rule 15).
-
-        Version 0.1.0 keeps none; where it was at work the whole journal is read once.
-        """
-        if state.head:
-            return state
-        found, head = self._journal.entries(state.saga_id, range(1, state.seq + 1)), b""
-        for seq in sorted(found):
-            head = found[seq].hash_after(head)
-        return replace(state, head=head)
-
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
@@ -285,7 +272,7 @@ class Committer:
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
-    """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
+    """The decision with the proofs that go into the control item: they are of the entry in the slot (rule 15)."""
     head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
@@ -294,4 +281,4 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
 
 def _as_known(found: SagaState, before: SagaState) -> SagaState:
     """A saga that was read, with what is known of it that the control item does not have."""
-    return replace(found, correlation_id=before.correlation_id, head=found.head or before.head)
+    return replace(found, correlation_id=before.correlation_id)

@@ -158,7 +158,6 @@ def build_engine(
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
-    names = tuple(saga.definition.name for saga in registry)
     breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
     pausing = Pausing(pauses, registry, control, listing, advancer, auto_disabler, logger)
     watermarks = Watermarks(tables)
@@ -196,7 +195,7 @@ def build_engine(
         looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
-        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names, look_ahead(every)),
+        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, look_ahead(every)),
         pauses=pauses,
         findings=findings,
         pausing=pausing,

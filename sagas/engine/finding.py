@@ -99,8 +99,7 @@ class _Run:
 class Finder:
     """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out.
 
-    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at; ``names`` are
-    the saga types.
+    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at.
     """
 
     listing: Listing
@@ -108,7 +107,6 @@ class Finder:
     queues: WorkSender
     clock: Clock
     parked: Callable[[float], dict[str, float]] = lambda now: {}
-    names: Sequence[str] = ()
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
@@ -125,7 +123,6 @@ class Finder:
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
-        self.listing.ended_since.note(now, lambda: self.listing.ended_earlier(self.names))
         shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
         stretches = self._stretches(shards, BULK, now, ROUND, run)
         if task == "recover":  # the message of a long wait is sent before its end

@@ -250,16 +250,11 @@ class Purger:
             committed = [entry for entry in entries if entry.seq <= state.seq]
             request_hash = str(committed[0].details.get("request_hash", ""))
             kept = committed[-MOST_ACTIONS:]
-            actions, link, left = tuple(map(action_of, kept)), kept[0].link if state.head else b"", state
-            if not all(entry.salt for entry in committed):
-                # Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the
-                # chain of hashes goes, too.
-                actions, link = tuple(replace(one, seal="") for one in actions), b""
-                left = replace(state, head=b"")
+            actions = tuple(map(action_of, kept))
             objects = self._objects(state, committed)
             first_ones = _first_of(objects)
             more = len(objects) - len(first_ones)
-            tombstone = Tombstone(purge, request_hash, left, actions, aside, link, found_by, first_ones, more)
+            tombstone = Tombstone(purge, request_hash, state, actions, aside, kept[0].link, found_by, first_ones, more)
             self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)

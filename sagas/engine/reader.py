@@ -34,7 +34,6 @@ from sagas.engine.views import (
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
-from sagas.store.ended import MARGIN
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings, find_key
 from sagas.store.joined import CARRIED, COMPLETED, FORWARD, NEVER
@@ -55,8 +54,6 @@ _MOST_IN_FLIGHT = 1_000
 _MOST_BY_PREFIX = 500
 _LATEST = 4_102_444_800.0
 """The year 2100: no id was made later."""
-_WALK = "all-"
-"""What cursors begin with that lead on through all sagas, and no others do."""
 
 _LARGE_PAGE, _MOST_PAGES = 100, 20
 """How many sagas are looked at a time for those of one type, and how many times."""
@@ -109,7 +106,7 @@ class Reader:
         return state
 
     def left(self, name: str, saga_id: str) -> Left:
-        """Return what is left of a saga that was purged, or whose control item has expired.
+        """Return what is left of a saga that was purged, or whose control item is missing.
 
         Raises:
             NotFound: nothing is.
@@ -374,7 +371,8 @@ class Reader:
         if values:
             states, cursor = self._having(names, values, limit, cursor, within)
         elif status in OVER:
-            states, cursor = self._ended(names, str(status), limit, cursor, within)
+            page = self.listing.by_end(names, str(status), limit, cursor, within)
+            states, cursor = readable(self.control, page.saga_ids), page.cursor
         else:
             states, cursor = self._going(names, status, limit, cursor, within)
         shown = self._summaries([state for state in states if status in (None, state.status.value)])
@@ -400,25 +398,6 @@ class Reader:
                 kept |= self.findings.having(name, ids, other, text) if ids else set()
             states = [state for state in states if state.saga_id in kept]
         return states, page.cursor
-
-    def _ended(
-        self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span
-    ) -> tuple[builtins.list[SagaState], str | None]:
-        """Sagas that ended so; behind them those that ended before there was an index of it, which takes going over all
-        that were started until then."""
-        if cursor is None or not cursor.startswith(_WALK):
-            page = self.listing.by_end(names, status, limit, cursor, within)
-            since = self.listing.ended_since.get() if page.cursor is None else 0.0
-            older = since and (not within.since or within.since < since + MARGIN)
-            return readable(self.control, page.saga_ids), page.cursor or (_WALK if older else None)
-        until = Span(0.0, self.listing.ended_since.get() + MARGIN)
-        page = self.listing.by_name(names, limit, cursor[len(_WALK) :] or None, until)
-        first, last = within.bounds()
-        found = readable(self.control, page.saga_ids)
-        found = [one for one in found if one.status == status and first <= iso(one.updated_at) <= last]
-        missing = self.listing.unlisted([one.saga_id for one in found]) if found else set[str]()
-        further = None if page.cursor is None else _WALK + page.cursor
-        return [one for one in found if one.saga_id in missing], further
 
     def _going(
         self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: Span

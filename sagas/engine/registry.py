@@ -95,8 +95,6 @@ class SagaType:
         Args:
             details: of the entry.
         """
-        if "steps" not in details:
-            return self.new_steps
         return tuple(
             StepState(
                 str(step["name"]),

@@ -1,9 +1,11 @@
-"""What is left of sagas that have no control item any more: purged, or deleted by DynamoDB under version 0.1.0."""
+"""What is left of sagas that have no control item any more: they were purged, or somebody deleted it, or a restore lost
+it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -80,8 +82,8 @@ class Remains:
     def behind(self, first: Entry) -> Left | None:
         """Likewise, given the saga's first entry.
 
-        A saga that has a second entry was claimed once, so it had a control item. Where that is gone the saga was over:
-        no other is deleted.
+        A saga that has a second entry was claimed once, so it had a control item. Where that is missing, the saga can
+        be read, and must not run again: what its steps did is known by its journal only.
 
         Raises:
             NotFound: its type is not deployed here.
@@ -133,6 +135,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         correlation_id=first.correlation_id,
         status=SagaStatus(last.status),
         seq=last.seq,
+        head=reduce(lambda head, entry: entry.hash_after(head), entries, b""),
         created_at=first.at,
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
@@ -204,8 +207,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
 
 
 def told(state: SagaState, purge: Purge | None) -> str:
-    """Say in a line why nothing can be done to a saga that was purged, or whose control item has expired."""
+    """Say in a line why nothing can be done to a saga that was purged, or whose control item is missing."""
     if purge is None:
-        return f"the saga is {state.status} and its control item has expired: it can only be read"
+        return f"the saga is {state.status} and its control item is missing: it can only be read"
     why = f" ({purge.reason})" if purge.reason else ""
     return f"the saga is {state.status} and was purged at {iso(purge.at)}{why}: it can only be read"

@@ -166,8 +166,8 @@ class Starter:
     def _found(self, saga_type: SagaType, entry: Entry) -> Started:
         """Answer with the saga that was started before, and finish a start that was left half done.
 
-        A saga of which only the first entry is left was purged, if that says so. One that has a second entry but no
-        control item is over, too: version 0.1.0 had DynamoDB delete the items of such sagas. Neither may run again.
+        A saga of which only the first entry is left was purged, if that says so. One that has a second entry had a
+        control item, which somebody deleted or a restore lost. Neither may run again.
 
         Args:
             saga_type: what is deployed now.

@@ -113,8 +113,7 @@ class RoundSweep:
         """
         now, current = self.services.clock.now(), self.rounds.get(self.definition.name)
         if not current.under_way:
-            unfinished = current.began_at > current.finished_at  # by version 0.1.0
-            if not unfinished and now < current.began_at + self.policy.every.total_seconds() - _SLACK:
+            if now < current.began_at + self.policy.every.total_seconds() - _SLACK:
                 return False
             begun = self.rounds.begin(current, now)
             if begun is None:

@@ -25,13 +25,11 @@ class SampleReport:
 
     Args:
         verified: how many were looked at, the broken ones included.
-        unchained: of which no entry has a hash: an older version wrote them all.
         broken: of which an entry is not what was written: type, id, and the first such entry.
         failed: they could not be looked at.
     """
 
     verified: int = 0
-    unchained: int = 0
     broken: list[tuple[str, str, Bad]] = field(default_factory=list[tuple[str, str, Bad]])
     failed: int = 0
 
@@ -72,7 +70,6 @@ class Verifier:
                 report.failed += 1
                 continue
             report.verified += 1
-            report.unchained += finding.chained_from is None
             if finding.bad is not None:
                 report.broken.append((names[name], saga_id, finding.bad))
         return report

@@ -81,7 +81,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         "fault": None,
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
-        "ended_at": iso(state.ended_at or state.updated_at) if state.over else None,
+        "ended_at": _when(state.ended_at),
         "links": {"self": f"/sagas/{state.saga}/{state.saga_id}"},
     }
     if state.parent is not None:
@@ -348,7 +348,6 @@ def verification_view(saga_id: str, verified: Verified) -> VerificationView:
         "saga_id": saga_id,
         "verified": bad is None,
         "entries": finding.entries,
-        "chained_from": finding.chained_from,
         "broken": None,
     }
     if bad is not None:

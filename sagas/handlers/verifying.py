@@ -39,7 +39,6 @@ def verify(event: Mapping[str, Any], context: Any, engine: Engine) -> SampleView
         telemetry().measure("AuditBroken", len(report.broken))
     shown: SampleView = {
         "verified": report.verified,
-        "unchained": report.unchained,
         "failed": report.failed,
         "broken": [{"name": name, "saga_id": saga_id} for name, saga_id, _ in report.broken],
     }

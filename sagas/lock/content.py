@@ -16,8 +16,8 @@ from sagas.errors import InvalidRequest, NotFound, Problem
 LOCK = "sagas.lock.json"
 """What the file is called, in the root of a repository."""
 
-FORMAT = 2
-"""Of the file; a later version of this library reads earlier ones. The first did not tell waits from other steps."""
+FORMAT = 1
+"""Of the file."""
 
 _WIDTH = 120
 """Characters of a line."""

@@ -1,7 +1,7 @@
 """Who moved a dead letter back to its queue, and why: two attributes of the copy, for its saga's audit trail.
 
-SQS's own task moves messages as they are, and so says neither. Nobody has checked what an attribute says, and older
-code does not know of it: what does not fit is passed over, and the message counts as one without.
+SQS's own task moves messages as they are, and so says neither. Nobody has checked what an attribute says: what
+does not fit is passed over, and the message counts as one without.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from sagas.core.characters import sendable
 from sagas.errors import InvalidRequest, Problem
-from sagas.formats import PLAIN, check_format
+from sagas.formats import FORMAT, check_format
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
@@ -43,7 +43,7 @@ class Work(msgspec.Struct, frozen=True):
     task: Annotated[str, Meta(min_length=1, max_length=64)]
     details: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     hops: Annotated[int, Meta(ge=0, le=10**9)] = 0
-    format: Annotated[int, Meta(ge=1)] = PLAIN
+    format: Annotated[int, Meta(ge=1)] = FORMAT
 
     @property
     def body(self) -> str:

@@ -29,8 +29,6 @@ _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
 _SHOWN = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 """Has a refused write answer with the item that it met, which saves a read."""
-_LISTED = ("attention_shard", "attention_at")
-"""What puts a saga on the list of those that need a person."""
 
 
 class ControlItems(ControlMarks):
@@ -349,13 +347,10 @@ class ControlItems(ControlMarks):
         if held and old.get("open_shard") == new.get("open_shard"):
             old, new = ({k: v for k, v in item.items() if k not in keys} for item in (old, new))
             keys = ()
-        # An earlier version had DynamoDB delete sagas that are over: one that goes on must not be deleted.
-        keys = (*keys, "expires_at") if before.over else keys
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
-        # Version 0.1 leaves a saga on the list that it goes on with.
-        removed = [name for name in dict.fromkeys(("progress", *_LISTED, *keys, *old)) if name not in new]
+        removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
         sets = [
             *(f"#steps[{index}] = :step{index}" for index in changed),
             *(f"#{name} = :{name}" for name in written),

@@ -8,7 +8,6 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
-from sagas.formats import CHILDREN, PLAIN, WAITS
 from sagas.store.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
@@ -89,8 +88,8 @@ class Entry:
         trace_id: of the invocation that wrote it.
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
-        salt: of the entry's hashes: 22 random characters of base64url; empty for none.
-        link: the hash of the entry before it; empty for the first, and for those of version 0.1.0.
+        salt: of the entry's hashes: 22 random characters of base64url; empty in a tombstone.
+        link: the hash of the entry before it; empty for the first.
         hashed: the hash of a payload that is stored aside or encrypted, while it is not loaded.
         encrypted: the payload as it is encrypted, while it is not loaded.
         tombstone: what is left of a saga that was purged, in its first entry.
@@ -118,12 +117,7 @@ class Entry:
 
     @property
     def payload_hash(self) -> str:
-        """The hash of the payload; empty if there is none.
-
-        Version 0.1.0 keeps none of what is stored aside, but names it by one: whether it is loaded makes no difference.
-        """
-        if not self.salt and "payload_ref" in self.details:
-            return str(self.details["payload_ref"]).rpartition("/")[2]
+        """The hash of the payload; empty if there is none."""
         return self.hashed if self.payload is None else payload_hash(self.salt, self.payload)
 
     @property
@@ -148,21 +142,10 @@ def action_of(entry: Entry) -> Action:
     return Action(entry.seq, *told, entry.seal)
 
 
-CHILD_ACTIONS = frozenset({"ChildrenStarted", "ChildrenEnded", "NeverStarted"})
-NEW_ACTIONS = frozenset(
-    {"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded"}
-    | {"StepPostponed", "CompensationPostponed", "SagaTimedOut"}
-)
-"""Those that only code which knows of waits can read."""
 NEVER_STARTED = "NeverStarted"
 """What is in the first slot of a child that is not to be started any more. It is no fact: there is no such saga."""
 RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
 """Those by which a step has its result, which later steps take."""
-
-
-def format_of_action(action: str) -> int:
-    """Return the format of an entry: of those that older code cannot read a higher one."""
-    return CHILDREN if action in CHILD_ACTIONS else WAITS if action in NEW_ACTIONS else PLAIN
 
 
 def _error(failure: ev.Failure) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, WAITS, check_format
-from sagas.store.encryption import is_encrypted
+from sagas.formats import FORMAT, check_format
 from sagas.store.expressions import update_of
 from sagas.store.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.outcomes import Refused
@@ -48,13 +47,12 @@ class Inbox:
         """
         step, place = before.steps[index], f"#steps[{index}]"
         text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
-        encrypted = is_encrypted(text)
         if self._payloads.is_large(text):
             text, ref = None, self._payloads.put(before.saga_id, 0, step.round, text)
         item = attributes_of(
             {
                 "saga_id": _key(before.saga_id, step.name, step.round),
-                "format": FORMAT if encrypted else WAITS,
+                "format": FORMAT,
                 "content": signal.content,
                 "payload": text,
                 "payload_ref": ref,

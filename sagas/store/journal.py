@@ -15,7 +15,7 @@ from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.encryption import is_encrypted
-from sagas.store.entries import ACTIONS, Entry, format_of_action
+from sagas.store.entries import ACTIONS, Entry
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Changed, Fenced, Refused
 from sagas.store.payloads import Payloads
@@ -45,14 +45,13 @@ class Journal:
         text, ref = entry.payload, None
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
-        encrypted = text is not None and is_encrypted(text)
         if text is not None and self._payloads.is_large(text):
             text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
                 "seq": entry.seq,
-                "format": FORMAT if encrypted else format_of_action(entry.action),
+                "format": FORMAT,
                 "at": iso(entry.at),
                 "saga": entry.saga,
                 "action": entry.action,
@@ -67,7 +66,7 @@ class Journal:
                 "payload": text,
                 "payload_ref": ref,
                 "salt": entry.salt or None,
-                "payload_hash": (entry.salt and entry.payload_hash) or None,
+                "payload_hash": entry.payload_hash or None,
             }
         )
         return item | {"details": packed(entry.details)}

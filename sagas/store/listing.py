@@ -13,18 +13,15 @@ from typing import Any
 
 import msgspec
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.ended import EndedSince
 from sagas.store.findings import saga_of
 from sagas.store.mapping import (
     NEVER_DUE,
-    OLD_ATTENTION,
     ended_shard,
     parked_shard,
     purge_shard,
-    to_the_second,
     wait_shard,
 )
 from sagas.store.settings import StoreSettings
@@ -38,7 +35,6 @@ _FULL_SHARE = 4
 in one shard by no chance worth a thought, and if they are it is asked again."""
 _LAST = "9999"
 """After every time, as they are stored."""
-_OLDEST = 5
 _LONGEST_PART = 64
 """Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
 
@@ -109,7 +105,6 @@ class Listing:
         self._tables = tables
         self._settings = settings
         self.shards = Shards(tables, settings)
-        self.ended_since = EndedSince(tables, settings.sagas_table)
 
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
         """Return sagas of these types, newest first.
@@ -165,35 +160,6 @@ class Listing:
         found = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
         # One that needs a person and has a deadline is in both.
         return list(dict.fromkeys(found))[:limit]
-
-    def unlisted(self, saga_ids: Iterable[str]) -> set[str]:
-        """Return which of some sagas that are over the index ``ended`` does not have: an older version ended them.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
-        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in saga_ids]
-        asked = ("saga_id", "ended")
-        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
-        return {item["saga_id"]["S"] for item in items if "ended" not in item}
-
-    def ended_earlier(self, names: Iterable[str]) -> bool:
-        """Whether an earlier version ended sagas of these types, as far as their oldest ones tell.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
-        model, shards = self._tables.control, range(self.shards.number())
-        oldest = [
-            saga_of(item.saga_id)
-            for name in names
-            for shard in shards
-            for item in model.by_name.query(f"{name}#{shard}", limit=_OLDEST)
-        ]
-        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in oldest]
-        asked = ("ended", "status")
-        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
-        return any("ended" not in item and item["status"]["S"] in OVER for item in items)
 
     def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
         """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read.
@@ -256,10 +222,6 @@ class Listing:
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
         found = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
-        # What version 0.1 put on the list is in another index.
-        earlier = model.due >= start.sort.removesuffix("Z") if start else None
-        old = model.open.query(OLD_ATTENTION, earlier, page_size=limit + 1)
-        found.append(IndexPosition(to_the_second(item.due), item.saga_id) for item in old)
         streams = [_beyond(start, positions) for positions in found]
         return _page(heapq.merge(*self._begun(streams)), limit)
 
@@ -399,7 +361,6 @@ def _beyond(
 def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
     found = list(itertools.islice(positions, limit + 1))
     page = found[:limit]
-    # A saga is listed twice where version 0.1 acted on one that this version had listed.
-    return Page(
-        list(dict.fromkeys(position.saga_id for position in page)), page[-1].cursor if len(found) > limit else None
-    )
+    # A query of several requests lists a saga twice that left the list and came back between two of them.
+    saga_ids = list(dict.fromkeys(position.saga_id for position in page))
+    return Page(saga_ids, page[-1].cursor if len(found) > limit else None)

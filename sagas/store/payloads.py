@@ -3,7 +3,7 @@
 The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to. A
 digest of the content is too, because two starts under one idempotency key have the same token: the one that is refused
 must not overwrite the other's request. A hash of the saga's id comes first: ids begin with the time, and S3 takes 3,500
-puts a second under one beginning. Version 0.1 had no such hash; an entry names its payload's key in full.
+puts a second under one beginning.
 """
 
 from __future__ import annotations
@@ -131,10 +131,9 @@ class Payloads:
         if not self._settings.payload_bucket:
             return
         objects = Objects(self._client, self._settings.payload_bucket)
-        for prefix in (prefix_of(saga_id), f"payloads/{saga_id}/"):  # the other is version 0.1's
-            last = False
-            while not last:
-                page = objects.page(prefix)
-                last = page.last
-                if page.objects and (refused := objects.delete([one.key for one in page.objects])):
-                    raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")
+        last = False
+        while not last:
+            page = objects.page(prefix_of(saga_id))
+            last = page.last
+            if page.objects and (refused := objects.delete([one.key for one in page.objects])):
+                raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")

@@ -43,8 +43,8 @@ class Round:
 
     @property
     def under_way(self) -> bool:
-        """Whether it has not ended. Version 0.1.0 knew no parts: what it left unfinished is begun anew."""
-        return self.number > 0 and self.began_at > self.finished_at
+        """Whether it has not ended."""
+        return self.began_at > self.finished_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,6 @@ class SweepRounds:
             {"round": begun.number, "began_at": text_of(now), "parts": 1, "open": 1},
             ["#round = :seen" if seen.number else "attribute_not_exists(#round)"],
             {"seen": seen.number} if seen.number else {},  # DynamoDB refuses a value that no expression has
-            removed=["start_after"],
         )
         return begun if self._together([{"Update": head}, self._put(Part(seen.saga, begun.number, 0))]) else None
 

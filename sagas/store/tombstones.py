@@ -1,9 +1,7 @@
 """What purges leave of sagas, and the removal of the rest.
 
 A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live: of
-two, one may go days before the other, and what is left then looks like a start that was never finished. A tombstone has
-its request's hash under another name than an entry has it: version 0.1.0, which knows of no purge, takes a repeated
-start for one with another request, and refuses it, instead of running the saga again.
+two, one may go days before the other, and what is left then looks like a start that was never finished.
 """
 
 from __future__ import annotations
@@ -75,8 +73,7 @@ class Tombstones:
             left["objects"] = [[*one] for one in tombstone.objects]
             left["more_objects"] = tombstone.more_objects
         stored = packed(left)
-        if all(one.seal for one in actions):
-            stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
+        stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
         if tombstone.link:
             stored["M"]["prev"] = {"B": tombstone.link}
         stored["M"]["purge"] = purge_item(tombstone.purge)
@@ -126,16 +123,15 @@ def tombstone_in(item: Item) -> Tombstone | None:
         return None
     stored = item["purge"]["M"]
     actions: list[list[Any]] = unpacked(stored["actions"])
-    seals: bytes = stored["seals"]["B"] if "seals" in stored else b""
+    seals: bytes = stored["seals"]["B"]
     parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
-    whole = len(seals) == _SEAL * len(actions)
     objects: list[list[str]] = unpacked(stored["objects"]) if "objects" in stored else []
     return Tombstone(
         purge_in(stored["purge"]),
         stored["request_hash"]["S"],
         state_of({name: item[there] for name, there in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
         tuple(
-            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal if whole else b""))
+            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal))
             for (seq, action, status, step, attempt, at, actor), seal in zip(actions, parts, strict=True)
         ),
         stored["aside"]["BOOL"],

@@ -65,7 +65,7 @@ def show(
     failed = request.query_params.get("audit") == "failed"
     listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
     first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
-    related = any(step.get("children") for step in saga["steps"]) and desk.source.lists_by("parent")
+    related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
     waiting: dict[str, Any] = saga.get("waiting") or {}
     # A new run is possible whenever this one is over.

@@ -75,8 +75,7 @@ class Filter:
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
     """Return the filter that a URL's parameters, or a form's fields, say."""
     status = given.get("status", "").upper()
-    sides = [side for side in ("since", "until", "parent", "find") if desk.source.lists_by(side)]
-    more = {side: given.get(side, "").strip() for side in sides}
+    more = {side: given.get(side, "").strip() for side in ("since", "until", "parent", "find")}
     known = status if status in STATUSES else ""
     return Filter(given.get("name", ""), known, more, given.get("text", ""), desk.clock())
 
@@ -180,7 +179,7 @@ def search(desk: Desk, request: Request) -> Response:
     known = desk.source.look_up(wanted)
     if known is not None:
         return RedirectResponse(desk.saga_path(known["name"], known["saga_id"]), 303)
-    if "=" in wanted.strip("=") and desk.source.lists_by("find"):
+    if "=" in wanted.strip("="):
         return RedirectResponse(f"/sagas?find={quote(wanted, safe='')}", 303)
     found, cursor = list[Any](), None
     for _ in range(_LOOKED_THROUGH // _AT_ONCE if wanted else 0):

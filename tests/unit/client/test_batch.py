@@ -126,7 +126,7 @@ class TestChoosing:
         assert chosen(service, "rerun", status="RUNNING") == ["d"]
 
     def test_what_is_to_be_settled_since_a_time(self) -> None:
-        ended = {"created_at": "2026-11-20T00:00:00.000Z", "updated_at": "2026-11-22T00:00:00.000Z"}
+        ended = {"created_at": "2026-11-20T00:00:00.000Z", "ended_at": "2026-11-22T00:00:00.000Z"}
         service = Service(saga("a", "FAILED") | ended, saga("b", "DEAD_LETTERED") | ended)
         assert chosen(service, "resolve", since="2026-11-22T00:00:00") == ["a"]
         assert chosen(service, "resolve", since=datetime(2026, 11, 19, tzinfo=UTC)) == ["a", "b"]
