@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from sagas.core.events import (
     DEADLINE,
+    LOST,
     CancelRequested,
     CompensationAttemptFailed,
     CompensationFailed,
@@ -204,8 +205,8 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         return StepLost(state.cursor, step.attempts)
     if step is not None and state.undoing and step.status is StepStatus.COMPENSATING:
         if undo_out_of_budget(plan, state):
-            return CompensationFailed(state.cursor, step.undo_attempts, StepLost.failure)
-        return CompensationAttemptFailed(state.cursor, step.undo_attempts, StepLost.failure)
+            return CompensationFailed(state.cursor, step.undo_attempts, LOST)
+        return CompensationAttemptFailed(state.cursor, step.undo_attempts, LOST)
     fact = next_fact(plan, state) or owed_by_time(state, now)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
     return Recovered(stall=False) if unfit or fact is None else fact

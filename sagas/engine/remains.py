@@ -9,7 +9,7 @@ from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
-from sagas.core.events import Failure
+from sagas.core.events import FACTS, Failure
 from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
@@ -20,24 +20,7 @@ from sagas.store.journal import Journal
 PURGED = "SagaPurged"
 """The last action in the audit trail of a purged saga. It is in no entry of its own: the tombstone tells it."""
 
-_ENDS = {
-    "StepCompleted": StepStatus.COMPLETED,
-    "SignalReceived": StepStatus.COMPLETED,
-    "WaitEnded": StepStatus.COMPLETED,
-    "WaitTimedOut": StepStatus.FAILED,
-    "WaitStarted": StepStatus.WAITING,
-    "ChildrenStarted": StepStatus.WAITING,
-    "ChildrenEnded": StepStatus.COMPLETED,
-    "StepPostponed": StepStatus.WAITING,
-    "StepFailed": StepStatus.FAILED,
-    "StepLost": StepStatus.FAILED,
-    "StepDeadLettered": StepStatus.FAILED,
-    "StepCompensated": StepStatus.COMPENSATED,
-    "CompensationPostponed": StepStatus.COMPENSATION_FAILED,
-    "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
-    "CompensationFailed": StepStatus.COMPENSATION_FAILED,
-    "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,
-}
+_ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _SETTLING = ("Resolved", "Redriven", "CompensationStarted")

@@ -12,6 +12,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from sagas.core.events import FACTS
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.store.entries import Entry
@@ -21,14 +22,11 @@ ENDS: Mapping[str, str] = {
     "COMPENSATED": "SagaCompensated",
     "CANCELLED": "SagaCancelled",
     "FAILED": "SagaFailed",
-    "COMPENSATION_FAILED": "SagaFailed",
+    "COMPENSATION_FAILED": "SagaCompensationFailed",
 }
 """What is told of a saga that has come to such an end."""
-SAGA_EVENTS = (
-    *("SagaStarted", "SagaCompleted", "SagaCompensated", "SagaCancelled", "SagaFailed"),
-    *("SagaNeedsAttention", "SagaWaiting"),
-)
-STEP_EVENTS = ("StepCompleted", "StepFailed", "StepLost", "StepDeadLettered", "StepCompensated")
+SAGA_EVENTS = ("SagaStarted", *ENDS.values(), "SagaNeedsAttention", "SagaWaiting")
+STEP_EVENTS = tuple(name for name, kind in FACTS.items() if kind.published)
 """Told only where that is asked for; they are named like the entries they are made from."""
 _STUCK = ("DEAD_LETTERED", "FAILED", "COMPENSATION_FAILED")
 _WAITS = ("signal", "time")

@@ -262,7 +262,7 @@ def test_an_expired_lease_is_taken_over_with_a_fence(event: ev.Event) -> None:
     assert commands(decision) == (Write(ev.StepLost(0, 1)),)
     assert (decision.state.lease, decision.state.lost_until, decision.state.dispatch) == (MINE, LAPSED.act_until, 2)
     undone = apply(replace(UNDOING, lease=LAPSED), event)
-    assert writes(undone) == [ev.CompensationAttemptFailed(1, 1, ev.StepLost.failure)]
+    assert writes(undone) == [ev.CompensationAttemptFailed(1, 1, ev.LOST)]
 
 
 def test_silence_is_a_stall_and_patience_ends() -> None:
