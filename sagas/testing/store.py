@@ -36,14 +36,12 @@ class _Client:
 class _Connection(SharedConnection):
     """A connection to tables in memory."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(region=_SETTINGS.region)
-        self._memory = _Client(tables)
+    memory: MemoryTables
 
     @property
     def client(self) -> Any:
-        """The client of the tables in memory."""
-        return self._memory
+        """What answers instead of AWS."""
+        return _Client(self.memory)
 
 
 class MemoryStore:
@@ -51,7 +49,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._memory = MemoryTables()
-        connection = _Connection(self._memory)
+        connection = _Connection(region=_SETTINGS.region)
+        connection.memory = self._memory
         tables, payloads = tables_over(_SETTINGS, connection, connection), Payloads(_SETTINGS)
         self.control = ControlItems(tables, _SETTINGS)
         self.journal = Journal(tables, payloads)

@@ -140,7 +140,7 @@ class StrictTables(MemoryTables):
     def _fitting(self, items: Sequence[Item]) -> int:
         if self.scarce:
             return 1
-        if len(marshal.dumps(items, 2)) <= _PAGE:  # without references it takes more than what DynamoDB counts
+        if len(marshal.dumps(list(items), 2)) <= _PAGE:  # without references it takes more than what DynamoDB counts
             return len(items)
         size = 0
         for number, item in enumerate(items):
