@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, cast, get_args
 
+from sagas.client.client import SagaClient
 from sagas.client.pacing import new_job, note_of, paced
 from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
@@ -47,29 +48,8 @@ LONGEST_REASON = 3_000
 """Characters of a reason: the note begins with the job."""
 
 
-class Caller(Protocol):
-    """What a job needs of a client; see :class:`sagas.client.SagaClient`."""
-
-    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView: ...
-    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
-    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView: ...
-    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView: ...
-    def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView: ...
-    def list(
-        self,
-        name: str | None = None,
-        status: str | None = None,
-        *,
-        limit: int = 20,
-        cursor: str | None = None,
-        since: datetime | str | None = None,
-        find: Mapping[str, object] | None = None,
-    ) -> Page: ...
-    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page: ...
-
-
 def choose(
-    client: Caller,
+    client: SagaClient,
     action: Action,
     name: str,
     *,
@@ -117,12 +97,12 @@ def choose(
 
 
 def _listed(
-    client: Caller, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
+    client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
 ) -> Iterator[Summary]:
     return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
 
 
-def _needing(client: Caller, name: str) -> Iterator[Summary]:
+def _needing(client: SagaClient, name: str) -> Iterator[Summary]:
     """All of a type that need a person."""
     return _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
 
@@ -214,7 +194,7 @@ class Batch:
         clock, sleep: seconds that only go up, and a way to let them pass.
     """
 
-    client: Caller
+    client: SagaClient
     action: Action
     name: str
     saga_ids: Sequence[str]
@@ -245,7 +225,7 @@ class Batch:
             raise ValueError(f"taken, steps: only resolve takes them, not {self.action}")
 
     @classmethod
-    def resumed(cls, client: Caller, path: Path, rate: float = 20.0) -> Batch:
+    def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
         """Return the job that a file of outcomes is of, to go on with it.
 
         Raises:

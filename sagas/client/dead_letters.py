@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
@@ -13,11 +13,13 @@ from sagas.aws import code_of, translated
 from sagas.client.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, SagaView
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message import parse_record
 from sagas.messaging.redriving import told_by
+
+if TYPE_CHECKING:  # the client imports this module
+    from sagas.client.client import SagaClient
 
 _HIDDEN = "***"
 _PAYLOAD = 3
@@ -100,14 +102,7 @@ class Pruned:
     kept: tuple[Kept, ...] = ()
 
 
-class SagaReader(Protocol):
-    """Reads sagas and their audit trails: ``SagaClient`` does."""
-
-    def show(self, name: str, saga_id: str) -> SagaView: ...
-    def audit(self, name: str, saga_id: str) -> Iterable[AuditEntry]: ...
-
-
-def why_needed(sagas: SagaReader, letter: DeadLetter) -> str:
+def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     """Return why a dead letter must stay; empty if nothing needs it any more. Whatever is in doubt is needed.
 
     A saga numbers its messages upwards and notes the number of the one that dies. Going on, by whatever means, it takes

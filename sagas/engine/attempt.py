@@ -26,7 +26,6 @@ from sagas.engine.course import Course
 from sagas.engine.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.gates import Gate, Gates, shut_gate
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType
@@ -34,7 +33,9 @@ from sagas.engine.runner import Runner, inputs_needed, moment
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
+from sagas.store.control import ControlItems
 from sagas.store.entries import details_of
+from sagas.store.journal import Journal
 from sagas.store.outcomes import Changed
 from sagas.store.sent import Signal
 
@@ -69,8 +70,8 @@ class AttemptServices:
         gates: what may hold a message back before its claim, in the order in which they are asked.
     """
 
-    control: ControlStore
-    journal: JournalStore
+    control: ControlItems
+    journal: Journal
     committer: Committer
     runner: Runner
     clock: Clock
@@ -292,10 +293,10 @@ class Attempt:
             context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
-        progress = ProgressReport(services.control, held, clock, context.tell_lost)
+        progress = ProgressReport(services.control.note_progress, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
-            services.control,
+            services.control.extend,
             held,
             lock_expiry,
             clock,

@@ -14,13 +14,15 @@ from sagas.core.states import Parent, SagaState
 from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.found_by import found_by, named, values_of
-from sagas.engine.ports import BirthStore, FindingStore, JournalStore
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import InvalidRequest
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.messaging.trace import trace_in, trace_of
+from sagas.store.control import ControlItems
 from sagas.store.entries import NEVER_STARTED, Entry
+from sagas.store.findings import Findings
+from sagas.store.journal import Journal
 
 PARENT = "parent"
 """Who acts where a saga does what its parent wants."""
@@ -40,12 +42,12 @@ class Births:
     """
 
     registry: Registry
-    control: BirthStore
-    journal: JournalStore
+    control: ControlItems
+    journal: Journal
     clock: Clock
     carry: bool = True
     headers: Callable[[], dict[str, str]] | None = None
-    findings: FindingStore | None = None
+    findings: Findings | None = None
 
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True

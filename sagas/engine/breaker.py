@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.breaker import (
@@ -43,6 +41,7 @@ from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
+from sagas.store.breakers import BreakerItems
 
 GOOD_FOR = 1.0
 """Seconds for which an environment keeps what it read; never longer than the breaker would stay open. A breaker that
@@ -54,18 +53,6 @@ _QUIET = 1.0
 _LONGEST_QUIET = 60.0
 """The same where counting was refused, at most: each refusal doubles it. A thousand environments that count once a
 second are what one key of DynamoDB takes."""
-
-
-class BreakerStore(Protocol):
-    """The stored breakers; see ``sagas.store.breakers.BreakerItems``."""
-
-    def get(self, saga: str, step: str) -> BreakerState: ...
-    def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]: ...
-    def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState: ...
-    def forget(self, saga: str, step: str, revision: str) -> BreakerState | None: ...
-    def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None: ...
-    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState: ...
-    def close(self, saga: str, step: str, now: float, revision: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -102,7 +89,7 @@ class Breakers:
 
     def __init__(
         self,
-        store: BreakerStore,
+        store: BreakerItems,
         registry: Registry,
         clock: Clock,
         logger: logging.Logger,

@@ -5,26 +5,13 @@ from __future__ import annotations
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Protocol
 
 from sagas.errors import NotFound
-from sagas.store.callback_keys import CallbackKey
+from sagas.store.callback_keys import CallbackKey, CallbackKeys
 
 _PURPOSE = b"lambda-sagas callback 1:"
 """Precedes what is signed, so that no code made under the secret for anything else passes for a token."""
 _PARTS = 4
-
-
-class Keys(Protocol):
-    """Where the keys are from; see :class:`sagas.store.callback_keys.CallbackKeys`."""
-
-    def signing(self) -> CallbackKey:
-        """Return the key to sign with."""
-        ...
-
-    def named(self, key_id: str) -> CallbackKey | None:
-        """Return the valid key of that id."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +36,7 @@ class Callbacks:
     """
 
     base: str
-    keys: Keys
+    keys: CallbackKeys
 
     def url(self, saga: str, saga_id: str, step: str) -> str:
         """Return where a signal for that step is sent.

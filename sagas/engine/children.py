@@ -23,13 +23,14 @@ from sagas.core.families import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
-from sagas.engine.births import PARENT
+from sagas.engine.births import PARENT, Births
 from sagas.engine.committer import EntryContext
-from sagas.engine.ports import BatchSender, ChildControl, ChildStarter, JoinStore, WorkSender
+from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.runner import LARGEST_RESULT
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
+from sagas.store.control import ControlItems
 from sagas.store.entries import NEVER_STARTED, Entry
 from sagas.store.joined import (
     CARRIED,
@@ -43,6 +44,7 @@ from sagas.store.joined import (
     Outcome,
     undoing,
 )
+from sagas.store.joins import Joins
 from sagas.store.outcomes import Fenced
 
 _AT_ONCE = 16
@@ -63,10 +65,10 @@ class Children:
     """Looks after sagas when asked to, those with children above all."""
 
     advancer: Advancer
-    control: ChildControl
-    joins: JoinStore
-    starter: ChildStarter
-    sender: BatchSender
+    control: ControlItems
+    joins: Joins
+    starter: Births
+    sender: MessageSender
     work: WorkSender
 
     def look(self, saga_id: str, *, thorough: bool = False) -> None:

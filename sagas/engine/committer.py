@@ -18,10 +18,13 @@ from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently
-from sagas.engine.ports import CommitObserver, ControlStore, JournalStore, SignalSource
+from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
+from sagas.store.control import ControlItems
 from sagas.store.entries import RESULTS, Entry, details_of, fact_of
 from sagas.store.entry_hash import chained
+from sagas.store.inbox import Inbox
+from sagas.store.journal import Journal
 from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 
@@ -76,11 +79,11 @@ class Committer:
 
     def __init__(
         self,
-        control: ControlStore,
-        journal: JournalStore,
+        control: ControlItems,
+        journal: Journal,
         clock: Clock,
         observers: Sequence[CommitObserver] = (),
-        inbox: SignalSource | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         self._control = control
         self._journal = journal

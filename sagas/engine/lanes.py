@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from sagas.core.events import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
-from sagas.engine.ports import LaneQueues
 from sagas.errors import NotFound, SagaError
 from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
 from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues
 from sagas.store.lanes import Watermark, Watermarks
 
 _BETWEEN_NOTES = 30.0
@@ -108,7 +108,7 @@ class Lanes:
             look like a line.
     """
 
-    queues: LaneQueues
+    queues: Queues
     watermarks: Watermarks
     clock: Clock
     tells: bool = False

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
 from sagas.engine.references import unnamed
 from sagas.errors import InvalidRequest
-from sagas.store.entries import Entry
+from sagas.store.journal import Journal
 from sagas.store.objects import Listed
-from sagas.store.summaries import SagaSummary
+from sagas.store.summaries import SagaSummaries, SagaSummary
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -39,19 +39,6 @@ COUNTS: tuple[str, ...] = (
 )  # fmt: skip
 """What a report counts. Every object that was listed is of one kind: young, kept, orphans, unreferenced, unknown or
 foreign; every orphan and every unreferenced one came to one end: deleted, handled, gone, left or errors."""
-
-
-class SummaryStore(Protocol):
-    """How sagas stand; see ``sagas.store.summaries.SagaSummaries``."""
-
-    def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]: ...
-
-
-class EntryStore(Protocol):
-    """What sagas have stored; see ``sagas.store.journal.Journal``."""
-
-    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]: ...
-    def load(self, entry: Entry) -> Entry: ...
 
 
 class Kind(StrEnum):
@@ -192,8 +179,8 @@ class Judge:
 
     saga: str
     prefix: str
-    summaries: SummaryStore
-    entries: EntryStore | None = None
+    summaries: SagaSummaries
+    entries: Journal | None = None
 
     def judge(
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
@@ -235,7 +222,7 @@ class Judge:
 
     def _unnamed(
         self,
-        store: EntryStore,
+        store: Journal,
         files: Mapping[str, Sequence[str]],
         found: Mapping[str, SagaSummary],
         in_time: Callable[[], bool],

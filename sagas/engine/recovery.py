@@ -16,8 +16,9 @@ from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
 from sagas.engine.looking import in_time
 from sagas.engine.pausing import Pausing
-from sagas.engine.ports import LaneQueues, WorkSender
+from sagas.engine.ports import WorkSender
 from sagas.errors import NotFound, Unavailable
+from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToLookAfter
 from sagas.store.control import ControlItems
 from sagas.store.lanes import Watermarks
@@ -90,7 +91,7 @@ class Recovery:
     advancer: Advancer
     control: ControlItems
     listing: Listing
-    queues: LaneQueues
+    queues: Queues
     watermarks: Watermarks
     work: WorkSender
     pausing: Pausing

@@ -17,10 +17,10 @@ from sagas.core.times import iso
 from sagas.engine.answers import QueueStats, StatsView, TypeStats
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock
-from sagas.engine.ports import LaneQueues
 from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
+from sagas.messaging.queues import Queues
 from sagas.store.control import ControlItems
 from sagas.store.listing import Listing, Span
 from sagas.store.mapping import ended_shard
@@ -59,7 +59,7 @@ class Statistics:
     registry: Registry
     control: ControlItems
     listing: Listing
-    queues: LaneQueues
+    queues: Queues
     pauses: Pauses
     breakers: BreakerOperations
     clock: Clock

@@ -15,7 +15,7 @@ from sagas.engine.answers import SweepRoundView
 from sagas.engine.engine import Engine, settings_from
 from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
-from sagas.engine.sweep_rounds import EndedRound, PartName, RoundStore, RoundSweep
+from sagas.engine.sweep_rounds import EndedRound, PartName, RoundSweep
 from sagas.errors import NotFound, SagaError, text_of
 from sagas.store.objects import connect_s3
 from sagas.store.payloads import Payloads
@@ -57,7 +57,7 @@ class Sweeper:
     """
 
     definitions: Sequence[SagaDefinition]
-    rounds: RoundStore
+    rounds: SweepRounds
     services: SweepServices
     send: Callable[[PartName], None] | None = None
     tell: Callable[[EndedRound], None] = lambda ended: None

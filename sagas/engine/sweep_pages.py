@@ -20,9 +20,11 @@ from sagas.aws import S3_NO_SUCH_KEY
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.coroutines import awaited
-from sagas.engine.orphans import EntryStore, Judge, Kind, SummaryStore, SweepReport, Verdict, too_many
+from sagas.engine.orphans import Judge, Kind, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
+from sagas.store.journal import Journal
 from sagas.store.objects import Listed, Objects
+from sagas.store.summaries import SagaSummaries
 
 ARCHIVE = "archive/"
 """What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
@@ -44,8 +46,8 @@ class SweepServices:
         connect: makes the clients of ``ctx.client``.
     """
 
-    summaries: SummaryStore
-    entries: EntryStore
+    summaries: SagaSummaries
+    entries: Journal
     s3: Any
     clock: Clock
     logger: logging.Logger

@@ -9,10 +9,9 @@ itself works on the parts, one after the other, and makes no new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
@@ -20,7 +19,7 @@ from sagas.engine.key_ranges import middle
 from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
 from sagas.errors import SagaError, Unavailable, text_of
-from sagas.store.sweep_rounds import Part, Round
+from sagas.store.sweep_rounds import Part, SweepRounds
 
 MOST_OPEN = 16
 """Parts that are open at a time. More would take from S3 and from the tables what others need of them."""
@@ -43,20 +42,6 @@ class PartName:
     saga: str
     round: int
     number: int
-
-
-class RoundStore(Protocol):
-    """Where rounds stand; see ``sagas.store.sweep_rounds.SweepRounds``."""
-
-    def get(self, saga: str) -> Round: ...
-    def parts(self, of: Round) -> list[Part]: ...
-    def begin(self, seen: Round, now: float) -> Round | None: ...
-    def claim(self, part: Part, now: float) -> Part | None: ...
-    def advance(self, part: Part) -> bool: ...
-    def release(self, part: Part) -> bool: ...
-    def finish(self, part: Part) -> bool: ...
-    def split(self, part: Part, at: str, seen: Round, most: int) -> Part | None: ...
-    def end(self, of: Round, totals: Mapping[str, int], now: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +77,7 @@ class RoundSweep:
     """
 
     services: SweepServices
-    rounds: RoundStore
+    rounds: SweepRounds
     definition: SagaDefinition
     policy: OrphanSweep
     send: Callable[[PartName], None] | None = None

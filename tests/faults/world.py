@@ -42,12 +42,13 @@ from sagas.store.mapping import OVERTAKEN
 from sagas.store.settings import StoreSettings
 from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
+from sagas.testing.tables import refusal
 from tests.faults.families import FAMILIES
 from tests.faults.mailbox import Letter, Mailbox
 from tests.faults.sagas import CLASSES, STAGE
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
-from tests.support.tables import MemoryTables, refusal
+from tests.support.tables import StrictTables
 
 LIFETIME = 40.0
 """Seconds a function may act."""
@@ -133,7 +134,7 @@ class CrashWorld:
         self.settings = StoreSettings("faults-sagas", "faults-audit", "faults-payloads", shards=2, region=REGION)
         self.settings = replace(self.settings, retention=RETENTION, joins_table="faults-joins")
         self.clock = ManualClock(_START)
-        self.tables = MemoryTables()
+        self.tables = StrictTables()
         self.mailbox = Mailbox(self.clock, _MOST_RECEIVES)
         self.objects: dict[str, bytes] = {}
         answers = {"dynamodb": self.tables.answer, "sqs": self.mailbox.answer, "s3": self._object}

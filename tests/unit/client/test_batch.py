@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from sagas.client import SagaClient
 from sagas.client.batch import Action, Batch, Outcome, choose
 from sagas.client.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
 
 
-class Service:
+class Service(SagaClient):
     """Answers a job. ``refuses`` says what is raised for a saga, once for each in a list."""
 
     def __init__(self, *sagas: dict[str, Any]) -> None:
@@ -51,9 +52,12 @@ class Service:
         name: str | None = None,
         status: str | None = None,
         *,
+        parent: str | None = None,
         limit: int = 20,
         cursor: str | None = None,
         since: Any = None,
+        until: Any = None,
+        idempotency_key: str | None = None,
         find: Mapping[str, object] | None = None,
     ) -> Any:
         """In pages of one."""
