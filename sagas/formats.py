@@ -25,14 +25,6 @@ class NewerFormat(Unavailable):
 
 
 def check_format(found: object, what: str) -> None:
-    """Let what this version can read pass.
-
-    Args:
-        found: the number found; ``None`` where there is none.
-        what: what was met, for the log.
-
-    Raises:
-        NewerFormat: it is higher than this version's.
-    """
+    """Let what this version can read pass."""
     if isinstance(found, int | float) and not isinstance(found, bool) and found > FORMAT:
         raise NewerFormat(what)

@@ -480,15 +480,7 @@ class ServiceOptions:
 
 
 def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
-    """Return the options of a service.
-
-    Args:
-        service: its name, unless a ``service_name`` is given.
-        props: what was given.
-
-    Raises:
-        DefinitionError: there is no such option, or a value is out of range.
-    """
+    """Return the options of a service."""
     known, given = SagaServiceProps.__annotations__, dict[str, Any](props)
     for name in props:
         if name not in known:

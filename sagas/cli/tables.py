@@ -58,12 +58,7 @@ def coloured(status: str) -> Text:
 
 
 def saga_page(saga: SagaView, now: float) -> RenderableType:
-    """Return a saga with its steps, its errors, and what to do about them.
-
-    Args:
-        saga: as the API shows it.
-        now: epoch seconds.
-    """
+    """Return a saga with its steps, its errors, and what to do about them. ``now``: epoch seconds."""
     from sagas.client.advice import advice, failed_children
 
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
@@ -137,13 +132,8 @@ def _took(step: StepView) -> str:
 
 
 def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:
-    """Return summaries, one line a saga with its whole id; why they need a person, if any does.
-
-    Args:
-        sagas: as the API lists them.
-        now: epoch seconds.
-        width: columns that there are.
-    """
+    """Return summaries, one line a saga with its whole id; why they need a person, if any does. ``now``: epoch
+    seconds."""
     if width < _WIDE:
         lines, times = list[Text](), [ago(saga["updated_at"], now) for saga in sagas]
         widest, longest = max(len(saga["status"]) for saga in sagas), max(map(len, times))
@@ -176,12 +166,7 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
 
 
 def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
-    """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON.
-
-    Args:
-        entries: of the trail, oldest first.
-        width: columns that there are.
-    """
+    """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON."""
     if width < _WIDE:
         lines = list[Text]()
         for entry in entries:
@@ -284,12 +269,7 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
 
 
 def stats_table(types: Iterable[TypeStats], width: int) -> RenderableType:
-    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least.
-
-    Args:
-        types: as the API counts them.
-        width: columns that there are; where they are few, what is not zero goes in lines.
-    """
+    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
     listed = list(types)
     if width < _WIDE:
         return Group(*(line for one in listed for line in _stats_lines(one)))

@@ -29,12 +29,8 @@ _IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {
 
 
 def advice(saga: SagaView, now: float) -> list[str]:
-    """Return sentences about a saga: its errors, what happens next, and what a person can do.
-
-    Args:
-        saga: as the API shows it.
-        now: epoch seconds.
-    """
+    """Return sentences about a saga: its errors, what happens next, and what a person can do. ``now``: epoch
+    seconds."""
     if "purged_at" in saga:
         why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
         said = [f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone."]
@@ -129,13 +125,8 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
 
 
 def waits_for(saga: SagaView, step: StepView, now: float) -> str:
-    """Return what a step waits for, since when, until when, who may send it, and by which command.
-
-    Args:
-        saga: as the API shows it.
-        step: one of its steps, which waits.
-        now: epoch seconds.
-    """
+    """Return what a step waits for, since when, until when, who may send it, and by which command. ``now``: epoch
+    seconds."""
     until = step["waits_until"] or ""
     left = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
     since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
@@ -163,11 +154,7 @@ def _children(saga: SagaView, step: StepView) -> str:
 
 
 def failed_children(saga: SagaView) -> list[str]:
-    """Return a line for each child that failed, as far as the API names them, whatever became of their parent since.
-
-    Args:
-        saga: the parent, as the API shows it.
-    """
+    """Return a line for each child that failed, as far as the API names them, whatever became of their parent since."""
     lines = list[str]()
     for step in saga["steps"]:
         children = step.get("children")

@@ -58,24 +58,7 @@ def choose(
     since: datetime | str | None = None,
     find: Mapping[str, object] | None = None,
 ) -> list[Summary]:
-    """Return the sagas that an operation is to be done to, by lists of the API.
-
-    Args:
-        client: of the service.
-        action: the operation.
-        name: of the saga type.
-        status: only sagas of this status; by default those for which the operation is: DEAD_LETTERED and
-            COMPENSATION_FAILED for ``retry``, and those that nothing answers; and so on. For ``resolve`` all that need
-            a person.
-        error: only sagas whose error is of this type, or has this text in its message.
-        since: only those that were started since, or ended since where the status is an end.
-        find: only sagas with these values in their requests.
-
-    Raises:
-        NotFound: there is no such type.
-        InvalidRequest: a filter does not fit.
-        Unavailable: the service is out of reach.
-    """
+    """Return the sagas that an operation is to be done to, by lists of the API."""
     wanted = (status,) if status is not None else _USUAL[action]
     needing = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
     if action == "resolve" and status is None and not find:
@@ -226,11 +209,7 @@ class Batch:
 
     @classmethod
     def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
-        """Return the job that a file of outcomes is of, to go on with it.
-
-        Raises:
-            SagaError: the file is none.
-        """
+        """Return the job that a file of outcomes is of, to go on with it."""
         try:
             first, *rest = path.read_text(encoding="utf-8").splitlines()
             told: dict[str, Any] = json.loads(first)
@@ -252,15 +231,7 @@ class Batch:
         return [one for one in self.saga_ids if one not in self.known or self.known[one].outcome == "failed"]
 
     def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
-        """Do what is left to do, in order, several calls at a time; stop after five failures in a row.
-
-        Args:
-            on_outcome: told of each outcome, in the order in which they come.
-            most: how many sagas at most; the others are left for the next run.
-
-        Raises:
-            SagaError: the file of outcomes cannot be written; nothing was done.
-        """
+        """Do what is left to do, in order, several calls at a time; stop after five failures in a row."""
         report = Report(self.job, len(self.saga_ids), dict(self.known))
         try:
             begun = self.path is not None and _goes_on(self.path)

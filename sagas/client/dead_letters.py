@@ -107,13 +107,6 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
 
     A saga numbers its messages upwards and notes the number of the one that dies. Going on, by whatever means, it takes
     a higher one: from then on a message of that number or a lower one does nothing when it is received.
-
-    Args:
-        sagas: reads its saga.
-        letter: the message.
-
-    Raises:
-        SagaError: the API is out of reach, or refuses the caller.
     """
     if not letter.saga or not letter.saga_id or letter.number is None:
         return "it is no message of a saga"
@@ -195,11 +188,6 @@ class DeadLetterQueue:
 
         Each is moved as soon as it is found. What dies again meanwhile stays: a walk through a long queue would move it
         again and again.
-
-        Args:
-            saga_id: whose messages; everybody's when absent.
-            on_progress: told how many messages were looked at.
-            note: why; for the audit trails of their sagas.
         """
         moved: list[DeadLetter] = []
         left: list[DeadLetter] = []
@@ -235,14 +223,7 @@ class DeadLetterQueue:
         dry_run: bool,
         on_progress: OnProgress | None = None,
     ) -> Pruned:
-        """Delete messages that nobody needs, each as soon as that is known.
-
-        Args:
-            why_kept: tells why a message must stay; nothing if it need not.
-            saga_id: look at this saga's messages only.
-            dry_run: look, and delete nothing.
-            on_progress: told how many messages were looked at.
-        """
+        """Delete messages that nobody needs, each as soon as that is known."""
         dropped: list[DeadLetter] = []
         kept: list[Kept] = []
         with QueueWalk(self._sqs, self._url, on_progress) as walk:

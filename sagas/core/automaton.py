@@ -122,17 +122,8 @@ TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in
 
 
 def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
-    """Return the next state and what to do about ``event``.
-
-    Args:
-        plan: the saga type's policies, for the steps of this saga.
-        state: the saga as it is.
-        event: what happened.
-        now: epoch seconds.
-
-    Returns:
-        The same state, and nothing to do, when the event is a duplicate, late or impossible.
-    """
+    """Return the next state and what to do about ``event``. ``now``: epoch seconds. Returns the same state, and nothing
+    to do, when the event is a duplicate, late or impossible."""
     row = TABLE.get((state.status, type(event)))
     if row is None:
         return Decision(state)

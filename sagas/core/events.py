@@ -51,14 +51,8 @@ DEADLINE = "the saga's deadline"
 
 
 def _kept(name: str = "", *, always: bool = False, time: bool = False, **default: Any) -> Any:
-    """A field of a fact, and how its entry keeps it. One that has its default is left out.
-
-    Args:
-        name: under which the entry keeps it; the field's own by default.
-        always: keep it also where it has its default.
-        time: it is epoch seconds, and kept as ISO 8601.
-        default: as of :func:`dataclasses.field`.
-    """
+    """A field of a fact, and how its entry keeps it. One that has its default is left out. ``time``: it is epoch
+    seconds, and kept as ISO 8601."""
     return field(metadata={"name": name, "always": always, "time": time}, **default)
 
 

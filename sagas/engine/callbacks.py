@@ -39,21 +39,11 @@ class Callbacks:
     keys: CallbackKeys
 
     def url(self, saga: str, saga_id: str, step: str) -> str:
-        """Return where a signal for that step is sent.
-
-        Raises:
-            SagaError: there is no usable key.
-            Unavailable: the keys are out of reach.
-        """
+        """Return where a signal for that step is sent."""
         return f"{self.base}/callbacks/{_token(Called(saga, saga_id, step), self.keys.signing())}"
 
     def read(self, token: str) -> Called:
-        """Return what a token is for.
-
-        Raises:
-            NotFound: it is none of ours, or its key is no longer valid.
-            Unavailable: the keys are out of reach.
-        """
+        """Return what a token is for."""
         try:
             text = token.partition(".")[0].encode("ascii")
             parts = urlsafe_b64decode(text + b"=" * (-len(text) % 4)).decode().split("/")

@@ -92,19 +92,7 @@ class Committer:
         self._inbox = inbox
 
     def commit(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Committed:
-        """Journal and commit ``fact`` and whatever follows from it.
-
-        Args:
-            plan: the saga's policies.
-            state: the saga as the lease holder has it.
-            fact: what happened.
-            context: what its entry says beyond it.
-
-        Raises:
-            Fenced: the lease was taken over, or released by another delivery; nothing more may be written.
-            Ambiguous: an answer was lost; keep the lease and the message.
-            Unavailable: the store is out of reach.
-        """
+        """Journal and commit ``fact`` and whatever follows from it."""
         first: Entry | None = None
         adopted = False
         while True:
@@ -120,11 +108,8 @@ class Committer:
     def _write(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[Decision, Entry | None, bool]:
-        """Journal and commit one fact, or what its slot holds already.
-
-        Returns:
-            What follows, the entry that is in the slot, and whether a predecessor put it there.
-        """
+        """Journal and commit one fact, or what its slot holds already. Returns what follows, the entry that is in the
+        slot, and whether a predecessor put it there."""
         fact, context = self._completed(plan, state, fact, context)
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:

@@ -43,11 +43,8 @@ _AT_ONCE = 10
 
 
 def look_ahead(every: float) -> float:
-    """Return how many seconds ahead of its end a long wait is looked at: SQS's longest delay at most.
-
-    Args:
-        every: seconds from one visit of the supervisor to the next.
-    """
+    """Return how many seconds ahead of its end a long wait is looked at: SQS's longest delay at most. ``every``:
+    seconds from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
@@ -110,16 +107,8 @@ class Finder:
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
-        """Hand out what is due for a task, longest due first in each shard.
-
-        Args:
-            task: which.
-            budget: seconds the run may take; what is left is for the next.
-
-        Raises:
-            NotFound: this function knows of no queue ``bulk``; without a queue ``now`` that has the waits, too.
-            Unavailable: the index or the queue is out of reach. What was handed out and not sent is found again.
-        """
+        """Hand out what is due for a task, longest due first in each shard. ``budget``: seconds the run may take; what
+        is left is for the next."""
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed

@@ -115,11 +115,7 @@ class Lanes:
     _known: dict[tuple[str, str], _Lane] = field(default_factory=dict[tuple[str, str], _Lane])
 
     def backlog(self, state: SagaState) -> Backlog:
-        """Return what the current step's lane says of a saga whose message no worker has claimed.
-
-        Raises:
-            Unavailable: SQS or the store is out of reach.
-        """
+        """Return what the current step's lane says of a saga whose message no worker has claimed."""
         name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
         lane = self._lane(state.saga, name)
         now, sent, mark = self.clock.now(), max(state.updated_at, state.not_before), lane.watermark

@@ -140,12 +140,7 @@ def saga_id_of(key: str, prefix: str) -> str | None:
 
 
 def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
-    """Tell what the old objects of a saga are to a sweep.
-
-    Args:
-        saga: the type that is swept.
-        summary: of the saga whose id is in the key; ``None`` if it does not exist.
-    """
+    """Tell what the old objects of a saga are to a sweep."""
     if summary is None:
         return Kind.UNKNOWN
     if summary.saga != saga:
@@ -186,16 +181,8 @@ class Judge:
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
     ) -> list[Verdict]:
         """Return what the objects of a page are, in their order; the last ones are missing when the time is up.
-
-        Args:
-            listed: the objects.
-            before: epoch seconds; an object that is no older is young, whosever it is, and what a saga that is over
-                stored is not looked into before its end, too, is as old.
-            in_time: whether there is time to read more of what sagas have stored.
-
-        Raises:
-            Unavailable: a table, or a payload, is out of reach.
-        """
+        ``before``: epoch seconds; an object that is no older is young, whosever it is, and what a saga that is over
+        stored is not looked into before its end, too, is as old."""
         owners = [saga_id_of(one.key, self.prefix) for one in listed]
         asked = {owner for one, owner in zip(listed, owners, strict=True) if owner and one.modified_at < before}
         found = self.summaries.of(asked) if asked else {}

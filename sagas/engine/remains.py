@@ -54,11 +54,7 @@ class Remains:
     journal: Journal
 
     def of(self, saga_id: str) -> Left | None:
-        """Return what is left of a saga; ``None`` when nothing is, or when its start was never finished.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return what is left of a saga; ``None`` when nothing is, or when its start was never finished."""
         first = self.journal.entries(saga_id, [1]).get(1)
         return None if first is None else self.behind(first)
 
@@ -67,10 +63,6 @@ class Remains:
 
         A saga that has a second entry was claimed once, so it had a control item. Where that is missing, the saga can
         be read, and must not run again: what its steps did is known by its journal only.
-
-        Raises:
-            NotFound: its type is not deployed here.
-            Unavailable: the store is out of reach.
         """
         if first.tombstone is None:
             entries = self.journal.history(first.saga_id)

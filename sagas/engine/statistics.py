@@ -68,15 +68,8 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Return how many sagas of some types there are.
-
-        Args:
-            names: of the types.
-            since: epoch seconds from which on those that ended are counted; a day ago if 0.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return how many sagas of some types there are. ``since``: epoch seconds from which on those that ended are
+        counted; a day ago if 0."""
         now, key = self.clock.now(), (*names, str(since))
         known = self._known.get(key)
         if known is not None and now - known[0] < _GOOD_FOR:

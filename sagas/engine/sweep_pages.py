@@ -55,11 +55,7 @@ class SweepServices:
     connect: Callable[[str], Any] | None = None
 
     def variable(self, name: str) -> str:
-        """Return what a variable holds.
-
-        Raises:
-            SagaError: nothing.
-        """
+        """Return what a variable holds."""
         value = self.environment.get(name, "")
         if not value:
             raise SagaError(f"the environment lacks {name}")
@@ -145,16 +141,7 @@ class PageSweep:
         return self._services.clock.now() < self.deadline
 
     def page(self, after: str, until: str = "") -> Reached:
-        """Sweep the page after a key; what it counts is counted for as far as it got.
-
-        Args:
-            after: the key; empty for the beginning of the prefix.
-            until: the last key that may be touched; empty for the end of the prefix.
-
-        Raises:
-            Unavailable: S3 or a table is out of reach.
-            SagaError: S3 refuses.
-        """
+        """Sweep the page after a key; what it counts is counted for as far as it got."""
         page = self.objects.page(self._definition.prefix, after)
         listed = [one for one in page.objects if not until or one.key <= until]
         last = page.last or len(listed) < len(page.objects) or not page.objects

@@ -84,18 +84,8 @@ class RoundSweep:
     tell: Callable[[EndedRound], None] = lambda ended: None
 
     def tick(self, deadline: float, report: SweepReport) -> bool:
-        """Begin a round when it is time, and have what nobody is at be worked on.
-
-        Args:
-            deadline: epoch seconds at which to stop working on parts.
-            report: takes what is seen and done here; ``finished`` tells whether the round has ended.
-
-        Returns:
-            Whether a round was due, or under way.
-
-        Raises:
-            Unavailable: the table, or the queue, is out of reach.
-        """
+        """Begin a round when it is time, and have what nobody is at be worked on. ``deadline``: epoch seconds at which
+        to stop working on parts. Returns whether a round was due, or under way."""
         now, current = self.services.clock.now(), self.rounds.get(self.definition.name)
         if not current.under_way:
             if now < current.began_at + self.policy.every.total_seconds() - _SLACK:
@@ -117,19 +107,8 @@ class RoundSweep:
 
     def work(self, name: PartName, deadline: float, ends_at: float, report: SweepReport) -> bool:
         """Work on a part for a while. Nothing is done where another worker is at it, it is done, or its round is over.
-
-        Args:
-            name: the part.
-            deadline: epoch seconds at which to stop.
-            ends_at: epoch seconds after which this process cannot act any more.
-            report: takes what is seen and done; ``finished`` tells whether the part is done.
-
-        Returns:
-            Whether to go on with it at once.
-
-        Raises:
-            Unavailable: it could not be asked how the part stands.
-        """
+        ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process cannot act
+        any more. Returns whether to go on with it at once."""
         clock = self.services.clock
         wanted = Part(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
         claimed = self.rounds.claim(wanted, clock.now())
@@ -180,9 +159,6 @@ class _PartWork:
 
         The counts of a page are written together with its last key: they belong to the part from then on, and a page
         that is not written is another worker's.
-
-        Raises:
-            Unavailable, SagaError: as ``PageSweep`` does.
         """
         sweep, report, rounds = self._sweep, self._report, self._sweep.rounds
         report.start_after, report.finished = self.part.after, False

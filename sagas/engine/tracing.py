@@ -146,12 +146,7 @@ def _messaging(operation: str, queue: str) -> dict[str, str]:
 
 
 def received(message: Message, queue: str) -> dict[str, str | int | bool]:
-    """Attributes of the span that handles a message.
-
-    Args:
-        message: the message.
-        queue: the name of its queue.
-    """
+    """Attributes of the span that handles a message."""
     return {
         **_messaging("process", queue),
         "messaging.message.id": message.message_id,

@@ -46,11 +46,7 @@ class Verifier:
 
     def sample(self, size: int, budget: float) -> SampleReport:
         """Verify sagas taken at random, of all types, from the last 400 days and the more recent the more of them.
-
-        Args:
-            size: how many are drawn; one that is drawn twice is verified once.
-            budget: seconds it may take.
-        """
+        ``budget``: seconds it may take."""
         report, seen, end = SampleReport(), set[str](), self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):
@@ -75,16 +71,7 @@ class Verifier:
         return report
 
     def verify(self, name: str, saga_id: str) -> Verified:
-        """Verify the audit trail of one saga, payloads in S3 included.
-
-        Args:
-            name: the saga type.
-            saga_id: the saga.
-
-        Raises:
-            NotFound: there is no such saga of that type.
-            Unavailable: the store is out of reach, or a newer version wrote the saga.
-        """
+        """Verify the audit trail of one saga, payloads in S3 included."""
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
             if state is None or state.purge is not None:

@@ -71,15 +71,7 @@ def _app() -> APIGatewayRestResolver:
 
 @traced("http")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle a REST API (v1) event.
-
-    Args:
-        event: API Gateway's proxy event.
-        context: Lambda's context.
-
-    Returns:
-        A proxy answer; errors too are answers, never exceptions.
-    """
+    """Handle a REST API (v1) event. Returns a proxy answer; errors too are answers, never exceptions."""
     call = _matched(event)
     made = tracer()
     if made is None or call is _NO_CALL:

@@ -44,12 +44,7 @@ class Change:
 
 
 def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
-    """Return the changes since the last release, those that break sagas in flight first.
-
-    Args:
-        locked: what the lock file says.
-        definitions: the saga types as they are now.
-    """
+    """Return the changes since the last release, those that break sagas in flight first."""
     now, found = {one.name: one for one in definitions}, list[Change]()
     for name, old in sorted(locked["sagas"].items()):
         if name in now:

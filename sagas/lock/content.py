@@ -97,12 +97,7 @@ def _written(node: Any, depth: int, name: str) -> str:
 
 
 def read(path: Path) -> Content:
-    """Return what a lock file says.
-
-    Raises:
-        NotFound: there is none.
-        InvalidRequest: it is none of ours, or a newer version's.
-    """
+    """Return what a lock file says."""
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

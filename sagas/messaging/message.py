@@ -104,12 +104,7 @@ class Message:
 
 
 def parse_record(record: Mapping[str, Any]) -> Message:
-    """Read the message from a record of an SQS event.
-
-    Raises:
-        NewerFormat: a newer version of the library wrote it; nothing else of it was looked at.
-        InvalidRequest: it is not a message of ours; ``problems`` names the fields.
-    """
+    """Read the message from a record of an SQS event."""
     try:
         body = _decode(record.get("body", ""))
     except (TypeError, ValueError, RecursionError):

@@ -58,12 +58,7 @@ class _Failure(msgspec.Struct):
 
 
 def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
-    """Return what is wrong with a report as it was received.
-
-    Args:
-        pending: the report; its fields have their types.
-        undo: whether it must be an undo's.
-    """
+    """Return what is wrong with a report as it was received."""
     action, kind = pending.action, FACTS.get(pending.action, Fact)
     failed = kind.reports is (Reports.UNDO_FAILED if undo else Reports.STEP_FAILED)
     succeeded = kind.reports is (Reports.UNDO_SUCCEEDED if undo else Reports.STEP_SUCCEEDED)

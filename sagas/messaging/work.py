@@ -73,11 +73,7 @@ class DueSagas(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, work: Work) -> DueSagas:
-        """Read them from a message.
-
-        Raises:
-            InvalidRequest: its details are others.
-        """
+        """Read them from a message."""
         return details_of(work, cls)
 
 
@@ -104,15 +100,7 @@ class OneSaga(msgspec.Struct, frozen=True):
 
 
 def details_of(work: Work, kind: type[Details]) -> Details:
-    """Return a message's details.
-
-    Args:
-        work: the message.
-        kind: what they should be.
-
-    Raises:
-        InvalidRequest: they are not.
-    """
+    """Return a message's details."""
     try:
         return msgspec.convert(work.details, kind)
     except msgspec.ValidationError as error:
@@ -174,12 +162,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 def parse_work(record: Mapping[str, Any]) -> Work:
-    """Read the message from a record of an SQS event.
-
-    Raises:
-        NewerFormat: a newer version of the library wrote it; nothing else of it was looked at.
-        InvalidRequest: it is not a message of ours, or one of too many in a row.
-    """
+    """Read the message from a record of an SQS event."""
     text: Any = record.get("body", "")
     try:
         check_format(msgspec.json.decode(text, type=_Format).format, "a message of a work queue")

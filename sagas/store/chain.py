@@ -63,13 +63,7 @@ class Verified:
 
 
 def look_through(found: Sequence[tuple[int, Entry | None]], seq: int, head: bytes) -> Finding:
-    """Look through a saga's entries.
-
-    Args:
-        found: all entries there are, by number, in order; ``None`` for one that is no entry of any version.
-        seq: the last committed one, as the control item has it.
-        head: its hash, likewise.
-    """
+    """Look through a saga's entries."""
     committed = [(number, entry) for number, entry in found if number <= seq]
     gap = _gap([number for number, _ in committed], seq)
     bad = gap or next((Bad(number, Wrong.CHANGED) for number, entry in committed if entry is None), None)
@@ -82,13 +76,7 @@ def look_through(found: Sequence[tuple[int, Entry | None]], seq: int, head: byte
 
 
 def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> Finding:
-    """Look through what a purge left of a saga's entries.
-
-    Args:
-        saga_id: whose.
-        saga: the saga type's name.
-        tombstone: what is left.
-    """
+    """Look through what a purge left of a saga's entries."""
     actions, state = tombstone.actions, tombstone.state
     bad = _gap([action.seq for action in actions], state.seq, actions[0].seq if actions else 1)
     head = tombstone.link
@@ -109,12 +97,7 @@ def _gap(numbers: Sequence[int], seq: int, first: int = 1) -> Bad | None:
 
 
 def _broken(entries: Sequence[Entry], head: bytes | None) -> Bad | None:
-    """The first entry whose hash is not what its successor, or the control item, says.
-
-    Args:
-        entries: in order; where one is missing, those behind it are not looked at.
-        head: the hash of the last one; ``None`` when that one is missing.
-    """
+    """The first entry whose hash is not what its successor, or the control item, says."""
     running = b""
     for position, entry in enumerate(entries):
         if entry.seq != position + 1:

@@ -32,13 +32,7 @@ class Action:
     seal: str
 
     def hash_after(self, head: bytes, saga_id: str, saga: str) -> bytes:
-        """Return the entry's hash, which covers all entries before it.
-
-        Args:
-            head: the hash of the entry before it; empty for none.
-            saga_id: whose.
-            saga: the saga type's name.
-        """
+        """Return the entry's hash, which covers all entries before it."""
         told = self.action, self.step, self.attempt, self.status, self.actor
         return linked(head, (saga_id, self.seq, iso(self.at), saga, *told), self.seal)
 
@@ -129,11 +123,7 @@ class Entry:
         return sealed(self.token, self.correlation_id, self.trace_id, *hashes)
 
     def hash_after(self, head: bytes) -> bytes:
-        """Return the entry's hash, which covers all entries before it.
-
-        Args:
-            head: the hash of the entry before it; empty for none.
-        """
+        """Return the entry's hash, which covers all entries before it."""
         return action_of(self).hash_after(head, self.saga_id, self.saga)
 
 
@@ -174,11 +164,7 @@ def _stored(value: Any, name: str, *, time: bool = False) -> dict[str, Any]:
 
 
 def fact_of(entry: Entry, index: int) -> ev.Fact:
-    """Return the fact that ``entry`` records. ``index``: the position of its step.
-
-    Raises:
-        KeyError: the action is none of the automaton's, or a detail is missing.
-    """
+    """Return the fact that ``entry`` records. ``index``: the position of its step."""
     kind, details = ev.FACTS[entry.action], entry.details
     of_entry = {"index": index, "attempt": entry.attempt or 0}
     values: dict[str, Any] = {item.name: of_entry[item.name] for item in fields(kind) if item.name in of_entry}

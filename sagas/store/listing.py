@@ -53,11 +53,7 @@ class IndexPosition:
 
     @classmethod
     def parse(cls, cursor: str) -> IndexPosition:
-        """Read a cursor back.
-
-        Raises:
-            InvalidRequest: it is none of ours.
-        """
+        """Read a cursor back."""
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
             position = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
@@ -107,28 +103,13 @@ class Listing:
         self.shards = Shards(tables, settings)
 
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
-        """Return sagas of these types, newest first.
-
-        Args:
-            names: of the types; or what sagas are found by, from :func:`sagas.store.findings.find_key`.
-            limit: how many at most.
-            cursor: of the page before.
-            within: only those that were started then.
-        """
+        """Return sagas of these types, newest first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [f"{name}#{shard}" for name in names for shard in range(shards)]
         return self._newest(model.by_name, "created_at", keys, limit, cursor, within)
 
     def by_end(self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
-        """Return sagas of these types that ended so, the last to end first.
-
-        Args:
-            names: of the types.
-            status: of sagas that are over.
-            limit: how many at most.
-            cursor: of the page before.
-            within: only those that ended then.
-        """
+        """Return sagas of these types that ended so, the last to end first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
@@ -147,13 +128,7 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
-        """Return ids of sagas in flight that may have a status, of these types among others.
-
-        Args:
-            status: of sagas that are not over.
-            names: of the types.
-            limit: how many at most.
-        """
+        """Return ids of sagas in flight that may have a status, of these types among others."""
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for undo in (False, True) for key in self.parked_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
@@ -162,18 +137,7 @@ class Listing:
         return list(dict.fromkeys(found))[:limit]
 
     def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
-        """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read.
-
-        Args:
-            index: its name.
-            key: of its partition; ``attribute`` is that of its sort key.
-            attribute: see there.
-            within: only those of that span.
-            most: to count no further.
-
-        Raises:
-            Unavailable: the index is out of reach.
-        """
+        """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read."""
         first, last = within.bounds()
         if first > last:  # DynamoDB refuses such a span
             return 0
@@ -202,13 +166,8 @@ class Listing:
             return [under_way.result() for under_way in [pool.submit(call) for call in calls]]
 
     def near(self, name: str, shard: int, at: float) -> str | None:
-        """Return the id of the saga of a type that was started last before a time, else first after it.
-
-        Args:
-            name: the type.
-            shard: of the index, from 0 on; ``None`` comes back when there is none of the type in it.
-            at: epoch seconds.
-        """
+        """Return the id of the saga of a type that was started last before a time, else first after it. ``at``: epoch
+        seconds."""
         model, key = self._tables.control, f"{name}#{shard}"
         for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
             for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
@@ -226,70 +185,32 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams)), limit)
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return open sagas that are due, longest due first.
-
-        Args:
-            until: epoch seconds by which they are due.
-            limit: how many at most.
-        """
+        """Return open sagas that are due, longest due first. ``until``: epoch seconds by which they are due."""
         return self._due(self.due_shards, until, limit)
 
     def waits(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas whose long waits end, longest ended first.
-
-        Args:
-            until: epoch seconds by which they end.
-            limit: how many at most.
-        """
+        """Return sagas whose long waits end, longest ended first. ``until``: epoch seconds by which they end."""
         return self._due(self.wait_shards, until, limit)
 
     def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas that are to be purged, longest due first.
-
-        Args:
-            until: epoch seconds by which they are due.
-            limit: how many at most.
-        """
+        """Return sagas that are to be purged, longest due first. ``until``: epoch seconds by which they are due."""
         return self._due(self.purge_shards, until, limit)
 
     def parked(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
-        """Return sagas of a type that wait until it is no longer paused.
-
-        Args:
-            name: of the type.
-            limit: how many at most.
-            only_undos: only those whose undo waits.
-        """
+        """Return sagas of a type that wait until it is no longer paused."""
         steps = [] if only_undos else self.parked_shards(name)
         return self._due([*steps, *self.parked_shards(name, undo=True)], NEVER_DUE, limit)
 
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
-        """Return what has been due longest in each shard; ``None`` where nothing is due.
-
-        Args:
-            shards: the index's keys of them.
-            until: epoch seconds by which it is due.
-
-        Raises:
-            Unavailable: the index is out of reach.
-        """
+        """Return what has been due longest in each shard; ``None`` where nothing is due. ``until``: epoch seconds by
+        which it is due."""
         return [next(stream, None) for stream in self._begun([self._first(shard, until) for shard in shards])]
 
     def _first(self, shard: str, until: float) -> Iterator[IndexPosition]:
         yield from self.due_page(shard, until, None, 1)
 
     def due_page(self, shard: str, until: float, after: IndexPosition | None, limit: int) -> list[IndexPosition]:
-        """Return a page of what is due in one shard, longest due first.
-
-        Args:
-            shard: the index's key of it.
-            until: epoch seconds by which it is due.
-            after: the position after which the page begins, whether it is still there or not; the first by default.
-            limit: how many positions at most; a page has room for some thousand.
-
-        Raises:
-            Unavailable: the index is out of reach.
-        """
+        """Return a page of what is due in one shard, longest due first. ``until``: epoch seconds by which it is due."""
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,
             "IndexName": "open",

@@ -147,13 +147,8 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Return the control item that holds a state, but for its progress, which is none of the state's.
-
-    Args:
-        state: the saga.
-        settings: how many shards there are, and when a finished saga is purged.
-        stale_after: seconds of silence that count as a stall.
-    """
+    """Return the control item that holds a state, but for its progress, which is none of the state's. ``stale_after``:
+    seconds of silence that count as a stall."""
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
     # Of a correlation id that is the saga's id nothing is kept; of a long one that there is one: it is in the journal.
     correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
@@ -344,11 +339,7 @@ def _flag_in(item: Item, name: str) -> bool:
 
 
 def state_of(item: Item) -> SagaState:
-    """Return the state that a control item holds.
-
-    Raises:
-        NewerFormat: a newer version wrote it.
-    """
+    """Return the state that a control item holds."""
     saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
@@ -409,11 +400,7 @@ def state_of(item: Item) -> SagaState:
 
 
 def known(kind: type[Known], text: str, what: str) -> Known:
-    """Return what ``text`` names.
-
-    Raises:
-        NewerFormat: it names nothing that this version knows.
-    """
+    """Return what ``text`` names."""
     try:
         return kind(text)
     except ValueError:

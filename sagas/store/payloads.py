@@ -48,30 +48,11 @@ class Payloads:
         return PayloadEncryption(settings.payload_key, settings.region, settings.endpoint_url)
 
     def encrypted(self, saga_id: str, place: str, payload: str) -> str:
-        """Return a payload as it is to be stored: encrypted, where a key is configured.
-
-        Args:
-            saga_id: whose it is.
-            place: where in the saga it is stored, and what kind it is of. It can be decrypted only there.
-            payload: as JSON text.
-
-        Raises:
-            SagaError: the function may not use the key.
-            Unavailable: KMS is out of reach.
-        """
+        """Return a payload as it is to be stored: encrypted, where a key is configured."""
         return payload if self._encryption is None else self._encryption.encrypt(saga_id, place, payload)
 
     def decrypted(self, saga_id: str, place: str, stored: str) -> str:
-        """Return a payload that is stored, as it was before.
-
-        Args:
-            saga_id, place: as it was encrypted with.
-            stored: as it is stored.
-
-        Raises:
-            SagaError: it is encrypted, and no key is configured or usable, or it was changed or moved.
-            Unavailable: KMS is out of reach.
-        """
+        """Return a payload that is stored, as it was before."""
         if not is_encrypted(stored):
             return stored
         if self._encryption is None:
@@ -83,12 +64,7 @@ class Payloads:
         return len(payload.encode()) > self._settings.payload_limit
 
     def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
-        """Store ``payload`` and return its key.
-
-        Raises:
-            TooLarge: no bucket is configured.
-            Unavailable: S3 is out of reach.
-        """
+        """Store ``payload`` and return its key."""
         if not self._settings.payload_bucket:
             raise TooLarge(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
@@ -100,19 +76,11 @@ class Payloads:
         return key
 
     def get(self, key: str) -> str:
-        """Return the payload stored under ``key``.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-        """
+        """Return the payload stored under ``key``."""
         return self.get_within(key)[0] or ""
 
     def get_within(self, key: str, most: int | None = None) -> tuple[str | None, int]:
-        """Return the payload stored under ``key``, ``None`` if it has more than ``most`` bytes, and how many it has.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-        """
+        """Return the payload stored under ``key``, ``None`` if it has more than ``most`` bytes, and how many it has."""
         with translated("S3"):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             size, body = int(answer["ContentLength"]), answer["Body"]
@@ -122,12 +90,7 @@ class Payloads:
             return body.read().decode(errors="replace"), size  # what was changed may be no text
 
     def delete_all(self, saga_id: str) -> None:
-        """Delete every payload of a saga, those included that no entry points to.
-
-        Raises:
-            SagaError: the function may not, or S3 refused to delete one.
-            Unavailable: S3 is out of reach.
-        """
+        """Delete every payload of a saga, those included that no entry points to."""
         if not self._settings.payload_bucket:
             return
         objects = Objects(self._client, self._settings.payload_bucket)

@@ -43,22 +43,15 @@ class Tombstones:
         self._payloads = payloads
 
     def get_many(self, saga_ids: Iterable[str]) -> dict[str, Tombstone]:
-        """Return the tombstones of those sagas that have one.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        """Return the tombstones of those sagas that have one."""
         keys = [_key(saga_id, 1) for saga_id in saga_ids]
         items = self._tables.connection.get_many(self._settings.audit_table, keys, consistent=True)
         found = {item["saga_id"]["S"]: tombstone_in(item) for item in items}
         return {saga_id: tombstone for saga_id, tombstone in found.items() if tombstone is not None}
 
     def put(self, saga_id: str, tombstone: Tombstone) -> None:
-        """Make the first entry of a saga its tombstone: payload, salt and details go. One that is there already stays.
-
-        Raises:
-            Ambiguous, Unavailable: try again.
-        """
+        """Make the first entry of a saga its tombstone: payload, salt and details go. One that is there already
+        stays."""
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
         actions = tombstone.actions[-MOST_ACTIONS:]
@@ -98,27 +91,14 @@ class Tombstones:
             return
 
     def clear(self, saga_id: str, seqs: Sequence[int], *, aside: bool) -> None:
-        """Delete entries, and all payloads of the saga that are in S3.
-
-        Args:
-            saga_id: the saga.
-            seqs: of the entries; not that of its tombstone.
-            aside: whether there may be payloads in S3.
-
-        Raises:
-            Ambiguous, Unavailable: try again.
-        """
+        """Delete entries, and all payloads of the saga that are in S3."""
         if aside:
             self._payloads.delete_all(saga_id)
         self._tables.connection.delete_many(self._settings.audit_table, [_key(saga_id, seq) for seq in seqs])
 
 
 def tombstone_in(item: Item) -> Tombstone | None:
-    """Return the tombstone that a journal entry's item holds, if it holds one.
-
-    Raises:
-        NewerFormat: a newer version wrote the saga.
-    """
+    """Return the tombstone that a journal entry's item holds, if it holds one."""
     if "purge" not in item:
         return None
     stored = item["purge"]["M"]

@@ -53,11 +53,7 @@ class MemoryTables:
         self.tables.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
-        """Return DynamoDB's answer to a request.
-
-        Raises:
-            ClientError: as botocore raises it.
-        """
+        """Return DynamoDB's answer to a request."""
         try:
             match operation:
                 case "GetItem":
@@ -185,13 +181,6 @@ class MemoryTables:
         """Answer a query or a scan with a page of its items. It may begin after an item that is gone.
 
         The last page never says that there may be more, as AWS's does when it is full.
-
-        Args:
-            request: the query or scan.
-            items: all its items, sorted.
-            order: the attributes that they are sorted by.
-            backwards: whether the last comes first.
-            more: whether others follow these.
         """
         if "ExclusiveStartKey" in request:
             start = place_of(request["ExclusiveStartKey"], order)

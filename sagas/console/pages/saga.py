@@ -44,16 +44,7 @@ _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: Refused = NOT_SENT, http_status: int = 200
 ) -> Response:
-    """Return the page of a saga.
-
-    Args:
-        desk: the console's surroundings.
-        request: that is answered.
-        name: of its type.
-        saga_id: its id.
-        refused: what was wrong with the signal that was filled in.
-        http_status: of the answer.
-    """
+    """Return the page of a saga."""
     known = desk.source.show(name, saga_id)
     saga, hidden = desk.shown(known)
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)

@@ -50,11 +50,7 @@ class Filter:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the service is asked for.
-
-        Raises:
-            InvalidRequest: ``find`` has no values by their names.
-        """
+        """What the service is asked for."""
         given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
         given |= {
             side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
@@ -81,11 +77,7 @@ def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
 
 
 def values_in(text: str) -> dict[str, str]:
-    """Return the values by their names of ``customer=c-17 tour="the long one"``.
-
-    Raises:
-        InvalidRequest: a word is no such pair.
-    """
+    """Return the values by their names of ``customer=c-17 tour="the long one"``."""
     problem = Problem("find", 'must be like customer=c-17, or customer="c 17" other=value')
     try:
         words = [word.partition("=") for word in shlex.split(text)]
@@ -147,11 +139,7 @@ def everything(desk: Desk, request: Request) -> Response:
 
 
 def matching(desk: Desk, wanted: Filter) -> list[Any]:
-    """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them.
-
-    Raises:
-        InvalidRequest: the filter is none: nobody means all sagas of all times.
-    """
+    """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them."""
     if not wanted:
         raise InvalidRequest("there is no filter", [Problem("name", "choose a type, a status, a time or a text first")])
     found, cursor = list[Any](), None
