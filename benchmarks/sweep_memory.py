@@ -27,7 +27,8 @@ from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep import Sweeper, SweepRequest
 from sagas.engine.sweep_pages import SweepServices
 from sagas.store.entries import Entry
-from sagas.store.summaries import SagaSummary
+from sagas.store.journal import Journal
+from sagas.store.summaries import SagaSummaries, SagaSummary
 
 MIB = 2**20
 LIMIT = 2 * MIB
@@ -74,7 +75,7 @@ class GeneratedS3:
         return {}
 
 
-class GeneratedSummaries:
+class GeneratedSummaries(SagaSummaries):
     """Every third saga was undone."""
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class GeneratedSummaries:
         return {saga_id: SagaSummary("swept", _status(saga_id), False, 1.0, tuple(_PAYLOADS)) for saga_id in asked}
 
 
-class GeneratedEntries:
+class GeneratedEntries(Journal):
     """Every saga has a request and a result, which names its archive."""
 
     def __init__(self) -> None:

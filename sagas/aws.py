@@ -77,11 +77,7 @@ _one_at_a_time = Lock()
 
 
 def open_session(region: str | None, profile: str | None) -> boto3.Session:
-    """Return a session of the named profile and region; ``None`` takes the environment's.
-
-    Raises:
-        SagaError: there is no such profile.
-    """
+    """Return a session of the named profile and region; ``None`` takes the environment's."""
     with translated("AWS", quoted=True):
         return boto3.Session(region_name=region, profile_name=profile)
 
@@ -94,19 +90,7 @@ def connect(
     endpoint_url: str | None = None,
     session: boto3.Session | None = None,
 ) -> Any:
-    """Return a boto3 client.
-
-    Args:
-        service: its name.
-        config: one of this module's.
-        region: ``None`` takes the environment's.
-        endpoint_url: ``None`` takes the environment's.
-        session: whose credentials are used; by default the one session of this execution environment, whose clients
-            are made once: a session reads botocore's models, which takes longer than the requests of a whole saga.
-
-    Raises:
-        SagaError: the region is not known.
-    """
+    """Return a boto3 client."""
     with translated(service, quoted=True):
         if session is not None:
             return cast("Any", session).client(service, region_name=region, endpoint_url=endpoint_url, config=config)
@@ -159,18 +143,7 @@ def _told(error: ClientError) -> dict[str, str]:
 
 @contextmanager
 def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: bool = False) -> Generator[None]:
-    """Raise this library's errors for those of boto3.
-
-    Args:
-        service: how to call it.
-        lost: what to raise when no answer came, or none that tells what happened.
-        quoted: whether to give the text of AWS, or of botocore, which may quote anything: to a person at a shell it
-            says what to do, in a log or a journal it has no place.
-
-    Raises:
-        Unavailable: it is out of reach or refuses all for now: try again later.
-        SagaError: anything else, by operation and code.
-    """
+    """Raise this library's errors for those of boto3."""
     try:
         yield
     except ClientError as error:

@@ -1,22 +1,16 @@
 """The format of what is stored and sent, so that two versions of this library can work on the same sagas.
 
-Control items, journal entries and messages carry this number; what version 0.1.0 wrote has none and counts as 1. Code
-that meets a higher one leaves the saga alone and comes back later: a newer version is deployed, or was. A release that
-changes a format first only reads the new one; the next writes it.
+Control items, journal entries, signals and messages carry this number; what has none counts as 1. Code that meets a
+higher one leaves the saga alone and comes back later: a newer version is deployed, or was. A release that changes a
+format first only reads the new one; the next writes it.
 """
 
 from __future__ import annotations
 
 from sagas.errors import Unavailable
 
-FORMAT = 4
-"""The highest that this version reads, and what it writes of payloads that are encrypted."""
-CHILDREN = 3
-"""What it writes of parents and children."""
-WAITS = 2
-"""What it writes of other sagas that wait, or have a deadline or a pivot."""
-PLAIN = 1
-"""What it writes of the rest: code that knows of no waits goes on with them."""
+FORMAT = 1
+"""The highest that this version reads, and what it writes. Control items leave it out."""
 
 
 class NewerFormat(Unavailable):
@@ -31,14 +25,6 @@ class NewerFormat(Unavailable):
 
 
 def check_format(found: object, what: str) -> None:
-    """Let what this version can read pass.
-
-    Args:
-        found: the number found; ``None`` where there is none.
-        what: what was met, for the log.
-
-    Raises:
-        NewerFormat: it is higher than this version's.
-    """
+    """Let what this version can read pass."""
     if isinstance(found, int | float) and not isinstance(found, bool) and found > FORMAT:
         raise NewerFormat(what)

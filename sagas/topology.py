@@ -37,13 +37,7 @@ ByStep = dict[str, dict[str, str]]
 
 
 def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
-    """Return the key and the value of the metadata that say which part of a service a resource is.
-
-    Args:
-        part: which.
-        names: ``saga`` and ``step`` it belongs to, several steps separated by commas; the ``name`` of a work queue; an
-            API's ``path`` if it has one.
-    """
+    """Return the key and the value of the metadata that say which part of a service a resource is."""
     return _METADATA_KEY, {"part": part, **names}
 
 
@@ -104,15 +98,7 @@ class Topology(Parts):
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
-        """Add the parts that one stack holds.
-
-        Args:
-            resources: of its template, by logical id.
-            physical_ids: by logical id; a resource without one is left out.
-
-        Raises:
-            SagaError: an API has no stage.
-        """
+        """Add the parts that one stack holds."""
         for logical_id, resource in resources.items():
             group = _log_group_of(resource)
             if group in physical_ids:

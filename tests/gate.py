@@ -72,9 +72,7 @@ class Tier:
 TIERS = {
     "lint": Tier(commands=("style", "imports")),
     "unit": Tier(("tests/unit", "tests/typing", "docs"), BREADTH),
-    "aws": Tier(
-        ("tests/handlers", "tests/store", "tests/engine", "tests/attacks", "tests/versions"), BREADTH, yields=True
-    ),
+    "aws": Tier(("tests/handlers", "tests/store", "tests/engine", "tests/attacks"), BREADTH, yields=True),
     "model": Tier((*BREADTH, "tests/model", "tests/faults", "tests/interleavings", "tests/load"), yields=True),
     "cdk": Tier(("tests/cdk",), yields=True),
     "e2e": Tier(("tests/e2e",) if _ELSEWHERE else ("tests/soak", "tests/e2e"), processes=0 if _ELSEWHERE else 3),

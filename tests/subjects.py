@@ -59,8 +59,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "tables in memory": (
         "sagas/store",
+        "sagas/testing/expressions.py",
+        "sagas/testing/tables.py",
         "tests/support/dynamodb.py",
-        "tests/support/expressions.py",
         "tests/support/refused.py",
         "tests/support/tables.py",
         "tests/engine/test_tables_agree.py",
@@ -73,6 +74,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "store engines": (
         "sagas/store",
+        "sagas/testing/expressions.py",
+        "sagas/testing/tables.py",
         "tests/store",
         "tests/engine/test_disaster.py",
         "tests/engine/test_races.py",

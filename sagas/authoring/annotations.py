@@ -20,12 +20,8 @@ _TRANSPARENT = (typing.Annotated, typing.Required, typing.NotRequired)
 
 
 def bare(type_: Any, keep: Callable[[Any], bool] = lambda alias: False) -> Any:
-    """Strip what does not change which values are meant: Annotated, NotRequired, NewType, an alias, None for its type.
-
-    Args:
-        type_: the resolved annotation.
-        keep: tells which aliases stay.
-    """
+    """Strip what does not change which values are meant: Annotated, NotRequired, NewType, an alias, None for its
+    type."""
     while True:
         if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
             type_ = get_args(type_)[0]

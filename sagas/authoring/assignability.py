@@ -10,12 +10,7 @@ from sagas.authoring.context import Context
 
 
 def can_hold(annotation: Any, produced: Any) -> bool:
-    """Tell whether every value of ``produced`` may stand where ``annotation`` does.
-
-    Args:
-        annotation: the parameter's resolved annotation.
-        produced: the type of what fills it.
-    """
+    """Tell whether every value of ``produced`` may stand where ``annotation`` does."""
     annotation, produced = bare(annotation), bare(produced)
     if annotation in (Any, object) or produced is Any or annotation == produced:
         return True

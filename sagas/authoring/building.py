@@ -358,20 +358,7 @@ def build(
     bound: dict[Any, Any],
     reserved: Iterable[str],
 ) -> SagaDefinition:
-    """Return the definition of a saga class.
-
-    Args:
-        cls: the class.
-        options: its class keywords.
-        request_type: the resolved type argument of ``Saga``.
-        members: its steps and undos.
-        scope: the names around the class statement.
-        bound: what the type variables of generic bases stand for.
-        reserved: names no step may have.
-
-    Raises:
-        DefinitionError: something about the class cannot work.
-    """
+    """Return the definition of a saga class."""
     where = f'{cls.__name__} (saga "{options.name}")'
     module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     builder = _Builder(where, options.name, request_type, members, scope, bound, frozenset(reserved), module)

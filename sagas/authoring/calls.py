@@ -14,11 +14,8 @@ R = TypeVar("R")
 
 
 def told(call: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: arguments that the function does not take end in a DefinitionError that names those it does.
-
-    Args:
-        call: how messages call the function.
-    """
+    """Return a decorator: arguments that the function does not take end in a DefinitionError that names those it
+    does."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         known = inspect.signature(function)

@@ -20,16 +20,7 @@ _AS_IT_IS = frozenset({str, bool, type(None)})
 
 
 def encode(value: object, type_: Any) -> Any:
-    """Return ``value`` as JSON builtins (dict, list, str, int, float, bool, None).
-
-    Args:
-        value: a value of ``type_``; of exactly its class, since a subclass would lose what it adds.
-        type_: a resolved annotation of a supported type.
-
-    Raises:
-        InvalidRequest: it is not such a value; ``problems`` lists each failing path.
-        UnsupportedType: the type has no JSON form.
-    """
+    """Return ``value`` as JSON builtins (dict, list, str, int, float, bool, None)."""
     problems = Problems()
     data = shape_of(type_).encode(value, Path(), problems)
     if problems:
@@ -41,14 +32,6 @@ def decode(data: object, type_: Any) -> Any:
     """Return the value of ``type_`` whose JSON form ``data`` is. Strict: ``"1"`` is no int, and fields must be known.
 
     Numbers are JSON Schema's: ``1.0`` is an int, unless it is so large that a float is no longer exact.
-
-    Args:
-        data: JSON builtins, as ``json.loads`` makes them.
-        type_: a resolved annotation of a supported type.
-
-    Raises:
-        InvalidRequest: it does not fit; ``problems`` lists each failing path.
-        UnsupportedType: the type has no JSON form.
     """
     problems = Problems()
     value = shape_of(type_).decode(data, Path(), problems)
@@ -58,27 +41,14 @@ def decode(data: object, type_: Any) -> Any:
 
 
 def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of what ``decode`` takes.
-
-    Args:
-        type_: a resolved annotation of a supported type.
-        ref_template: where references point; ``{name}`` stands for the definition's name. The definitions are under
-            ``$defs`` of the result, to be moved if the template points elsewhere.
-
-    Raises:
-        UnsupportedType: the type has no JSON form.
-    """
+    """Return the JSON Schema (2020-12) of what ``decode`` takes."""
     definitions = SchemaDefinitions(ref_template)
     schema = shape_of(type_).schema(definitions)
     return {**schema, "$defs": definitions.schemas} if definitions.schemas else schema
 
 
 def canonical(data: object) -> bytes:
-    """Return JSON builtins as canonical JSON: sorted keys, no spaces, UTF-8, and ``1.0`` written as ``1``.
-
-    Raises:
-        InvalidRequest: it is not JSON: a foreign type, NaN, a lone surrogate, or nesting beyond 100 levels.
-    """
+    """Return JSON builtins as canonical JSON: sorted keys, no spaces, UTF-8, and ``1.0`` written as ``1``."""
     with suppress(ValueError):
         return _written(_plain(data, 0))
     problems = Problems()
@@ -89,11 +59,7 @@ def canonical(data: object) -> bytes:
 
 
 def content_hash(data: object) -> str:
-    """Return the SHA-256 of the canonical JSON of ``data``, in hexadecimal.
-
-    Raises:
-        InvalidRequest: it is not JSON.
-    """
+    """Return the SHA-256 of the canonical JSON of ``data``, in hexadecimal."""
     return hashlib.sha256(canonical(data)).hexdigest()
 
 
@@ -102,11 +68,7 @@ def _written(plain: Any) -> bytes:
 
 
 def _plain(data: Any, depth: int) -> Any:
-    """Return a copy of JSON with ``1`` for ``1.0``, in one walk that knows no places: several times as fast.
-
-    Raises:
-        ValueError: it may not be JSON; a walk that knows places has to tell.
-    """
+    """Return a copy of JSON with ``1`` for ``1.0``, in one walk that knows no places: several times as fast."""
     kind = cast("object", type(data))
     if kind is dict and depth <= MAX_DEPTH and {*map(type, data)} <= _STR:
         return {key: item if type(item) is str else _plain(item, depth + 1) for key, item in data.items()}

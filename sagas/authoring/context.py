@@ -149,12 +149,7 @@ class Context(Protocol):
 
 
 def object_key(prefix: str, saga_id: str, filename: str) -> str:
-    """Return ``{prefix}{saga_id}/{filename}``: the saga's id can be read back from the key.
-
-    Raises:
-        InvalidRequest: the file name is empty, holds a slash, ``..``, a control character or half a character (a lone
-            surrogate), or makes the key longer than S3 takes (1,024 bytes).
-    """
+    """Return ``{prefix}{saga_id}/{filename}``: the saga's id can be read back from the key."""
     bad = not filename or "/" in filename or ".." in filename
     bad = bad or any(unicodedata.category(character) in ("Cc", "Cs") for character in filename)
     key = f"{prefix}{saga_id}/{filename}"

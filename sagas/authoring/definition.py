@@ -133,11 +133,7 @@ class StepDefinition:
         return {"": self.result_type, "signal": type(None), "time": datetime}[self.waits_for]
 
     def code(self, *, undo: bool) -> StepDefinition | UndoDefinition:
-        """Return what runs: the step itself, or its undo.
-
-        Raises:
-            LookupError: it has no undo.
-        """
+        """Return what runs: the step itself, or its undo."""
         if undo and self.undo is None:
             raise LookupError(f"the step {self.name!r} has no undo")
         return self.undo if undo and self.undo else self
@@ -198,11 +194,7 @@ class SagaDefinition:
         return any(step.waits_for for step in self.steps)
 
     def step(self, name: str) -> StepDefinition:
-        """Return the step of that name.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """Return the step of that name."""
         for step in self.steps:
             if step.name == name:
                 return step

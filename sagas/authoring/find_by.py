@@ -60,18 +60,7 @@ class FindBy:
 
 
 def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mapping[str, str]) -> tuple[FindBy, ...]:
-    """Return what the sagas of a type are found by.
-
-    Args:
-        where: the saga, for messages.
-        request_type: of its requests.
-        redaction: what of them is not shown: that is not to be found by either, since its value is in an index's key.
-        paths: of the class keyword ``find_by``: names, and paths like ``$.customer.id``.
-
-    Raises:
-        DefinitionError: there are too many, a name or path is none, or the request has no text, whole number or boolean
-            there.
-    """
+    """Return what the sagas of a type are found by."""
     if len(paths) > MOST:
         raise DefinitionError(f"{where}: find_by has {len(paths)} entries; at most {MOST} are kept")
     found = list[FindBy]()

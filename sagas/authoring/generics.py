@@ -6,11 +6,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 
 def bindings(type_: Any) -> dict[Any, Any]:
-    """Return what each type variable met among the bases of ``type_`` stands for.
-
-    Args:
-        type_: a class, or a generic one with arguments (``Page[int]``).
-    """
+    """Return what each type variable met among the bases of ``type_`` stands for."""
     origin = get_origin(type_) or type_
     parameters = getattr(origin, "__parameters__", ())
     arguments = get_args(type_)

@@ -26,11 +26,7 @@ _UNCLEAR = frozenset({"super", "suppress", "AttributeError", "Exception", "BaseE
 
 
 def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinition]) -> None:
-    """Check that no step or undo reads from its instance what only another one sets.
-
-    Raises:
-        DefinitionError: one does, for certain.
-    """
+    """Check that no step or undo reads from its instance what only another one sets."""
     functions = dict(_functions(steps))
     if not any(_stores(function) for function in functions.values()):
         return  # nearly all classes, without a look at their source
@@ -49,13 +45,7 @@ def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinit
 
 
 def note_on_instance_state(definition: SagaDefinition, reader: str, name: str) -> str:
-    """Return what to say of an attribute that a step or undo did not find on its instance; empty if no code sets it.
-
-    Args:
-        definition: the saga.
-        reader: the name of the step or undo.
-        name: the attribute.
-    """
+    """Return what to say of an attribute that a step or undo did not find on its instance; empty if no code sets it."""
     functions = dict(_functions(definition.steps))
     label = next((label for label in functions if label.endswith(f' "{reader}"')), reader)
     for method, function in _Surroundings(definition.saga_class, functions.values()).helpers():

@@ -53,12 +53,7 @@ class Members:
 
 
 def collect(cls: type[Any], where: str) -> Members:
-    """Return the steps and undos of a class.
-
-    Raises:
-        DefinitionError: a member hides a step, a step has two undos, an undo has no step, or what makes a member has
-            made none.
-    """
+    """Return the steps and undos of a class."""
     members: dict[str, Any] = {}
     undos: dict[str, AnyCompensation] = {}
     for base in reversed(cls.__mro__):

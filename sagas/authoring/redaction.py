@@ -54,13 +54,7 @@ class Redaction:
     hides: bool = False
 
     def shown(self, source: str, data: Any) -> tuple[Any, list[str]]:
-        """Return what is shown of a request or a result, and the values that are not, as texts to look for.
-
-        Args:
-            source: ``request``, or the step's name. Of one that the type does not have any more nothing is shown, if
-                anything of the type is not.
-            data: JSON builtins.
-        """
+        """Return what is shown of a request or a result, and the values that are not, as texts to look for."""
         walk = _Walk()
         if source not in self.types:
             return (walk.hide(data) if self.hides else data), walk.found
@@ -80,17 +74,7 @@ def without(text: str, secrets: Iterable[str]) -> str:
 def redaction_of(
     where: str, types: dict[str, Any], paths: Sequence[str], of_children: PlacesBySource = MappingProxyType({})
 ) -> Redaction:
-    """Return what is not shown of a saga type.
-
-    Args:
-        where: the saga, for messages.
-        types: as :class:`Redaction` has them.
-        paths: of the class keyword ``redact``: like ``request.card.number`` or ``book.seats[*].code``.
-        of_children: what types of children do not show of their results, by the step that has these.
-
-    Raises:
-        DefinitionError: a path is none, or there is nothing by that name.
-    """
+    """Return what is not shown of a saga type."""
     places = {source: [*found] for source, found in of_children.items() if found}
     for path in paths:
         if not _PATH.fullmatch(path):

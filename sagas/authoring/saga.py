@@ -182,11 +182,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
 
 
 def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:
-    """Return what a saga class declares.
-
-    Raises:
-        DefinitionError: it is no saga class, or one that is a base only.
-    """
+    """Return what a saga class declares."""
     definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
     if not isinstance(definition, SagaDefinition):
         name = getattr(cls, "__name__", repr(cls))

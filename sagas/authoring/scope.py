@@ -29,11 +29,7 @@ class Scope:
         return {**self.far, **self.near}
 
     def within(self, cls: type[Any]) -> Scope:
-        """Return the names that annotations in a class may use.
-
-        Args:
-            cls: it, and the types that it or a base declares, come after all others.
-        """
+        """Return the names that annotations in a class may use."""
         nested = {
             name: value
             for base in reversed(cls.__mro__)
@@ -60,16 +56,7 @@ def scope_of(frame: FrameType | None) -> Scope:
 
 
 def resolve(annotation: Any, module: dict[str, Any], scope: Scope) -> Any:
-    """Return the type an annotation stands for.
-
-    Args:
-        annotation: as it was written; text, if annotations are postponed.
-        module: the globals of the module it was written in.
-        scope: the names around its class.
-
-    Raises:
-        DefinitionError: it does not resolve; the message says why.
-    """
+    """Return the type an annotation stands for."""
     try:
         return _evaluate(annotation, module, scope.near)
     except NameError:

@@ -29,17 +29,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, Any], where: str) -> Signature:
-    """Read a function's signature.
-
-    Args:
-        function: the undecorated method.
-        scope: the names around its class.
-        bound: what the type variables of generic bases stand for.
-        where: how messages call the step or undo.
-
-    Raises:
-        DefinitionError: a parameter cannot be filled by name, or an annotation is missing or does not resolve.
-    """
+    """Read a function's signature."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"{where}: it is a generator; a step returns its result")
     signature = _signature(function, where)
@@ -68,15 +58,7 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
 
 
 def as_method(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """Return a function as a method; one whose first parameter is ``self`` is one already.
-
-    Args:
-        function: the function.
-        where: how messages call it.
-
-    Raises:
-        DefinitionError: it does not say what it takes.
-    """
+    """Return a function as a method; one whose first parameter is ``self`` is one already."""
     own = _signature(function, where)
     if next(iter(own.parameters), "") == "self":
         return function

@@ -11,23 +11,12 @@ from aws_cdk import aws_iam as iam
 
 
 def acknowledge(validations: Validations, reasons: Mapping[str, str]) -> None:
-    """Accept findings of a construct and of everything below it.
-
-    Args:
-        validations: of the construct.
-        reasons: why each finding, by its id, is right as it is.
-    """
+    """Accept findings of a construct and of everything below it."""
     validations.acknowledge(*(Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()))
 
 
 def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> None:
-    """Accept that a role names the objects under a prefix by a pattern, as IAM can name them in no other way.
-
-    Args:
-        role: whose permission it is.
-        object_arn: the resource of the permission, ending in ``/*``.
-        reason: why the role needs them.
-    """
+    """Accept that a role names the objects under a prefix by a pattern, as IAM can name them in no other way."""
     principal = role if isinstance(role, iam.Role) else role.grant_principal
     if not isinstance(principal, iam.Role):
         return

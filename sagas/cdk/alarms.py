@@ -99,19 +99,7 @@ class Alarms(Construct):
         breaching: int | None = None,
         silence: bool = False,
     ) -> None:
-        """Add an alarm.
-
-        Args:
-            id: construct id.
-            metric: it watches.
-            what: one sentence that says what is wrong.
-            section: of the runbook, as its anchor.
-            above: the threshold.
-            periods: it looks at.
-            breaching: how many of them must exceed the threshold; all when absent.
-            silence: whether it goes on when there is nothing to measure, or no more than the threshold, instead of when
-                there is more.
-        """
+        """Add an alarm."""
         told, link = what, f"What to do: {self._waking.runbook}#{section}"
         if len(told) + len(link) >= _LONGEST:  # it names many steps
             told = f"{told[: _LONGEST - len(link) - 4]}..."
@@ -274,52 +262,28 @@ class ServiceAlarms(Alarms):
     def add_work(
         self, id: str, dead_letters: sqs.Queue, function: lambda_.Function, given_up: str, section: str, what: str
     ) -> None:
-        """Watch a work queue of the service.
-
-        Args:
-            id: what its alarms' ids begin with.
-            dead_letters: its dead-letter queue.
-            function: that works it off.
-            given_up: says what a dead letter means.
-            section: of the runbook, as its anchor.
-            what: the function does, as a subject.
-        """
+        """Watch a work queue of the service."""
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch(f"{id}DeadLetters", letters, given_up, section)
         self.watch_errors(f"{id}Errors", function, what)
 
     def add_commands(self, dead_letters: sqs.Queue, function: lambda_.Function) -> None:
-        """Watch the command queue.
-
-        Args:
-            dead_letters: its dead-letter queue.
-            function: that works it off.
-        """
+        """Watch the command queue."""
         letters = dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         what = "Commands or events were refused, or could not be delivered."
         self.watch("CommandDeadLetters", letters, what, "command-dead-letters")
         self.watch_errors("CommandErrors", function, "The function of the command queue")
 
     def add_archive(self, lag: cloudwatch.Metric, missed: sqs.Queue) -> None:
-        """Watch the archive of the audit trail.
-
-        Args:
-            lag: the age of the oldest entry that is not archived, in milliseconds.
-            missed: where batches are named that could not be written.
-        """
+        """Watch the archive of the audit trail. ``lag``: the age of the oldest entry that is not archived, in
+        milliseconds."""
         late = "The audit trail is not archived; what is older than a day will be missing."
         self.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
         lost = missed.metric_approximate_number_of_messages_visible(period=_FEW_MINUTES, statistic="Maximum")
         self.watch("ArchiveMissed", lost, "Audit entries are missing in the archive.", "archive")
 
     def add_outbox(self, service: str, lost: sqs.Queue, function: lambda_.Function) -> None:
-        """Watch what tells events.
-
-        Args:
-            service: its name.
-            lost: the queue of what it gave up.
-            function: that tells them.
-        """
+        """Watch what tells events."""
         age = function.metric("IteratorAge", period=_FEW_MINUTES, statistic="Maximum")
         late = "Events of sagas are told more than 15 minutes late."
         self.watch("EventsLate", age, late, "events-late", above=_LATE_EVENTS, periods=2)

@@ -75,16 +75,7 @@ class Callbacks(Construct):
 
 
 def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
-    """Return what the URLs of an API begin with.
-
-    Args:
-        service: for the message.
-        api: the API.
-        path: what precedes the service's own paths, from a slash on; empty if nothing does.
-
-    Raises:
-        DefinitionError: the API has no stage of its own.
-    """
+    """Return what the URLs of an API begin with."""
     try:
         stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name
     except RuntimeError:

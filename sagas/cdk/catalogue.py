@@ -167,12 +167,7 @@ class Catalogue:
         return list(groups.values())
 
     def count(self, parts: Collection[Part], *, gradual: bool) -> tuple[int, int]:
-        """Return the resources of the service, and those that stay in its stack when functions are in nested ones.
-
-        Args:
-            parts: what the service has besides what follows from its sagas' steps and children.
-            gradual: whether CodeDeploy moves aliases.
-        """
+        """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
         found: list[Part] = list(parts)
         if self.works_now:
             found.append("now")

@@ -26,11 +26,7 @@ _OF_LAMBDA = frozenset(
 
 
 def within(where: str, option: str, value: Any, least: float, most: float) -> None:
-    """Refuse a number outside of what AWS or the library allows; ``None`` stands for the default.
-
-    Raises:
-        DefinitionError: it is no number, or outside.
-    """
+    """Refuse a number outside of what AWS or the library allows; ``None`` stands for the default."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
@@ -38,11 +34,7 @@ def within(where: str, option: str, value: Any, least: float, most: float) -> No
 
 
 def of_kind(where: str, option: str, value: object, kind: type, *, none: bool = False) -> None:
-    """Refuse what is not of a type of this library's, or Python's: the CDK would fail on it far from here.
-
-    Raises:
-        DefinitionError: it is of another.
-    """
+    """Refuse what is not of a type of this library's, or Python's: the CDK would fail on it far from here."""
     if isinstance(value, kind) or (none and value is None):
         return
     name = kind.__name__
@@ -51,11 +43,7 @@ def of_kind(where: str, option: str, value: object, kind: type, *, none: bool = 
 
 
 def variables(where: str, given: Mapping[str, str]) -> None:
-    """Refuse environment variables that Lambda does not take.
-
-    Raises:
-        DefinitionError: a value is no text, or a name is none, or one of Lambda's own.
-    """
+    """Refuse environment variables that Lambda does not take."""
     of_kind(where, "environment", given, Mapping)
     for name, value in given.items():
         of_kind(where, f"environment: {name}", value, str)
@@ -67,11 +55,7 @@ def variables(where: str, given: Mapping[str, str]) -> None:
 
 
 def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_.Runtime | None) -> None:
-    """Refuse what the library does not run on; ``None`` stands for the service's own.
-
-    Raises:
-        DefinitionError: it is no architecture of Lambda's, or no Python from 3.11 on.
-    """
+    """Refuse what the library does not run on; ``None`` stands for the service's own."""
     if architecture is not None:
         one_of(where, "architecture", architecture.name, ARCHITECTURES)
     version = re.fullmatch(r"python3\.(\d+)", runtime.name) if runtime is not None else None
@@ -80,10 +64,6 @@ def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_
 
 
 def one_of(where: str, option: str, value: object, known: Sequence[str]) -> None:
-    """Refuse a word that is none of those known.
-
-    Raises:
-        DefinitionError: it is another.
-    """
+    """Refuse a word that is none of those known."""
     if value not in known:
         raise DefinitionError(f"{where}: {option} must be one of {', '.join(known)}, not {value!r}")

@@ -19,11 +19,7 @@ from sagas.messaging.routes import TYPES_FILE
 
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
-    """Return the top-level packages the classes live in, each once.
-
-    Raises:
-        DefinitionError: a class lives where Lambda could not import it from.
-    """
+    """Return the top-level packages the classes live in, each once."""
     packages: dict[str, ModuleType] = {}
     for saga_class in saga_classes:
         name = saga_class.__module__.partition(".")[0]
@@ -86,12 +82,7 @@ class CodeAssets:
         self._made: dict[tuple[Stack, str], lambda_.AssetCode] = {}
 
     def of(self, scope: Construct, saga_class: type | None = None) -> lambda_.AssetCode:
-        """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack.
-
-        Args:
-            scope: the function.
-            saga_class: whose steps it runs; all of the service when absent.
-        """
+        """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack."""
         digest = self._digests[saga_class]
         key = Stack.of(scope), digest
         if key not in self._made:

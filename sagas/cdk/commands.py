@@ -68,19 +68,8 @@ class CommandQueue(Construct):
         self._policy: IDependable | None = None
 
     def let_send(self, service: str, source: events.Rule | sns.TopicBase, what: str) -> IDependable | None:
-        """Let a service of AWS send to the queue, and to its dead letters what it cannot deliver.
-
-        Args:
-            service: such as ``events``.
-            source: what it may send for.
-            what: what it is for, to name in errors.
-
-        Returns:
-            The queue's policy.
-
-        Raises:
-            DefinitionError: the policy has no room for another.
-        """
+        """Let a service of AWS send to the queue, and to its dead letters what it cannot deliver. Returns the queue's
+        policy."""
         senders = self._senders.setdefault(service, [])
         arn = source.rule_arn if isinstance(source, events.Rule) else source.topic_arn
         if arn in senders:
@@ -184,15 +173,7 @@ class CommandFunction(SagaFunction):
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
 
     def declare(self, arn: str, command: Mapping[str, Any]) -> None:
-        """Have what comes from a topic or a queue of one's own stand for a command.
-
-        Args:
-            arn: of the source.
-            command: without its event.
-
-        Raises:
-            DefinitionError: the function's variables have no room for it.
-        """
+        """Have what comes from a topic or a queue of one's own stand for a command."""
         self._sources[arn] = command
         told = Stack.of(self).to_json_string(self._sources)
         check_size(self, {**self._environment, "SAGAS_SOURCES": told})

@@ -20,18 +20,7 @@ def limit_of(options: FunctionOptions) -> int | None:
 
 def divided(service: str, most: int, lanes: Mapping[str, FunctionOptions]) -> dict[str, int]:
     """Divide ``most`` executions over the lanes that have no limit of their own, in proportion to their weights.
-
-    Args:
-        service: its name, for messages.
-        most: what all lanes together may take.
-        lanes: their options, by the names that messages have.
-
-    Returns:
-        The share of each lane without a limit of its own: 2 at least, 1,000 at most.
-
-    Raises:
-        DefinitionError: there is not enough for all.
-    """
+    Returns the share of each lane without a limit of its own: 2 at least, 1,000 at most."""
     own = {name: limit for name, options in lanes.items() if (limit := limit_of(options)) is not None}
     weights = {name: options.weight for name, options in lanes.items() if name not in own}
     taken = sum(own.values())

@@ -42,27 +42,13 @@ _OF_FUNCTION = 9
 
 
 def of_function(groups: int, *, gradual: bool) -> int:
-    """Count the resources of a step group's function with its alarms.
-
-    Args:
-        groups: how many the saga has. The CDK makes further policies where one cannot hold the names of all queues.
-        gradual: whether CodeDeploy moves its alias.
-    """
+    """Count the resources of a step group's function with its alarms."""
     return _OF_FUNCTION + (1 if gradual else 0) + max(0, math.ceil((groups - 40) / 20))
 
 
 def counted(groups: Sequence[int], *, gradual: bool, parts: Collection[Part] = ()) -> tuple[int, int]:
-    """Count the resources of a service.
-
-    Args:
-        groups: how many step groups each saga has.
-        gradual: whether CodeDeploy moves aliases.
-        parts: what it has that not every service has.
-
-    Returns:
-        Those of the whole service; and those that are left in its stack when functions and their alarms are in nested
-        ones, with room for what may be made later.
-    """
+    """Count the resources of a service. Returns those of the whole service; and those that are left in its stack when
+    functions and their alarms are in nested ones, with room for what may be made later."""
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)

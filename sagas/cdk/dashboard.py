@@ -83,14 +83,7 @@ class ServiceDashboard(Construct):
     def add_saga(
         self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues, *, by_step: bool
     ) -> None:
-        """Add a row for a saga type.
-
-        Args:
-            saga: its name.
-            functions: with the names of the steps they run.
-            queues: of the saga.
-            by_step: whether to show each function and queue. A dashboard takes 2,500 metrics, a template a megabyte.
-        """
+        """Add a row for a saga type."""
         ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
         known = [(group, queues.seen_from(self, group)) for group in queues.by_group] if by_step else []
         functions = functions if by_step else ()

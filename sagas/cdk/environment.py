@@ -33,16 +33,7 @@ def service_environment(
     sagas: Sequence[SagaDefinition],
     work: Mapping[str, sqs.Queue] | None = None,
 ) -> dict[str, str]:
-    """Variables of a function that deals with ``sagas``.
-
-    Args:
-        scope: of the function.
-        tables: of the service.
-        options: of the service.
-        queues: the queues the function may send to, by saga name.
-        sagas: the sagas whose code the function loads.
-        work: the service's own work queues that it may send to, by name.
-    """
+    """Variables of a function that deals with ``sagas``."""
     any_queues, filed, (classes, groups) = next(iter(queues.values())), types_file(sagas, queues), _types(sagas, queues)
     # What sagas.messaging.routes.Routes reads.
     routes: dict[str, object] = {"base": any_queues.base_url(scope), "token": any_queues.token(scope)}
@@ -83,12 +74,7 @@ def service_environment(
 def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]) -> str | None:
     """Return the text of a file beside the code, for functions that deal with more sagas than variables can name.
 
-    Args:
-        sagas: the sagas whose code the functions load.
-        queues: their queues, by saga name.
-
-    Returns:
-        JSON; ``None`` where the variables have room.
+    Returns JSON; ``None`` where the variables have room.
     """
     classes, groups = _types(sagas, queues)
     text = json.dumps({"classes": classes, "groups": groups}, separators=(",", ":"))
@@ -104,11 +90,7 @@ def _types(
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
-    """Refuse variables that Lambda would refuse when the stack is deployed.
-
-    Raises:
-        DefinitionError: they are too large together; names that only AWS knows are taken at their likely length.
-    """
+    """Refuse variables that Lambda would refuse when the stack is deployed."""
     stack = Stack.of(scope)
     stack_name, values = len(stack.stack_name), stack.resolve(environment)
     size = sum(len(name.encode()) + _resolved_size(value, stack_name) for name, value in values.items())

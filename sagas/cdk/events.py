@@ -101,11 +101,7 @@ def _bus(scope: Construct, key: AnyKey | None) -> events.EventBus:
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:
-    """Return what of the stream the function is called for. Claims and heartbeats of sagas tell nothing.
-
-    Args:
-        steps: whether the ends of steps are told, too.
-    """
+    """Return what of the stream the function is called for. Claims and heartbeats of sagas tell nothing."""
     if steps:
         changes: list[dict[str, Any]] = [{"eventName": ["INSERT", "MODIFY"], "dynamodb": {"NewImage": _OF_A_SAGA}}]
     else:

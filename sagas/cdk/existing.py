@@ -37,17 +37,7 @@ class TableForm:
 
 
 def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) -> None:
-    """Refuse a table that does not fit. One that is imported, and so unknown, is believed to.
-
-    Args:
-        where: the service and the option, for the message.
-        table: the table.
-        form: what it must be like.
-        expires: whether items must be deleted by :data:`EXPIRES`.
-
-    Raises:
-        DefinitionError: it has other keys, lacks an index, or keeps tombstones that should expire.
-    """
+    """Refuse a table that does not fit. One that is imported, and so unknown, is believed to."""
     resource: Any = table.node.default_child
     if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):
         return
@@ -86,17 +76,7 @@ def _shown(keys: Keys) -> str:
 
 
 def mounted_api(where: str, scope: Construct, mount: AnyResource) -> apigateway.RestApi:
-    """Return the API that a resource belongs to.
-
-    Args:
-        where: the service, for the message.
-        scope: the service.
-        mount: the resource below which the service's own go.
-
-    Raises:
-        DefinitionError: it cannot be added to here: an imported API, or that of another stack, would have to be
-            deployed where it is made; or its path has parameters.
-    """
+    """Return the API that a resource belongs to."""
     api: Any = mount.api
     if not isinstance(api, apigateway.RestApi):
         raise DefinitionError(

@@ -193,11 +193,7 @@ class SagaFunction(Construct):
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
-        """Give the function further variables, of what is made after it.
-
-        Raises:
-            DefinitionError: all are too large together.
-        """
+        """Give the function further variables, of what is made after it."""
         self._variables |= variables
         check_size(self, self._variables)
         for name, value in variables.items():

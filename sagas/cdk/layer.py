@@ -77,9 +77,6 @@ class Layers:
         """Return the layer for a platform, and what tells its content from any other.
 
         It is built, or taken from the cache, when it is first asked for.
-
-        Raises:
-            PackagingError: a package cannot be fetched for that platform.
         """
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
@@ -105,11 +102,7 @@ def build_layer(
     bundle_sdk: bool | Sequence[str] = False,
     extras: Sequence[str] = (),
 ) -> Path:
-    """Return the directory of the layer's content, ``python/...`` as Lambda wants it.
-
-    Raises:
-        PackagingError: a package cannot be fetched for that platform, or botocore knows no service of that name.
-    """
+    """Return the directory of the layer's content, ``python/...`` as Lambda wants it."""
     packages = _third_party(architecture, python, requirements, bundle_sdk, extras)
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
@@ -151,16 +144,7 @@ def _third_party(
 def pinned_requirements(
     name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME, extras: Sequence[str] = ()
 ) -> list[str]:
-    """Return ``name==version`` of all that the library needs in a function, as installed here.
-
-    Args:
-        name: the library.
-        left_out: distributions that are not to be fetched, nor what only they need.
-        extras: of the library, whose requirements are needed too.
-
-    Raises:
-        PackagingError: an extra is not installed here.
-    """
+    """Return ``name==version`` of all that the library needs in a function, as installed here."""
     wanted = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
     found: dict[str, str] = {}
     required: set[str] = set()

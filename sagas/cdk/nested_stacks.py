@@ -89,17 +89,7 @@ def layout_of(
     nested_queues: bool,
     gradual: bool,
 ) -> Layout:
-    """Make the places of a saga.
-
-    Args:
-        scope: the service.
-        saga: the saga.
-        groups: all of its step groups.
-        token: the service's.
-        nested: whether its functions are in nested stacks, one or more.
-        nested_queues: whether its queues are in the first of these.
-        gradual: whether CodeDeploy moves the aliases of functions.
-    """
+    """Make the places of a saga."""
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))

@@ -327,12 +327,7 @@ class ServiceOptions:
         variables(self.service, self.environment or {})
 
     def own_function(self, name: str, memory_size: int) -> FunctionOptions:
-        """Return the options of a function that the service has besides those of steps.
-
-        Args:
-            name: its key in ``functions``.
-            memory_size: megabytes, where ``functions`` does not have it.
-        """
+        """Return what ``functions`` has for one of the service's own functions, else options with this memory."""
         return (self.functions or {}).get(name) or FunctionOptions(memory_size=memory_size)
 
     def existing_table(self, name: str) -> AnyTable | None:
@@ -406,15 +401,7 @@ class ServiceOptions:
 
 
 def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
-    """Return the options of a service.
-
-    Args:
-        service: its name, unless a ``service_name`` is given.
-        props: what was given.
-
-    Raises:
-        DefinitionError: there is no such option, or a value is out of range.
-    """
+    """Return the options of a service."""
     known, given = SagaServiceProps.__annotations__, dict[str, Any](props)
     for name in props:
         if name not in known:

@@ -9,13 +9,7 @@ from sagas.topology import Part, tag
 
 
 def tag_part(construct: IConstruct, part: Part, **names: str) -> None:
-    """Write into the metadata of the construct's CloudFormation resource which part of a service it is.
-
-    Args:
-        construct: a construct whose default child is a CloudFormation resource.
-        part: which.
-        names: as :func:`sagas.topology.tag` takes them.
-    """
+    """Write into the metadata of the construct's CloudFormation resource which part of a service it is."""
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):
         raise TypeError(f"{construct.node.path} has no CloudFormation resource to tag")

@@ -52,13 +52,8 @@ def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> No
 
 
 def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:
-    """Let a function join children, where there are any: write what became of one, and count. Nothing of other sagas.
-
-    Args:
-        role: the function's.
-        tables: of the service.
-        reading: whether it may also start children, and read what became of each.
-    """
+    """Let a function join children, where there are any: write what became of one, and count. Nothing of other
+    sagas."""
     if tables.joins is None:
         return
     more = ["dynamodb:Query"] if reading else []
@@ -121,13 +116,7 @@ def allow_listing(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:
-    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends.
-
-    Args:
-        role: the function's.
-        queues: of the sagas.
-        counting: whether it may also ask how many messages they hold.
-    """
+    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     several = list(queues)
     arns = [arn for own in several for arn in own.arns(role)]
@@ -149,14 +138,7 @@ def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -
 
 
 def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
-    """Let Lambda read a table's stream for a function, and name in a queue what it gave up.
-
-    Args:
-        role: the function's.
-        table: the table.
-        stream: the ARN of its stream.
-        lost: the queue.
-    """
+    """Let Lambda read a table's stream for a function, and name in a queue what it gave up."""
     _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
     streams = f"{table.table_arn}/stream/*"
     _allow(role, ["dynamodb:ListStreams"], [streams])
@@ -180,15 +162,7 @@ def allow_network(role: iam.Role) -> None:
 
 
 def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
-    """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it.
-
-    Args:
-        role: the supervisor's.
-        bucket: that is swept.
-        prefix: of the saga's objects.
-        action: ``report`` lists, ``delete`` reads and deletes too, ``archive`` copies to ``archive/`` before.
-        archive_to: the bucket that it copies to.
-    """
+    """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it."""
     listing = iam.PolicyStatement(
         actions=["s3:ListBucket"],
         resources=[bucket.bucket_arn],

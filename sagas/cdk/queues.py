@@ -99,12 +99,7 @@ class SagaQueues:
     def pattern(self, scope: Construct, names: Iterable[str]) -> str | None:
         """Return a pattern of the ARNs of the saga's own queues and dead letters, for a permission in that stack.
 
-        Args:
-            scope: whose permission it is.
-            names: of all sagas of the service.
-
-        Returns:
-            None, if the pattern would have queues of another saga.
+        Returns ``None`` if the pattern would have queues of another saga.
         """
         beginning = f"{self.saga}-"
         if any(one.startswith(beginning) for one in names):
@@ -160,16 +155,8 @@ def encrypted_queue(
     visibility_timeout: Duration | None = None,
     dead_letter_queue: sqs.DeadLetterQueue | None = None,
 ) -> sqs.Queue:
-    """Make a queue that takes encrypted connections only and keeps messages for 14 days.
-
-    Args:
-        scope: parent construct.
-        id: construct id.
-        key: encrypts the messages; a key of SQS's own when absent.
-        name: where CloudFormation is not to choose it.
-        visibility_timeout: SQS's 30 seconds when absent.
-        dead_letter_queue: none when absent.
-    """
+    """Make a queue that takes encrypted connections only and keeps messages for 14 days. ``visibility_timeout``: SQS's
+    30 seconds when absent."""
     return sqs.Queue(
         scope,
         id,
@@ -188,17 +175,8 @@ def queue_with_letters(
 ) -> tuple[sqs.Queue, sqs.Queue]:
     """Make a queue, and its dead-letter queue, which takes messages of no other.
 
-    Each of the two names the other, and that takes a name known beforehand.
-
-    Args:
-        scope: parent construct.
-        name: of the queue. No saga's queue begins with a capital letter.
-        key: encrypts the messages; a key of SQS's own when absent.
-        hidden: seconds for which a message that was received is hidden.
-        max_receives: after how many receives a message is a dead letter.
-
-    Returns:
-        The queue and the dead-letter queue.
+    Each of the two names the other, and that takes a name known beforehand. ``hidden``: seconds for which a message
+    that was received is hidden. Returns the queue and the dead-letter queue.
     """
     letters = encrypted_queue(scope, "DeadLetters", key)
     acknowledge(Validations.of(letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})

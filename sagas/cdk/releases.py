@@ -112,13 +112,7 @@ class Releases(Construct):
             )
 
     def add(self, scope: Construct, alias: lambda_.Alias, alarms: Sequence[AnyAlarm]) -> None:
-        """Let CodeDeploy move an alias.
-
-        Args:
-            scope: of the function.
-            alias: its alias.
-            alarms: undo a deployment that is under way when one of them goes on.
-        """
+        """Let CodeDeploy move an alias."""
         codedeploy.LambdaDeploymentGroup(
             scope,
             "Release",

@@ -80,16 +80,7 @@ class Connector:
     key: AnyKey | None
 
     def connect(self, source: object, command: Mapping[str, Any], what: str) -> None:
-        """Have a source's events lead to a command.
-
-        Args:
-            source: where events come from.
-            command: a ``start_on`` or a ``signal_on``, without its event.
-            what: what it is for, to name in errors and descriptions.
-
-        Raises:
-            DefinitionError: it is no source, or one that cannot be connected.
-        """
+        """Have a source's events lead to a command."""
         match source:
             case events.Rule():
                 self._rule(source, command, what)

@@ -30,15 +30,7 @@ def source_files(root: Path) -> Iterator[Path]:
 
 
 def digest_of(files: Mapping[str, Path], *extra: str) -> str:
-    """Hash files by name and content.
-
-    Args:
-        files: the name each file will have, and where it is.
-        extra: anything else the result depends on.
-
-    Returns:
-        32 hexadecimal digits.
-    """
+    """Hash files by name and content. Returns 32 hexadecimal digits."""
     digest = hashlib.sha256("\0".join(extra).encode())
     for name in sorted(files):
         digest.update(f"\0{name}\0".encode())
@@ -55,16 +47,8 @@ def copy_files(files: Mapping[str, Path], target: Path) -> None:
 
 
 def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) -> Path:
-    """Return the cached directory ``name``; when it is not there, build it first.
-
-    Args:
-        name: says everything the content depends on, by a hash.
-        build: fills the empty directory it is given.
-        cache: where the directories are.
-
-    Returns:
-        The directory. It appears in one piece, so a build that was cut short is built again.
-    """
+    """Return the cached directory ``name``; when it is not there, build it first. Returns the directory. It appears in
+    one piece, so a build that was cut short is built again."""
     target = cache / name
     if target.is_dir():
         target.touch()

@@ -15,12 +15,8 @@ from sagas.topology import LAYOUT, moved
 
 
 def watch_layout(service: Construct, held: Callable[[], Mapping[str, object]]) -> None:
-    """Leave the places of queues, tables and buckets in the assembly, for ``sagas layout``; warn of recorded ones left.
-
-    Args:
-        service: the construct of the service.
-        held: asked when the app is synthesized, for some are made after the service: constructs by what they are.
-    """
+    """Leave the places of queues, tables and buckets in the assembly, for ``sagas layout``; warn of recorded ones
+    left."""
     # On a construct without children: an aspect of the service would be asked about each of thousands.
     Aspects.of(Construct(service, "Layout")).add(cast("IAspect", _Watch(service, held)))
 

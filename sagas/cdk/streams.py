@@ -24,16 +24,7 @@ _BOTH = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES.value
 
 
 def stream_of(table: AnyTable, where: str, *, old: bool) -> str:
-    """Have a table keep a stream, and return its ARN.
-
-    Args:
-        table: the table.
-        where: the service and the option that want it, and the option that the table is given by: for messages.
-        old: whether items are wanted as they were, too.
-
-    Raises:
-        DefinitionError: the table's stream has not what is wanted; or the table is imported without one.
-    """
+    """Have a table keep a stream, and return its ARN."""
     resource = table.node.default_child
     new = dynamodb.StreamViewType.NEW_IMAGE.value
     wanted, enough = (_BOTH, (_BOTH,)) if old else (new, (new, _BOTH))
@@ -66,22 +57,8 @@ def follow(
     filters: Sequence[Mapping[str, Any]],
     max_age: Duration | None = None,
 ) -> sqs.Queue:
-    """Have a function called with the changes of a table, in the order in which each item was changed.
-
-    Args:
-        function: is called with batches, again with halves of one that failed.
-        table: whose changes.
-        stream: the ARN of its stream.
-        lost: id of the queue where Lambda names what was given up.
-        encryption_key: of that queue; a key of SQS's own when absent.
-        batch_size: changes at a time, at most.
-        window: how long they are gathered.
-        filters: which changes, as Lambda's event filters have them.
-        max_age: how old a change may be that is still tried; a day, as long as streams keep it, when absent.
-
-    Returns:
-        The queue.
-    """
+    """Have a function called with the changes of a table, in the order in which each item was changed. Returns the
+    queue."""
     queue = encrypted_queue(function, lost, encryption_key)
     acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "It is where changes end that were given up."))
     allow_streaming(function.role, table, stream, queue)

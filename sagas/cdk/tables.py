@@ -11,7 +11,6 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
 from sagas.cdk.acknowledge import acknowledge
-from sagas.cdk.checks import one_of
 from sagas.cdk.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
 from sagas.cdk.options import TABLES, ServiceOptions
 from sagas.cdk.parts import tag_part
@@ -34,10 +33,6 @@ CONTROL = TableForm(
 )
 AUDIT = TableForm({"saga_id": "S", "seq": "N"})
 JOINS = TableForm({"join": "S", "part": "S"})
-
-WITHOUT_INDEX = "sagas:without-index"
-"""The CDK context that leaves an index out, while a table that is there already gets the others: DynamoDB adds one at
-a time."""
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
@@ -67,11 +62,7 @@ class Tables(Construct):
                 check_table(f"{options.service}: tables: {name}", table, form, expires=expires)
         if not families and "joins" in (options.tables or {}):
             raise DefinitionError(f"{options.service}: tables: joins: no saga of this service has children")
-        left_out = None if sagas else self.node.try_get_context(WITHOUT_INDEX)
-        if left_out is not None:
-            one_of(options.service, f"the context {WITHOUT_INDEX}", left_out, (ATTENTION_INDEX,))
-        control = TableForm(CONTROL.keys, {name: keys for name, keys in CONTROL.indexes.items() if name != left_out})
-        self.sagas: AnyTable = sagas or _table(self, "Sagas", control, options)
+        self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
         self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
@@ -131,8 +122,7 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
         table_class=dynamodb.TableClass.STANDARD_INFREQUENT_ACCESS if capacity.infrequent_access else None,
         encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
         encryption_key=cast("kms.IKey | None", options.encryption_key),
-        # The audit table's tombstones, and in the control table sagas that ended under version 0.1.0.
-        time_to_live_attribute=EXPIRES,
+        time_to_live_attribute=EXPIRES if form is AUDIT else None,  # of tombstones
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=True
         ),

@@ -77,11 +77,7 @@ _OPTION_OF = {"watching": "--watch"}
 
 
 def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
-    """Let a command for one saga be for many, with ``--all``.
-
-    Args:
-        action: what the command does.
-    """
+    """Let a command for one saga be for many, with ``--all``."""
 
     def made(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())

@@ -71,11 +71,7 @@ def _known(lock: Path, write: bool) -> Content:
 
 
 def _configured(path: Path) -> list[str]:
-    """The saga types that ``[tool.sagas]`` names.
-
-    Raises:
-        InvalidRequest: it names none.
-    """
+    """The saga types that ``[tool.sagas]`` names."""
     try:
         found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -90,11 +86,7 @@ def _configured(path: Path) -> list[str]:
 
 
 def _definitions(names: list[str]) -> list[SagaDefinition]:
-    """Import what is named.
-
-    Raises:
-        InvalidRequest: it cannot be imported, is no saga, or two are called the same.
-    """
+    """Import what is named."""
     sys.path.insert(0, str(Path.cwd()))  # as ``python -m`` does
     found: dict[str, SagaDefinition] = {}
     for name in names:

@@ -70,14 +70,7 @@ def _serve(target: Target, port: int, path: str, *, read_only: bool, payloads: b
 
 
 def made(target: Target, port: int, *, read_only: bool = False, payloads: bool = True) -> Serving:
-    """Return a console that listens.
-
-    Args:
-        target: the service.
-        port: on 127.0.0.1; 0 takes a free one.
-        read_only: nothing but reading is answered.
-        payloads: whether requests, results and messages are shown.
-    """
+    """Return a console that listens."""
     try:
         from sagas.console.links import links_of
         from sagas.console.redaction import redaction_of

@@ -26,11 +26,7 @@ def emit(data: Any) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return JSON in which every character that is not printable is escaped: a payload must not control a terminal.
-
-    Args:
-        text: JSON. Its own line breaks stay.
-    """
+    """Return JSON in which every character that is not printable is escaped: a payload must not control a terminal."""
     return "".join(
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in text
     )
@@ -53,11 +49,7 @@ def plain_line(text: str) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return JSON indented; a text that is no JSON as it is.
-
-    Args:
-        value: JSON builtins, or a text that may be JSON.
-    """
+    """Return JSON indented; a text that is no JSON as it is."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -53,14 +53,8 @@ _MOST_PAGES = 20
 
 
 def which(client: SagaClient, name: str | None, saga_id: str | None, *, last: bool) -> tuple[str, str]:
-    """Return the type and the id of the saga that is meant: named by both, by its id or how that begins, or the newest.
-
-    Args:
-        client: of the service.
-        name: of the type; the id, where that alone is given.
-        saga_id: its id, or how it begins.
-        last: the newest one is meant.
-    """
+    """Return the type and the id of the saga that is meant: named by both, by its id or how that begins, or the
+    newest."""
     if last:
         if saga_id is not None:
             raise typer.BadParameter("goes without an id", param_hint="--last")
@@ -215,15 +209,7 @@ def list_sagas(
 
 
 def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return the saga type and the values that are asked for.
-
-    Args:
-        words: of the command line: at most one name, and any number of ``field=value``.
-        name: of the type, if it was given as an option.
-
-    Raises:
-        BadParameter: there are two names, or one field twice.
-    """
+    """Return the saga type and the values that are asked for."""
     find = dict[str, str]()
     for word in words:
         field, is_value, value = word.partition("=")
@@ -239,16 +225,8 @@ def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[st
 
 
 def moment_of(text: str | None, option: str, now: float) -> str | None:
-    """Return a time as the API takes it: as it is, or so long ago (``90s``, ``30m``, ``2h``, ``3d``).
-
-    Args:
-        text: as it was given.
-        option: by which.
-        now: epoch seconds.
-
-    Raises:
-        BadParameter: it is neither.
-    """
+    """Return a time as the API takes it: as it is, or so long ago (``90s``, ``30m``, ``2h``, ``3d``). ``now``: epoch
+    seconds."""
     ago = so_long_ago(text or "", now)
     if ago is not None:
         return ago

@@ -58,12 +58,7 @@ def coloured(status: str) -> Text:
 
 
 def saga_page(saga: SagaView, now: float) -> RenderableType:
-    """Return a saga with its steps, its errors, and what to do about them.
-
-    Args:
-        saga: as the API shows it.
-        now: epoch seconds.
-    """
+    """Return a saga with its steps, its errors, and what to do about them. ``now``: epoch seconds."""
     from sagas.client.advice import advice, failed_children
 
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
@@ -132,21 +127,13 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def _took(step: StepView) -> str:
-    """How long the last attempt of a step ran, which a wait has none of; an older service tells only from its begin to
-    its end."""
-    if "took" not in step:
-        return between(step["started_at"], step["ended_at"])
+    """How long the last attempt of a step ran, which a wait has none of."""
     return "" if step["took"] is None else span(step["took"])
 
 
 def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:
-    """Return summaries, one line a saga with its whole id; why they need a person, if any does.
-
-    Args:
-        sagas: as the API lists them.
-        now: epoch seconds.
-        width: columns that there are.
-    """
+    """Return summaries, one line a saga with its whole id; why they need a person, if any does. ``now``: epoch
+    seconds."""
     if width < _WIDE:
         lines, times = list[Text](), [ago(saga["updated_at"], now) for saga in sagas]
         widest, longest = max(len(saga["status"]) for saga in sagas), max(map(len, times))
@@ -179,12 +166,7 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
 
 
 def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
-    """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON.
-
-    Args:
-        entries: of the trail, oldest first.
-        width: columns that there are.
-    """
+    """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON."""
     if width < _WIDE:
         lines = list[Text]()
         for entry in entries:
@@ -257,8 +239,7 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
     for saga in definitions:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
         steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
-        # An API of an earlier version does not say whether callers may cancel: there, they may.
-        notes = [] if saga.get("cancellable", True) else ["callers may not cancel it"]
+        notes = [] if saga["cancellable"] else ["callers may not cancel it"]
         notes += map(paused_text, saga["pauses"])
         notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
         if saga["paused"]:
@@ -288,12 +269,7 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
 
 
 def stats_table(types: Iterable[TypeStats], width: int) -> RenderableType:
-    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least.
-
-    Args:
-        types: as the API counts them.
-        width: columns that there are; where they are few, what is not zero goes in lines.
-    """
+    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
     listed = list(types)
     if width < _WIDE:
         return Group(*(line for one in listed for line in _stats_lines(one)))
@@ -345,11 +321,6 @@ def _table(*columns: str, no_wrap: int = 0) -> Table:
 
 def verification_notes(found: VerificationView) -> list[str]:
     """Return what is to be known of a verification that found nothing wrong."""
-    notes = list[str]()
-    if "purged_at" in found:
-        notes.append(f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads.")
-    if found["chained_from"] is None:
-        notes.append("No entry has a hash: an older version wrote them all.")
-    elif found["chained_from"] > 1 and "purged_at" not in found:
-        notes.append(f"Entries before {found['chained_from']} were written by an older version, and are covered since.")
-    return notes
+    if "purged_at" not in found:
+        return []
+    return [f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads."]

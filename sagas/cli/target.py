@@ -90,11 +90,7 @@ def _meant(target: Target, message: str) -> str:
 
 
 def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
-    """Give a command the options that name its target, and have the library's errors told in one line.
-
-    Args:
-        function: a command whose first parameter is the target.
-    """
+    """Give a command the options that name its target, and have the library's errors told in one line."""
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     own_names = {parameter.name for parameter in own}

@@ -35,9 +35,6 @@ def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | N
     """Show a saga until it is over or waits for a person, and end with the exit code that tells which.
 
     On a terminal the page is redrawn; elsewhere each change is a line; with ``--json`` only the end is printed.
-
-    Raises:
-        Exit: 3 if it is not COMPLETED, 4 if the time was over before it was.
     """
     console, as_json = screen(), target.as_json
     show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)

@@ -29,16 +29,11 @@ _IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {
 
 
 def advice(saga: SagaView, now: float) -> list[str]:
-    """Return sentences about a saga: its errors, what happens next, and what a person can do.
-
-    Args:
-        saga: as the API shows it.
-        now: epoch seconds.
-    """
+    """Return sentences about a saga: its errors, what happens next, and what a person can do. ``now``: epoch
+    seconds."""
     if "purged_at" in saga:
         why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
         said = [f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone."]
-        # An older service names none.
         said += [f"s3://{one['bucket']}/{one['key']} is left to the sweep." for one in saga.get("objects", ())]
         more = saga.get("more_objects", 0)
         return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
@@ -116,7 +111,7 @@ def _undone(saga: SagaView) -> str:
 
 
 def _lease(saga: SagaView, now: float) -> Iterator[str]:
-    """Who is at work, since when, and when it last showed that it lives; an older service does not say."""
+    """Who is at work, since when, and when it last showed that it lives."""
     lease = saga.get("lease")
     if not lease or saga["status"] in OVER:
         return
@@ -130,13 +125,8 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
 
 
 def waits_for(saga: SagaView, step: StepView, now: float) -> str:
-    """Return what a step waits for, since when, until when, who may send it, and by which command.
-
-    Args:
-        saga: as the API shows it.
-        step: one of its steps, which waits.
-        now: epoch seconds.
-    """
+    """Return what a step waits for, since when, until when, who may send it, and by which command. ``now``: epoch
+    seconds."""
     until = step["waits_until"] or ""
     left = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
     since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
@@ -158,17 +148,13 @@ def _children(saga: SagaView, step: StepView) -> str:
     if not children or not (waits or children["total"]):
         return ""
     what = f"{step['name']} waits for its children" if waits else f"The children of {step['name']}"
-    over = f", {children['finished']:.0%} over" if "finished" in children else ""  # an older service does not say
+    over = f", {children['finished']:.0%} over"
     counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed{over}"
     return f"{what}: {counts}. `sagas list --parent {saga['saga_id']}` lists them."
 
 
 def failed_children(saga: SagaView) -> list[str]:
-    """Return a line for each child that failed, as far as the API names them, whatever became of their parent since.
-
-    Args:
-        saga: the parent, as the API shows it.
-    """
+    """Return a line for each child that failed, as far as the API names them, whatever became of their parent since."""
     lines = list[str]()
     for step in saga["steps"]:
         children = step.get("children")

@@ -31,11 +31,7 @@ class Answer:
     content: bytes
 
     def json(self) -> Any:
-        """Return the body as JSON builtins.
-
-        Raises:
-            SagaError: it is not JSON, so the answer is not the API's.
-        """
+        """Return the body as JSON builtins."""
         try:
             return json.loads(self.content)
         except ValueError:
@@ -49,12 +45,7 @@ class Answer:
 
 
 def error_of(answer: Answer, *, writes: bool) -> SagaError:
-    """Return the error that an answer of 300 or more stands for.
-
-    Args:
-        answer: the answer.
-        writes: whether the request may have changed something before it failed.
-    """
+    """Return the error that an answer of 300 or more stands for."""
     try:
         body: Any = json.loads(answer.content)
     except ValueError:

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, cast, get_args
 
+from sagas.client.client import SagaClient
 from sagas.client.pacing import new_job, note_of, paced
 from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
@@ -47,29 +48,8 @@ LONGEST_REASON = 3_000
 """Characters of a reason: the note begins with the job."""
 
 
-class Caller(Protocol):
-    """What a job needs of a client; see :class:`sagas.client.SagaClient`."""
-
-    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView: ...
-    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView: ...
-    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView: ...
-    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView: ...
-    def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView: ...
-    def list(
-        self,
-        name: str | None = None,
-        status: str | None = None,
-        *,
-        limit: int = 20,
-        cursor: str | None = None,
-        since: datetime | str | None = None,
-        find: Mapping[str, object] | None = None,
-    ) -> Page: ...
-    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page: ...
-
-
 def choose(
-    client: Caller,
+    client: SagaClient,
     action: Action,
     name: str,
     *,
@@ -78,24 +58,7 @@ def choose(
     since: datetime | str | None = None,
     find: Mapping[str, object] | None = None,
 ) -> list[Summary]:
-    """Return the sagas that an operation is to be done to, by lists of the API.
-
-    Args:
-        client: of the service.
-        action: the operation.
-        name: of the saga type.
-        status: only sagas of this status; by default those for which the operation is: DEAD_LETTERED and
-            COMPENSATION_FAILED for ``retry``, and those that nothing answers; and so on. For ``resolve`` all that need
-            a person.
-        error: only sagas whose error is of this type, or has this text in its message.
-        since: only those that were started since, or ended since where the status is an end.
-        find: only sagas with these values in their requests.
-
-    Raises:
-        NotFound: there is no such type.
-        InvalidRequest: a filter does not fit.
-        Unavailable: the service is out of reach.
-    """
+    """Return the sagas that an operation is to be done to, by lists of the API."""
     wanted = (status,) if status is not None else _USUAL[action]
     needing = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
     if action == "resolve" and status is None and not find:
@@ -117,12 +80,12 @@ def choose(
 
 
 def _listed(
-    client: Caller, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
+    client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
 ) -> Iterator[Summary]:
     return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
 
 
-def _needing(client: Caller, name: str) -> Iterator[Summary]:
+def _needing(client: SagaClient, name: str) -> Iterator[Summary]:
     """All of a type that need a person."""
     return _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
 
@@ -214,7 +177,7 @@ class Batch:
         clock, sleep: seconds that only go up, and a way to let them pass.
     """
 
-    client: Caller
+    client: SagaClient
     action: Action
     name: str
     saga_ids: Sequence[str]
@@ -245,12 +208,8 @@ class Batch:
             raise ValueError(f"taken, steps: only resolve takes them, not {self.action}")
 
     @classmethod
-    def resumed(cls, client: Caller, path: Path, rate: float = 20.0) -> Batch:
-        """Return the job that a file of outcomes is of, to go on with it.
-
-        Raises:
-            SagaError: the file is none.
-        """
+    def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
+        """Return the job that a file of outcomes is of, to go on with it."""
         try:
             first, *rest = path.read_text(encoding="utf-8").splitlines()
             told: dict[str, Any] = json.loads(first)
@@ -272,15 +231,7 @@ class Batch:
         return [one for one in self.saga_ids if one not in self.known or self.known[one].outcome == "failed"]
 
     def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
-        """Do what is left to do, in order, several calls at a time; stop after five failures in a row.
-
-        Args:
-            on_outcome: told of each outcome, in the order in which they come.
-            most: how many sagas at most; the others are left for the next run.
-
-        Raises:
-            SagaError: the file of outcomes cannot be written; nothing was done.
-        """
+        """Do what is left to do, in order, several calls at a time; stop after five failures in a row."""
         report = Report(self.job, len(self.saga_ids), dict(self.known))
         try:
             begun = self.path is not None and _goes_on(self.path)

@@ -528,7 +528,6 @@ class SagaClient(EventCalls, LogCalls):
         way, or the last one, with its counts, and why it stopped, if it did.
 
         Raises:
-            InvalidRequest: the supervisor is of an older version, which cannot tell.
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
         return self._supervisor().sweeps()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
@@ -13,11 +13,13 @@ from sagas.aws import code_of, translated
 from sagas.client.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, SagaView
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message import parse_record
 from sagas.messaging.redriving import told_by
+
+if TYPE_CHECKING:  # the client imports this module
+    from sagas.client.client import SagaClient
 
 _HIDDEN = "***"
 _PAYLOAD = 3
@@ -100,25 +102,11 @@ class Pruned:
     kept: tuple[Kept, ...] = ()
 
 
-class SagaReader(Protocol):
-    """Reads sagas and their audit trails: ``SagaClient`` does."""
-
-    def show(self, name: str, saga_id: str) -> SagaView: ...
-    def audit(self, name: str, saga_id: str) -> Iterable[AuditEntry]: ...
-
-
-def why_needed(sagas: SagaReader, letter: DeadLetter) -> str:
+def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     """Return why a dead letter must stay; empty if nothing needs it any more. Whatever is in doubt is needed.
 
     A saga numbers its messages upwards and notes the number of the one that dies. Going on, by whatever means, it takes
     a higher one: from then on a message of that number or a lower one does nothing when it is received.
-
-    Args:
-        sagas: reads its saga.
-        letter: the message.
-
-    Raises:
-        SagaError: the API is out of reach, or refuses the caller.
     """
     if not letter.saga or not letter.saga_id or letter.number is None:
         return "it is no message of a saga"
@@ -200,11 +188,6 @@ class DeadLetterQueue:
 
         Each is moved as soon as it is found. What dies again meanwhile stays: a walk through a long queue would move it
         again and again.
-
-        Args:
-            saga_id: whose messages; everybody's when absent.
-            on_progress: told how many messages were looked at.
-            note: why; for the audit trails of their sagas.
         """
         moved: list[DeadLetter] = []
         left: list[DeadLetter] = []
@@ -240,14 +223,7 @@ class DeadLetterQueue:
         dry_run: bool,
         on_progress: OnProgress | None = None,
     ) -> Pruned:
-        """Delete messages that nobody needs, each as soon as that is known.
-
-        Args:
-            why_kept: tells why a message must stay; nothing if it need not.
-            saga_id: look at this saga's messages only.
-            dry_run: look, and delete nothing.
-            on_progress: told how many messages were looked at.
-        """
+        """Delete messages that nobody needs, each as soon as that is known."""
         dropped: list[DeadLetter] = []
         kept: list[Kept] = []
         with QueueWalk(self._sqs, self._url, on_progress) as walk:

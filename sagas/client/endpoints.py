@@ -44,11 +44,7 @@ class ServiceEndpoints:
 
 
 def endpoints_from_file(directory: Path) -> ServiceEndpoints:
-    """Read ``.sagas/local.json``.
-
-    Raises:
-        SagaError: no local stack is running there, or the file is not one of ours.
-    """
+    """Read ``.sagas/local.json``."""
     path = directory / ".sagas" / "local.json"
     try:
         data: dict[str, Any] = json.loads(path.read_text())
@@ -62,16 +58,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
 
 
 def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndpoints:
-    """Find the parts of a service by the templates of its stack and of the stacks nested in it.
-
-    Args:
-        session: whose credentials and region are used.
-        stack_name: name or id.
-
-    Raises:
-        SagaError: there is no such stack, it holds no service, or the caller may not read it.
-        Unavailable: CloudFormation is out of reach.
-    """
+    """Find the parts of a service by the templates of its stack and of the stacks nested in it."""
     cloudformation = connect("cloudformation", CALLER, session=session)
     found = Topology()
     with translated("CloudFormation", quoted=True):

@@ -22,14 +22,7 @@ class Family(TypedDict):
 def family_of(
     ask: Callable[..., Page], saga: SagaView | Summary, most: int | None = None, childless: Collection[str] = ()
 ) -> Family:
-    """Return a saga with all that it has started, and what those have.
-
-    Args:
-        ask: returns a page of the list, as ``SagaClient.list`` does.
-        saga: the topmost.
-        most: how many sagas below it, at most; all by default.
-        childless: names of saga types that start none, of which nothing is asked.
-    """
+    """Return a saga with all that it has started, and what those have."""
     return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
 
 

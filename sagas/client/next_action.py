@@ -55,24 +55,12 @@ class NextAction:
     others: tuple[Do, ...] = ()
 
     def command(self, name: str, saga_id: str) -> str:
-        """Return the shell command that does it; empty if there is none.
-
-        Args:
-            name: of the saga type.
-            saga_id: the saga.
-        """
+        """Return the shell command that does it; empty if there is none."""
         return command_of(self.do, name, saga_id, self.step)
 
 
 def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
-    """Return the shell command that does something to a saga; empty if there is none.
-
-    Args:
-        do: what.
-        name: of the saga type.
-        saga_id: the saga.
-        step: for a signal or a breaker.
-    """
+    """Return the shell command that does something to a saga; empty if there is none."""
     return {
         Do.REDRIVE: f"sagas dlq redrive {name} --saga-id {saga_id}",
         Do.RESOLVE: f"sagas resolve {name} {saga_id} --note ...",
@@ -84,12 +72,7 @@ def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
 
 
 def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Return the one right next action of a saga.
-
-    Args:
-        saga: as the API shows it, or as a list does: what is not known is not asked for.
-        now: epoch seconds.
-    """
+    """Return the one right next action of a saga. ``now``: epoch seconds."""
     action, pivot = _next_action(saga, now), saga.get("past_pivot")
     if not pivot:
         return action
@@ -138,11 +121,7 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def fault_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the step that a saga failed at, and the type and the message of its error; empty where not known.
-
-    Args:
-        saga: as the API shows it, or as a list does.
-    """
+    """Return the step that a saga failed at, and the type and the message of its error; empty where not known."""
     told = saga.get("fault")
     if told:
         return told.get("step") or "", told.get("type") or "", told.get("message") or ""

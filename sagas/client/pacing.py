@@ -44,14 +44,7 @@ def paced(
     """Make a call for each item, and return why that was stopped early; nothing if it was not.
 
     Until one has not failed, no more are under way than may fail in a row: a service that is away gets five calls.
-
-    Args:
-        items: in order.
-        call: makes one, in a thread; raises nothing.
-        settle: told of each result, in the order of the items; returns whether it is a failure.
-        rate: calls a second, at most.
-        clock, sleep: seconds that only go up, and a way to let them pass.
-        stopped: why no more calls are wanted; nothing as long as they are.
+    ``clock``, ``sleep``: seconds that only go up, and a way to let them pass.
     """
     together = min(_MOST_AT_ONCE, math.ceil(rate * _CALL))
     under_way, why, due = deque[Future[R]](), "", clock()

@@ -65,14 +65,7 @@ class QueueWalk:
         self._release(len(self._held))
 
     def messages(self, limit: int | None = None) -> Iterator[Received]:
-        """Yield each message once: until none is to be had, or only those seen keep coming.
-
-        Args:
-            limit: how many at most.
-
-        Raises:
-            SagaError: SQS refused, or is out of reach.
-        """
+        """Yield each message once: until none is to be had, or only those seen keep coming."""
         began, again, looked = self._clock(), 0, 0
         while (limit is None or looked < limit) and again <= _ROUNDS * len(self._seen):
             hold = min(max(_HOLD, 2 * (self._clock() - began)), _LONGEST_HOLD)
@@ -106,11 +99,7 @@ class QueueWalk:
         self._seen.add(message_id)
 
     def delete(self, message: Mapping[str, Any]) -> None:
-        """Delete a message that was yielded.
-
-        Raises:
-            SagaError: SQS refused, or is out of reach.
-        """
+        """Delete a message that was yielded."""
         with translated("SQS", quoted=True):
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         self._held.pop(message["MessageId"], None)

@@ -26,13 +26,7 @@ _RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest"
 
 
 def connect_lambda(session: boto3.Session, region: str, endpoint_url: str | None) -> Any:
-    """Return a boto3 client of Lambda that waits as long as the supervisor may take, and calls it once.
-
-    Args:
-        session: whose credentials are used.
-        region: of the function.
-        endpoint_url: of an emulator; ``None`` on AWS.
-    """
+    """Return a boto3 client of Lambda that waits as long as the supervisor may take, and calls it once."""
     return connect("lambda", INVOCATION, region=region, endpoint_url=endpoint_url, session=session)
 
 
@@ -49,34 +43,12 @@ class Supervisor:
         self._function = function
 
     def recover(self, **wanted: str | float | None) -> RecoveryView:
-        """Recover stalled sagas, once.
-
-        Args:
-            wanted: the fields of the event: ``stale_after``, ``name``, ``saga_id``, ``limit``, ``max_attempts``;
-                ``None`` stands for all of them, or for each saga type's own patience.
-
-        Raises:
-            InvalidRequest: a field does not fit.
-            NotFound: there is no such type or saga.
-            Unavailable: Lambda is out of reach or throttles.
-            SagaError: the caller may not invoke the function, or the function failed.
-        """
+        """Recover stalled sagas, once."""
         given = {field: value for field, value in wanted.items() if value is not None}
         return cast("RecoveryView", self._call({"task": "recover", **given}))
 
     def sweep(self, name: str, *, dry_run: bool, force: bool) -> SweepView:
-        """Sweep one saga type to the end, in as many calls as it takes; return one report for all.
-
-        Args:
-            name: of the saga type.
-            dry_run: look, and touch nothing.
-            force: go on however many orphans there are.
-
-        Raises:
-            NotFound: there is no such type, or it declares no ``orphans``.
-            Unavailable: Lambda is out of reach or throttles.
-            SagaError: the caller may not invoke the function, or the function failed or gets nowhere.
-        """
+        """Sweep one saga type to the end, in as many calls as it takes; return one report for all."""
         total: SweepView | None = None
         event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "saga": name}
         while True:
@@ -84,8 +56,7 @@ class Supervisor:
             swept = self._call(event | place).get("swept")
             if not swept:
                 raise SagaError("the supervisor swept nothing")
-            # A supervisor of an older version counts less.
-            report = cast("SweepView", dict.fromkeys(_COUNTS, 0) | swept[0])
+            report = cast("SweepView", swept[0])
             moved = any(report[count] for count in ("listed", "deleted"))
             if total is None:
                 total = report
@@ -106,28 +77,12 @@ class Supervisor:
                 raise SagaError("the supervisor had no time to sweep")
 
     def sweeps(self) -> list[SweepRoundView]:
-        """Return how the sweeps by schedule stand.
-
-        Raises:
-            InvalidRequest: the supervisor is of an older version, which cannot tell.
-            Unavailable: Lambda is out of reach or throttles.
-            SagaError: the caller may not invoke the function, or the function failed.
-        """
+        """Return how the sweeps by schedule stand."""
         return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
     def replay(self, since: str, name: str | None) -> int:
-        """Have events published once more, in as many calls as it takes; return how many.
-
-        Args:
-            since: ISO 8601 in UTC.
-            name: only those of sagas of this type.
-
-        Raises:
-            InvalidRequest: the service publishes no events.
-            NotFound: there is no such type.
-            Unavailable: Lambda is out of reach or throttles.
-            SagaError: the caller may not invoke the function, or it failed.
-        """
+        """Have events published once more, in as many calls as it takes; return how many. ``since``: ISO 8601 in
+        UTC."""
         told, cursor = 0, None
         while True:
             wanted = {"name": name, "cursor": cursor}

@@ -85,21 +85,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         null: bool = False,
     ) -> Any:
-        """Make a call and return the body of its answer.
-
-        Args:
-            method: of HTTP.
-            path: below the stage, quoted.
-            query: parameters; those that are ``None`` are left out.
-            body: JSON builtins; ``None`` sends no body.
-            headers: further ones.
-            null: whether a body that is ``None`` is sent, as JSON's null.
-
-        Raises:
-            NotFound, Conflict, InvalidRequest, TooLarge, Unavailable: as the API answers.
-            Ambiguous: the answer was lost.
-            SagaError: the API refused the caller, or there are no credentials.
-        """
+        """Make a call and return the body of its answer."""
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
         try:

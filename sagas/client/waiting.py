@@ -38,17 +38,7 @@ class Wait:
     def until_rest(
         self, read: Callable[[], SagaView], on_change: Callable[[SagaView], None] | None, after: str | None
     ) -> SagaView:
-        """Read until the saga is at rest.
-
-        Args:
-            read: returns the saga.
-            on_change: called with the saga as first read, and whenever it has changed.
-            after: an ``updated_at``: as long as the saga still has it, being at rest does not count.
-
-        Raises:
-            TimeoutError: it was not at rest in time.
-            Unavailable: it could not be read several times in a row.
-        """
+        """Read until the saga is at rest."""
         end = None if self.timeout is None else self.clock() + self.timeout
         last: SagaView | None = None
         pause, failures = _FIRST_PAUSE, 0

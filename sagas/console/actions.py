@@ -31,19 +31,7 @@ Form = Mapping[str, list[str]]
 
 
 def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None) -> tuple[str, str]:
-    """Do something to one saga; return the saga to show then.
-
-    Args:
-        client: of the service.
-        do: what.
-        item: to which.
-        note: why.
-        form: what was filled in besides.
-
-    Raises:
-        SagaError: it was refused, or is not known to have happened.
-        NotFound: there is no such action.
-    """
+    """Do something to one saga; return the saga to show then."""
     name, saga_id, given = item.name, item.saga_id, form or {}
     match do:
         case Do.RETRY:

@@ -48,19 +48,8 @@ def console(
     rate: float = 5.0,
     links: Links | None = None,
 ) -> Loopback:
-    """Return the console as an ASGI application.
-
-    Args:
-        client: of the service, a ``SagaClient``: what is done is done in the name of its credentials.
-        session: with the port and the token of the first URL.
-        stack: the service's stack; ``None`` is the local one.
-        redaction: what is not shown; by default what is hidden always.
-        read_only: no button, and nothing but reading is answered.
-        clock: epoch seconds.
-        ahead: seconds by which the service's clock is ahead of that.
-        rate: sagas a second of what is done to many.
-        links: where traces and logs are; by default nowhere.
-    """
+    """Return the console as an ASGI application. ``clock``: epoch seconds. ``ahead``: seconds by which the service's
+    clock is ahead of that."""
 
     def act(do: str, item: Item, note: str) -> None:
         actions.act_on(client, do, item, note)
@@ -118,13 +107,7 @@ def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:
 
 
 def _post(desk: Desk, act: Page, *, told: bool = False) -> Callable[[Request], Any]:
-    """An endpoint that does something, for a form of this console's only.
-
-    Args:
-        desk: the console's surroundings.
-        act: what it does.
-        told: it shows a page itself, and so takes the request.
-    """
+    """An endpoint that does something, for a form of this console's only."""
 
     async def answer(request: Request) -> Response:
         size = request.headers.get("content-length", "")

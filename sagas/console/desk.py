@@ -122,14 +122,7 @@ class Desk:
         return ago(text, self.clock())
 
     def page(self, request: Request, template: str, http_status: int = 200, /, **context: Any) -> Response:
-        """Return a page; nothing but a word if the reader's is still right.
-
-        Args:
-            request: that is answered.
-            template: its name.
-            http_status: of the answer.
-            context: what it shows.
-        """
+        """Return a page; nothing but a word if the reader's is still right."""
         text = self._templates.get_template(template).render(
             csrf=self.session.csrf,
             path=request.url.path,
@@ -179,12 +172,7 @@ class Desk:
         return scrubbed(view, hidden), hidden
 
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
-        """Return the error of a saga in a list: its text only where it is known what of it is not to be shown.
-
-        Args:
-            summary: the saga, as a list tells of it.
-            full: the saga itself, if that is known.
-        """
+        """Return the error of a saga in a list: its text only where it is known what of it is not to be shown."""
         if full is None or not self.redaction.payloads:
             return fault_of(summary)[1]
         # A list cuts the text, perhaps in the middle of what is to be hidden.

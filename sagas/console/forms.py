@@ -60,14 +60,7 @@ NOT_SENT = Refused("", {}, {}, ())
 def refused(
     text: str, problems: Sequence[Problem], schema: Mapping[str, Any] | None, form: Mapping[str, str]
 ) -> Refused:
-    """Return what to show again with a form that was refused.
-
-    Args:
-        text: why it was.
-        problems: what is wrong where.
-        schema: as for :func:`fields_of`.
-        form: what was sent.
-    """
+    """Return what to show again with a form that was refused."""
     names = {one.name for one in fields_of(schema)}
     of_fields, others = dict[str, str](), list[str]()
     for problem in problems:
@@ -81,11 +74,7 @@ def refused(
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Return the fields for a value: one for each property of a plain object, else one for the whole as JSON.
-
-    Args:
-        schema: JSON Schema of the value; ``None`` where it is not known.
-    """
+    """Return the fields for a value: one for each property of a plain object, else one for the whole as JSON."""
     if not schema:
         return (Field("", "json", True),)
     known = _resolved(schema, schema)
@@ -98,15 +87,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
 
 
 def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
-    """Return the value that a form was filled in with.
-
-    Args:
-        schema: as for :func:`fields_of`.
-        form: what was sent; names begin with :data:`PREFIX`.
-
-    Raises:
-        InvalidRequest: a number is none, JSON is none, or what is required is missing; ``problems`` names the fields.
-    """
+    """Return the value that a form was filled in with."""
     fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")

@@ -85,11 +85,7 @@ class Job:
         return self._over.wait(timeout)
 
     def run(self, act: Callable[[str, Item, str], None]) -> None:
-        """Do it to all, in order.
-
-        Args:
-            act: does it to one, with a note.
-        """
+        """Do it to all, in order."""
         note = note_of(self.name, self.note)
 
         def call(item: Item) -> tuple[Item, str, str]:

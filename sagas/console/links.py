@@ -50,13 +50,8 @@ class Links:
         return f"{self._cloudwatch}#xray:traces/{trace_id}"
 
     def logs(self, saga_id: str, begin: str, end: str) -> str:
-        """Return where the log lines of a saga are; empty if that is not known.
-
-        Args:
-            saga_id: which.
-            begin: when it was started, ISO 8601.
-            end: when it last changed.
-        """
+        """Return where the log lines of a saga are; empty if that is not known. ``begin``: when it was started, ISO
+        8601."""
         if self.logs_url:
             return self.logs_url.replace("{saga_id}", quote(saga_id, safe=""))
         if not self.region or not self.log_groups:
@@ -84,17 +79,7 @@ class Links:
 
 
 def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) -> Links:
-    """Return the links of a project's console.
-
-    Args:
-        project: the directory with ``pyproject.toml``, whose ``[tool.sagas.console]`` may have ``trace_url`` and
-            ``logs_url``.
-        region: of the stack; empty for the local one.
-        log_groups: of the stack.
-
-    Raises:
-        InvalidRequest: a URL is none, or lacks its placeholder.
-    """
+    """Return the links of a project's console."""
     settings, found = settings_of(project), dict[str, str]()
     for name, placeholder in (("trace_url", "{trace_id}"), ("logs_url", "{saga_id}")):
         url: Any = settings.get(name, "")

@@ -43,12 +43,7 @@ class Redaction:
     payloads: bool = True
 
     def shown(self, data: Any, found: list[str]) -> Any:
-        """Return a request or result as it is shown.
-
-        Args:
-            data: JSON builtins.
-            found: gets the texts that were hidden.
-        """
+        """Return a request or result as it is shown."""
         if data is None:
             return None
         if not self.payloads:
@@ -82,12 +77,7 @@ class Redaction:
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
     """Return what the service says of a saga with what was hidden elsewhere taken out of all its texts, and of all of
-    its request and results; ids, names, states and times stay as they are.
-
-    Args:
-        data: JSON builtins: a saga, its entries, or its family.
-        hidden: texts.
-    """
+    its request and results; ids, names, states and times stay as they are."""
     long = sorted({text for text in hidden if len(text) >= _SHORTEST}, key=len, reverse=True)
     if not long:
         return data
@@ -112,15 +102,7 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
 
 
 def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
-    """Return what ``[tool.sagas.console]`` of a project hides, beyond what is hidden by default.
-
-    Args:
-        project: the directory with ``pyproject.toml``; one without hides nothing more.
-        payloads: whether requests, results and messages are shown at all.
-
-    Raises:
-        InvalidRequest: the file is no TOML, or ``redact`` no list of paths.
-    """
+    """Return what ``[tool.sagas.console]`` of a project hides, beyond what is hidden by default."""
     path, wanted = project / "pyproject.toml", settings_of(project).get("redact", [])
     anywhere, places = set[str](), set[tuple[str, ...]]()
     for one in cast("list[Any]", wanted) if isinstance(wanted, list) else [wanted]:

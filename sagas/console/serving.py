@@ -117,10 +117,6 @@ def opened_in_browser(url: str, announce: Callable[[str], None]) -> Generator[No
 
     The browser gets the name of a page that leads to the URL: other users of this machine can read its arguments, but
     not the page, which is deleted at the end.
-
-    Args:
-        url: to open.
-        announce: called with a line if there is no browser.
     """
     with TemporaryDirectory(prefix="sagas-console-") as private:
         page = Path(private, "open.html")

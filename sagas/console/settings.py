@@ -12,15 +12,7 @@ _KNOWN = ("redact", "trace_url", "logs_url")
 
 
 def settings_of(project: Path) -> dict[str, Any]:
-    """Return the table; nothing where there is no file, or no such table in it.
-
-    Args:
-        project: the directory with ``pyproject.toml``.
-
-    Raises:
-        InvalidRequest: the file is no TOML, or the table has something else: a secret is not to be shown for a slip of
-            the pen.
-    """
+    """Return the table; nothing where there is no file, or no such table in it."""
     path = project / "pyproject.toml"
     try:
         settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))

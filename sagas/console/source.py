@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from inspect import signature
 from typing import Any, TypeVar, cast
 
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
@@ -70,11 +69,7 @@ class Source:
         return self._coalesced(("show", name, saga_id), lambda: self.client.show(name, saga_id))
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
-        """Return the whole audit trail of a saga. It is not read again before the saga has changed.
-
-        Args:
-            saga: as :meth:`show` returned it.
-        """
+        """Return the whole audit trail of a saga. It is not read again before the saga has changed."""
         name, saga_id, seen = saga["name"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
         known = self._trails.get(saga_id)
         if known is not None and known[0] == seen:
@@ -91,14 +86,8 @@ class Source:
         return self._coalesced(("list", repr(sorted(wanted.items()))), lambda: self.client.list(**wanted))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
-        """Return the latest sagas of a type, as lists tell of them, that were started since a time.
-
-        Args:
-            name: the type.
-            status: an end: then those that ended so since.
-            since: ISO 8601.
-            most: how many at most.
-        """
+        """Return the latest sagas of a type, as lists tell of them, that were started since a time. ``since``: ISO
+        8601."""
 
         def ask() -> list[Any]:
             found, _ = _gathered(
@@ -122,11 +111,7 @@ class Source:
         return self._meanwhile(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
 
     def together(self, *asks: Callable[[], Any]) -> list[Any]:
-        """Return the answers of several of these methods, asked at the same time.
-
-        Args:
-            asks: none of those that ask several things at once themselves.
-        """
+        """Return the answers of several of these methods, asked at the same time."""
         return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
     def dead_lettered(self, name: str) -> int | None:
@@ -183,7 +168,7 @@ class Source:
         return self._coalesced(("definitions",), self.client.definitions)
 
     def breakers(self) -> list[Any]:
-        """Return the circuit breakers; none where the service is older than they are."""
+        """Return the circuit breakers; none where the caller may not ask."""
         return self._coalesced(("breakers",), self._breakers)
 
     def _breakers(self) -> list[Any]:
@@ -200,28 +185,19 @@ class Source:
         names = [one["name"] for one in self.definitions()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
-    def lists_by(self, what: str) -> bool:
-        """Whether its client lists sagas by that: ``since``, ``parent``, ``idempotency_key``."""
-        return what in signature(self.client.list).parameters
-
     def look_up(self, wanted: str) -> Any:
         """Return a saga by its id, how that begins, or the key that started it; ``None`` if it is not one saga."""
-        known = self.lists_by("idempotency_key")
 
         def by_key() -> Any:
-            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if known and wanted else []
+            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if wanted else []
             return found[0] if len(found) == 1 else None
 
-        if len(wanted) >= _SHORTEST_ID and hasattr(self.client, "look_up"):
+        if len(wanted) >= _SHORTEST_ID:
             return _tolerant(lambda: self.client.look_up(wanted), None) or _tolerant(by_key, None)
         return _tolerant(by_key, None)
 
     def in_full(self, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return those sagas of a list in full that are known, by id. A few that are not are asked for.
-
-        Args:
-            summaries: as a list has them.
-        """
+        """Return those sagas of a list in full that are known, by id. A few that are not are asked for."""
         missing = [one for one in summaries if self._known(one) is None][:_MOST_SHOWN]
 
         def ask(one: Mapping[str, Any]) -> Any:
@@ -242,13 +218,7 @@ class Source:
         return saga if at >= summary["updated_at"] else None
 
     def _meanwhile(self, key: Any, ask: Callable[[], T], otherwise: T) -> T:
-        """Return the answer that is known; one that is old, or none, is asked for meanwhile, so that no page waits.
-
-        Args:
-            key: of the answer.
-            ask: asks for it; not by a method that keeps it under this key itself.
-            otherwise: returned while there is none.
-        """
+        """Return the answer that is known; one that is old, or none, is asked for meanwhile, so that no page waits."""
         at, answer = self._answers.get(key, (float("-inf"), otherwise))
 
         def run() -> None:
@@ -291,10 +261,10 @@ def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[
 
 
 def _tolerant(ask: Callable[[], T], otherwise: T) -> T:
-    """The answer, or something else where the service does not have it, or the caller may not ask."""
+    """The answer, or something else where there is none, or the caller may not ask."""
     try:
         return ask()
-    except (NotFound, Conflict, InvalidRequest, AttributeError, KeyError):
+    except (NotFound, Conflict, InvalidRequest):
         return otherwise
     except SagaError as error:
         if type(error) is SagaError:  # refused, or not known here; what is out of reach is told

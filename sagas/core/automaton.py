@@ -122,17 +122,8 @@ TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in
 
 
 def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
-    """Return the next state and what to do about ``event``.
-
-    Args:
-        plan: the saga type's policies, for the steps of this saga.
-        state: the saga as it is.
-        event: what happened.
-        now: epoch seconds.
-
-    Returns:
-        The same state, and nothing to do, when the event is a duplicate, late or impossible.
-    """
+    """Return the next state and what to do about ``event``. ``now``: epoch seconds. Returns the same state, and nothing
+    to do, when the event is a duplicate, late or impossible."""
     row = TABLE.get((state.status, type(event)))
     if row is None:
         return Decision(state)
@@ -140,9 +131,8 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
     if decision.state is state:
         return decision
     after = decision.state
-    # What happens to a saga that is over, a settlement say, leaves its end where it was. Of one that version 0.1.0
-    # ended no more is known than its last change.
-    end = (state.ended_at or state.updated_at) if state.over else now
+    # What happens to a saga that is over, a settlement say, leaves its end where it was.
+    end = state.ended_at if state.over else now
     noted = replace(
         after,
         attention=(after.attention or now) if needs_attention(after) else 0.0,

@@ -96,16 +96,8 @@ def spread(limits: Limits, state: BreakerState, now: float) -> float:
 def admit(
     limits: Limits, state: BreakerState, saga_id: str, now: float, probe_until: float, chance: float
 ) -> Admission:
-    """Let a saga through a closed breaker, or as the one probe of a half-open one.
-
-    Args:
-        limits: the step's policy.
-        state: the breaker.
-        saga_id: who asks; asking twice is the same as asking once.
-        now: epoch seconds.
-        probe_until: epoch seconds by which the asker will have reported, or be dead.
-        chance: a number in [0, 1), different for each that waits.
-    """
+    """Let a saga through a closed breaker, or as the one probe of a half-open one. ``now``: epoch seconds.
+    ``probe_until``: epoch seconds by which the asker will have reported, or be dead."""
     if state.closed or state.probed_by(saga_id, now):
         return Admission(state)
     later = spread(limits, state, now) * chance
@@ -118,27 +110,15 @@ def admit(
 
 def opened(limits: Limits, state: BreakerState, now: float) -> BreakerState:
     """Return a closed breaker opened, if there were as many failures in a row as its threshold; else the same object.
-
-    Args:
-        limits: the step's policy.
-        state: the breaker, failures counted.
-        now: epoch seconds.
-    """
+    ``now``: epoch seconds."""
     if not state.closed or state.failures < limits.threshold:
         return state
     return replace(state, open_until=now + limits.open_for, opened_at=now)
 
 
 def probe_ended(limits: Limits, state: BreakerState, saga_id: str, outcome: AttemptOutcome, now: float) -> BreakerState:
-    """Return a breaker after an attempt of that saga ended; the same object unless it was the probe.
-
-    Args:
-        limits: the step's policy.
-        state: the breaker.
-        saga_id: whose attempt it was.
-        outcome: what its end says.
-        now: epoch seconds.
-    """
+    """Return a breaker after an attempt of that saga ended; the same object unless it was the probe. ``now``: epoch
+    seconds."""
     if state.closed or state.probe != saga_id:
         return state
     free = replace(state, probe="", probe_until=0.0)

@@ -22,13 +22,7 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
     """Return what the holder may go on with once a fact is committed; ``None`` where that is for another invocation.
 
     Not after a cancel, and not with another attempt at the same step or undo, for its circuit breaker has to hear of
-    the one before.
-
-    Args:
-        before: the saga before the fact.
-        fact: what is committed.
-        decision: what it leads to.
-        now: epoch seconds.
+    the one before. ``now``: epoch seconds.
     """
     after, send = decision.state, decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
@@ -42,13 +36,7 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
 
 
 def claimed_next(before: SagaState, decision: Decision, lease: Lease) -> Decision:
-    """Return the decision to run what :func:`next_work` returned, under the number of the message at hand.
-
-    Args:
-        before: the saga before the fact.
-        decision: what the fact leads to.
-        lease: the lease to take; its nonce is new.
-    """
+    """Return the decision to run what :func:`next_work` returned, under the number of the message at hand."""
     run = claimed_work(decision.state, lease)
     return replace(run, state=replace(run.state, dispatch=before.dispatch))
 

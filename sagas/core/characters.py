@@ -12,8 +12,5 @@ def sendable(text: str) -> str:
     """Return JSON text as SQS takes it, which says the same.
 
     Control characters and halves of characters JSON has escaped already; two more it leaves as they are.
-
-    Args:
-        text: JSON in which no half of a character is left as it is.
     """
     return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")

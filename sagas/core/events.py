@@ -6,11 +6,11 @@ message, the supervisor, an operator or a caller turned up, and the automaton sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from sagas.core.states import DeadLetter, Lease
+from sagas.core.states import DeadLetter, Lease, StepStatus
 from sagas.errors import TypeChanged
 
 
@@ -43,15 +43,44 @@ class Failure:
         return self.type == TypeChanged.__name__
 
 
+LOST = Failure("Lost", "the attempt ended without a report")
 GONE = "is gone from S3, or was changed there"
 """What ends the text of a TypeChanged whose cure is no code: what the step would take is to be restored."""
 DEADLINE = "the saga's deadline"
 """Who asks for a cancel where it is the saga's own ``timeout``. No caller's identity has spaces."""
 
 
+def _kept(name: str = "", *, always: bool = False, time: bool = False, **default: Any) -> Any:
+    """A field of a fact, and how its entry keeps it. One that has its default is left out. ``time``: it is epoch
+    seconds, and kept as ISO 8601."""
+    return field(metadata={"name": name, "always": always, "time": time}, **default)
+
+
+class Reports(StrEnum):
+    """What a fact is, where an attempt may report it after its outcome could not be committed."""
+
+    STEP_SUCCEEDED = "STEP_SUCCEEDED"
+    STEP_FAILED = "STEP_FAILED"
+    UNDO_SUCCEEDED = "UNDO_SUCCEEDED"
+    UNDO_FAILED = "UNDO_FAILED"
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A journaled change. ``action`` is its name in the audit trail."""
+    """A journaled change. Its class says all that others have to know of it.
+
+    ``action`` is its name in the audit trail. ``leaves`` is the status in which it leaves its step, if that can be told
+    from it alone. ``gives_result``: later steps take its payload, or what it stands for, as the step's result.
+    ``published``: services that publish steps publish it under its name. ``reports`` is set where an attempt reports
+    it, and ``has_payload`` where its entry has a payload. ``why`` is its failure, where that is always the same.
+    """
+
+    leaves: ClassVar[StepStatus | None] = None
+    gives_result: ClassVar[bool] = False
+    published: ClassVar[bool] = False
+    reports: ClassVar[Reports | None] = None
+    has_payload: ClassVar[bool] = False
+    why: ClassVar[Failure | None] = None
 
     @property
     def action(self) -> str:
@@ -71,6 +100,12 @@ class StepFact(Fact):
 class StepCompleted(StepFact):
     """The step ran to its end; its result is in the entry."""
 
+    leaves = StepStatus.COMPLETED
+    gives_result = True
+    published = True
+    reports = Reports.STEP_SUCCEEDED
+    has_payload = True
+
 
 @dataclass(frozen=True, slots=True)
 class StepFailed(StepFact):
@@ -86,10 +121,14 @@ class StepFailed(StepFact):
             refused.
     """
 
+    leaves = StepStatus.FAILED
+    published = True
+    reports = Reports.STEP_FAILED
+
     failure: Failure
-    permanent: bool = False
-    rejected: bool = False
-    retry_at: float = 0.0
+    permanent: bool = _kept(always=True, default=False)
+    rejected: bool = _kept(always=True, default=False)
+    retry_at: float = _kept("next_attempt_at", time=True, default=0.0)
     excused: bool = False
     outcome_unknown: bool = False
 
@@ -98,7 +137,10 @@ class StepFailed(StepFact):
 class StepLost(StepFact):
     """The execution's lease expired and it left no entry: its outcome is unknown."""
 
-    failure: ClassVar[Failure] = Failure("Lost", "the attempt ended without a report")
+    leaves = StepStatus.FAILED
+    published = True
+
+    why = LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +150,10 @@ class StepDeadLettered(Fact):
     Or its code is gone, cannot be called with what is stored, waited in vain, stalled too often behind the pivot, or
     would have had the saga undone there: then ``failure`` says so, and no message need die.
     """
+
+    leaves = StepStatus.FAILED
+    published = True
+    reports = Reports.STEP_FAILED
 
     index: int
     message: DeadLetter | None = None
@@ -125,18 +171,28 @@ class CompensationStarted(Fact):
 class StepCompensated(StepFact):
     """The step's undo ran to its end."""
 
+    leaves = StepStatus.COMPENSATED
+    published = True
+    reports = Reports.UNDO_SUCCEEDED
+
 
 @dataclass(frozen=True, slots=True)
 class CompensationAttemptFailed(StepFact):
     """The step's undo raised or was lost; it will be tried again at ``retry_at``."""
 
+    leaves = StepStatus.COMPENSATION_FAILED
+    reports = Reports.UNDO_FAILED
+
     failure: Failure
-    retry_at: float = 0.0
+    retry_at: float = _kept("next_attempt_at", time=True, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class CompensationFailed(StepFact):
     """The step's undo failed for good."""
+
+    leaves = StepStatus.COMPENSATION_FAILED
+    reports = Reports.UNDO_FAILED
 
     failure: Failure
 
@@ -145,12 +201,18 @@ class CompensationFailed(StepFact):
 class WaitStarted(StepFact):
     """The step waits from here on, for a signal or for a time; ``until``: epoch seconds of its end."""
 
-    until: float
+    leaves = StepStatus.WAITING
+    reports = Reports.STEP_SUCCEEDED
+
+    until: float = _kept(time=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Fact):
     """The signal that the step at ``index`` waits for came; its value is in the entry."""
+
+    leaves = StepStatus.COMPLETED
+    gives_result = True
 
     index: int
 
@@ -159,12 +221,18 @@ class SignalReceived(Fact):
 class WaitTimedOut(Fact):
     """The step at ``index`` waited in vain."""
 
+    leaves = StepStatus.FAILED
+    why = Failure("WaitTimedOut", "no signal came in time")
+
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class WaitEnded(Fact):
     """The time came that the step at ``index`` waited for."""
+
+    leaves = StepStatus.COMPLETED
+    gives_result = True
 
     index: int
 
@@ -173,8 +241,12 @@ class WaitEnded(Fact):
 class ChildrenStarted(StepFact):
     """The step has said which children there are to be; their requests are in the entry, ``types`` are theirs."""
 
+    leaves = StepStatus.WAITING
+    reports = Reports.STEP_SUCCEEDED
+    has_payload = True
+
     children: int
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...] = _kept(always=True, default=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +258,9 @@ class ChildrenEnded(Fact):
         failed: how many are not.
         failure: why the step has failed, if it has.
     """
+
+    leaves = StepStatus.COMPLETED
+    gives_result = True
 
     index: int
     completed: int
@@ -207,24 +282,32 @@ class Postponed(StepFact):
 
     message: str
     after: float
-    retry_at: float
-    since: float
-    looks: int = 1
+    retry_at: float = _kept("next_attempt_at", time=True)
+    since: float = _kept(time=True)
+    looks: int = _kept(always=True, default=1)
 
 
 @dataclass(frozen=True, slots=True)
 class StepPostponed(Postponed):
     """The step said that it is not yet time: nothing failed."""
 
+    leaves = StepStatus.WAITING
+    reports = Reports.STEP_SUCCEEDED
+
 
 @dataclass(frozen=True, slots=True)
 class CompensationPostponed(Postponed):
     """The step's undo said that it is not yet time: nothing failed."""
 
+    leaves = StepStatus.COMPENSATION_FAILED
+    reports = Reports.UNDO_SUCCEEDED
+
 
 @dataclass(frozen=True, slots=True)
 class SagaTimedOut(Fact):
     """The saga's own deadline has passed: it is undone, or goes on behind its pivot, and needs a person."""
+
+    why = Failure("SagaTimedOut", "the saga's own timeout has passed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +326,7 @@ class Recovered(Fact):
     ``unanswered``: how many were sent in a row of which nothing showed what became of them; ``attention``: so many that
     the saga needs a person."""
 
-    stall: bool = True
+    stall: bool = _kept(always=True, default=True)
     unanswered: int = 0
     attention: bool = False
 
@@ -252,12 +335,14 @@ class Recovered(Fact):
 class RecoveryExhausted(Fact):
     """The saga stalled too often at its current step: it is given up, or stops behind its pivot."""
 
+    leaves = StepStatus.COMPENSATION_FAILED
+
 
 @dataclass(frozen=True, slots=True)
 class Redriven(Fact):
     """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
 
-    note: str = ""
+    note: str = _kept(always=True, default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +350,8 @@ class Resolved(Fact):
     """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
 
     note: str
-    taken: str
-    steps: tuple[str, ...] = ()
+    taken: str = _kept("action")
+    steps: tuple[str, ...] = _kept("undone_by_hand", always=True, default=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,23 +28,10 @@ def counters(step: StepState) -> int:
 
 
 def parent_of(state: SagaState, step: StepState, position: int) -> Parent:
-    """Return what a child knows of its parent.
-
-    Args:
-        state: the parent.
-        step: its step that has the child, in its present round.
-        position: which child of the step, from 0.
-    """
+    """Return what a child knows of its parent."""
     return Parent(state.saga_id, state.saga, step.name, position, step.round, counters(step))
 
 
 def child_id(parent_id: str, step: str, position: int, round_: int = 0) -> str:
-    """Return the id of a child.
-
-    Args:
-        parent_id: the saga that starts it.
-        step: its step.
-        position: which child of the step, from 0.
-        round_: how often the step's failed children had been started anew by then.
-    """
+    """Return the id of a child."""
     return id_from(parent_id, step, round_, position)

@@ -11,15 +11,7 @@ Replaced = TypeVar("Replaced")
 
 
 def replace(instance: Replaced, /, **changes: Any) -> Replaced:
-    """Return a copy of a dataclass's instance with other values of some fields.
-
-    Args:
-        instance: of a class whose constructor takes all its fields, by position, and has at least two.
-        changes: new values, by field.
-
-    Raises:
-        KeyError: there is no such field.
-    """
+    """Return a copy of a dataclass's instance with other values of some fields."""
     kind: Any = type(instance)
     get, places = _fields_of(kind)
     values = list(get(instance))

@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from sagas.core.events import (
     DEADLINE,
+    LOST,
     CancelRequested,
     CompensationAttemptFailed,
     CompensationFailed,
@@ -27,7 +28,6 @@ from sagas.core.events import (
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
-from sagas.formats import CHILDREN, PLAIN, WAITS
 
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receive, and
@@ -78,22 +78,6 @@ def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
     """Whether what comes next at a step takes no code: it waits, or is to wait and asks nobody."""
     here = in_wait(state) and index == state.cursor
     return here or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
-
-
-def knows_waits(state: SagaState) -> bool:
-    """Whether only code that knows of waits, deadlines and pivots may go on with the saga."""
-    waits = state.status is SagaStatus.WAITING or state.polling is not None or bool(state.deadline)
-    return waits or any(step.waits_for or step.pivot or step.postponed for step in state.steps)
-
-
-def knows_children(state: SagaState) -> bool:
-    """Whether only code that knows of parents and children may go on with the saga."""
-    return state.parent is not None or any(step.waits_for == "children" for step in state.steps)
-
-
-def format_of(state: SagaState) -> int:
-    """Return the format of a saga's item and messages: what older code cannot go on with has a higher one."""
-    return CHILDREN if knows_children(state) else WAITS if knows_waits(state) else PLAIN
 
 
 def order_to_obey(state: SagaState) -> Fact | None:
@@ -221,8 +205,8 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         return StepLost(state.cursor, step.attempts)
     if step is not None and state.undoing and step.status is StepStatus.COMPENSATING:
         if undo_out_of_budget(plan, state):
-            return CompensationFailed(state.cursor, step.undo_attempts, StepLost.failure)
-        return CompensationAttemptFailed(state.cursor, step.undo_attempts, StepLost.failure)
+            return CompensationFailed(state.cursor, step.undo_attempts, LOST)
+        return CompensationAttemptFailed(state.cursor, step.undo_attempts, LOST)
     fact = next_fact(plan, state) or owed_by_time(state, now)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
     return Recovered(stall=False) if unfit or fact is None else fact

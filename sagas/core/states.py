@@ -245,8 +245,7 @@ class SagaState:
         unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
         digest: of all results so far, each with its entry; empty when nothing has kept it. See
             ``sagas.store.entry_hash``.
-        head: the hash of the entry at ``seq``, which covers all before it; empty when an older version wrote that. See
-            ``sagas.store.entry_hash``.
+        head: the hash of the entry at ``seq``, which covers all before it. See ``sagas.store.entry_hash``.
         attention: needs a person, since when.
         created_at: start.
         updated_at: last committed change.

@@ -29,10 +29,6 @@ def epoch(text: str) -> float:
 
 def so_long_ago(text: str, now: float) -> str | None:
     """Return the time that ``90s``, ``30m``, ``2h`` or ``3d`` ago was, as :func:`iso` does; ``None`` for other texts.
-
-    Args:
-        text: how long ago.
-        now: epoch seconds.
-    """
+    ``now``: epoch seconds."""
     ago = _AGO.fullmatch(text)
     return None if ago is None else iso(now - int(ago[1]) * _UNITS[ago[2]])

@@ -15,12 +15,8 @@ def plain(text: str) -> str:
 
 
 def end_of(saga: Mapping[str, Any]) -> str:
-    """Return when a saga that is over ended; of a service that does not tell, when it changed last.
-
-    Args:
-        saga: as the API shows it, or as a list does.
-    """
-    return saga.get("ended_at") or saga["updated_at"]
+    """Return when a saga ended; of one that is not over, when it changed last."""
+    return saga["ended_at"] or saga["updated_at"]
 
 
 def moment(text: str) -> str:
@@ -54,12 +50,7 @@ def age(seconds: float) -> str:
 
 
 def ago(text: str | None, now: float) -> str:
-    """Return ``3 min ago`` for an ISO 8601 time in UTC; nothing if it is not known.
-
-    Args:
-        text: the time.
-        now: epoch seconds.
-    """
+    """Return ``3 min ago`` for an ISO 8601 time in UTC; nothing if it is not known. ``now``: epoch seconds."""
     return f"{age(now - epoch(text))} ago" if text else ""
 
 

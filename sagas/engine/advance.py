@@ -20,7 +20,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
-from sagas.core.rules import format_of, waits_without_code
+from sagas.core.rules import waits_without_code
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.carrying import carried, correlated, onward
@@ -92,20 +92,7 @@ class Advancer:
         return Course(self.chain) if message.step in self.chain else None
 
     def message(self, message: Message, invocation: Invocation, course: Course | None = None) -> Advanced:
-        """Advance the saga that a message is for: run its code, or find out why not.
-
-        Args:
-            message: the message.
-            invocation: what it is handled in.
-            course: of all that is done for the message, from :meth:`course`.
-
-        Raises:
-            NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
-            InvalidRequest: the message does not fit its saga: likewise.
-            Fenced: the lease was taken over meanwhile.
-            NotCommitted: the code ran, but its outcome could not be committed.
-            Unavailable: the store or a queue is out of reach: the message must come back.
-        """
+        """Advance the saga that a message is for: run its code, or find out why not."""
         saga_type, services = self.registry.get(message.saga), self.services
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
@@ -196,10 +183,7 @@ class Advancer:
     ) -> Advanced | None:
         """Have the attempt that a message is for fail, without its code being run.
 
-        Returns:
-            What that led to; ``None`` when it may not be claimed.
-
-        Raises: as :meth:`message`.
+        Raises: as :meth:`message`. Returns what that led to; ``None`` when it may not be claimed.
         """
         saga_type = self.registry.get(message.saga)
         committed = self.attempt(self.services, saga_type, message, invocation, course).refuse(error)
@@ -208,19 +192,7 @@ class Advancer:
     def advance(
         self, state: SagaState, arrival: ev.Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
-        """Do what an arrival asks for and needs no code of the saga's.
-
-        Args:
-            state: the saga, by a consistent read.
-            arrival: who turned up: a message, the supervisor, an operator.
-            context: what entries are to say of it.
-            message: the message at hand, if it is one.
-
-        Raises:
-            Conflict: the saga's state does not allow what an operator asks for.
-            Fenced: the lease was taken over meanwhile.
-            Unavailable: a table or queue is out of reach.
-        """
+        """Do what an arrival asks for and needs no code of the saga's."""
         plan, clock = self.plan(state), self.services.clock
         decision = decide(plan, state, arrival, clock.now())
         match decision.then:
@@ -237,24 +209,13 @@ class Advancer:
                 return Advanced(state, decision.then)
 
     def send_again(self, state: SagaState, delay: float) -> None:
-        """Send a saga's current message once more: whichever arrives first, the others find nothing to do.
-
-        Args:
-            state: the saga, by a read; nobody holds its lease.
-            delay: seconds after which it is to arrive at the earliest.
-
-        Raises:
-            Unavailable: the queue is out of reach.
-        """
+        """Send a saga's current message once more: whichever arrives first, the others find nothing to do. ``delay``:
+        seconds after which it is to arrive at the earliest."""
         send = send_current(state)
         self._send(state, replace(send, not_before=max(send.not_before, self.services.clock.now() + delay)))
 
     def plan(self, state: SagaState) -> Plan:
-        """Return the saga's plan.
-
-        Raises:
-            NotFound: its type is not deployed here.
-        """
+        """Return the saga's plan."""
         return self.registry.get(state.saga).plan(state.steps)
 
     def lease(self) -> Lease:
@@ -292,7 +253,6 @@ class Advancer:
             dispatch=send.dispatch,
             correlation_id=self._correlated(state).correlation_id,
             inputs=inputs if self.carry else (),
-            format=format_of(state),
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
         self.sender.send(message, send.not_before - self.services.clock.now())

@@ -102,7 +102,7 @@ class StepView(TypedDict):
     waits_until: _Time | None
     message: str | None
     children: NotRequired[ChildrenView]
-    took: NotRequired[Annotated[float, Meta(ge=0)] | None]
+    took: Annotated[float, Meta(ge=0)] | None
     pivot: NotRequired[bool]
 
 
@@ -317,15 +317,13 @@ class BadEntryView(TypedDict):
 class VerificationView(TypedDict):
     """Whether a saga's audit trail is what was written.
 
-    ``entries`` were looked at. From ``chained_from`` on each was chained as it was written, and those before are
-    covered since then: an older version wrote them; ``None`` when no entry has a hash. ``purged_at`` is there when the
-    saga was purged: then only its trail of actions is left to verify.
+    ``entries`` were looked at. ``purged_at`` is there when the saga was purged: then only its trail of actions is left
+    to verify.
     """
 
     saga_id: _Id
     verified: bool
     entries: _Count
-    chained_from: _Ordinal | None
     broken: BadEntryView | None
     purged_at: NotRequired[_Time]
 
@@ -493,14 +491,9 @@ class BrokenTrailView(TypedDict):
 
 
 class SampleView(TypedDict):
-    """What verifying a sample of audit trails found.
-
-    Of ``unchained`` ones no entry has a hash, since an older version wrote them all; ``failed`` ones could not be
-    looked at.
-    """
+    """What verifying a sample of audit trails found; ``failed`` ones could not be looked at."""
 
     verified: int
-    unchained: int
     failed: int
     broken: list[BrokenTrailView]
 

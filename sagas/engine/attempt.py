@@ -26,7 +26,6 @@ from sagas.engine.course import Course
 from sagas.engine.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.gates import Gate, Gates, shut_gate
 from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.ports import ControlStore, JournalStore
 from sagas.engine.progress import ProgressReport
 from sagas.engine.redacting import secrets_in
 from sagas.engine.registry import SagaType
@@ -34,7 +33,9 @@ from sagas.engine.runner import Runner, inputs_needed, moment
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
+from sagas.store.control import ControlItems
 from sagas.store.entries import details_of
+from sagas.store.journal import Journal
 from sagas.store.outcomes import Changed
 from sagas.store.sent import Signal
 
@@ -69,8 +70,8 @@ class AttemptServices:
         gates: what may hold a message back before its claim, in the order in which they are asked.
     """
 
-    control: ControlStore
-    journal: JournalStore
+    control: ControlItems
+    journal: Journal
     committer: Committer
     runner: Runner
     clock: Clock
@@ -114,12 +115,7 @@ class NotCommitted(Unavailable):
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
     """Return a fresh lease: it ends with ``lock_expiry``, or as soon as its holder's function cannot act any more.
-
-    Args:
-        saga_type: whose ``lock_expiry`` counts.
-        clock: tells the time.
-        deadline: epoch seconds at which the function is stopped.
-    """
+    ``deadline``: epoch seconds at which the function is stopped."""
     act_until = round(deadline + SKEW, 3)
     expiry = round(clock.now() + saga_type.definition.lock_expiry.total_seconds(), 3)
     return Lease(clock.new_owner(), min(expiry, act_until), act_until)
@@ -160,16 +156,7 @@ class Attempt:
         self.shut: Gate | None = None
 
     def run(self) -> Committed | None:
-        """Claim, run, journal, commit.
-
-        Returns:
-            What was committed; ``None`` when the claim was refused.
-
-        Raises:
-            Fenced: another worker, the supervisor or an operator took over; nothing more may be written.
-            NotCommitted: the outcome is known, but the store is out of reach.
-            Unavailable: the store is out of reach; nothing was claimed, or the answer to the claim got lost.
-        """
+        """Claim, run, journal, commit. Returns what was committed; ``None`` when the claim was refused."""
         held = self.claim()
         if held is None:
             return None
@@ -292,10 +279,10 @@ class Attempt:
             context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
-        progress = ProgressReport(services.control, held, clock, context.tell_lost)
+        progress = ProgressReport(services.control.note_progress, held, clock, context.tell_lost)
         context.report = progress.tell
         beat = Heartbeat(
-            services.control,
+            services.control.extend,
             held,
             lock_expiry,
             clock,
@@ -319,12 +306,7 @@ class Attempt:
 
     def _inputs(self, held: SagaState) -> dict[str, str | None]:
         """Return the payloads that the code names, by parameter: what the message brought and is proven, else from the
-        journal, in several tries while the lease lasts.
-
-        Raises:
-            TypeChanged: one is gone, or was changed where it is stored.
-            Unavailable: the store is out of reach.
-        """
+        journal, in several tries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
         known = self._course.known if self._course is not None else {}
         if not known:
@@ -414,11 +396,7 @@ class Attempt:
         return step.undo_attempts if self._message.undo else step.attempts
 
     def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
-        """Commit an outcome, in several tries while there is time.
-
-        Raises:
-            NotCommitted: the store stayed out of reach.
-        """
+        """Commit an outcome, in several tries while there is time."""
         message, trace_id = self._message, self._invocation.trace_id
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
         onward = self._onward if self._course is not None else None
@@ -440,15 +418,8 @@ class Attempt:
             raise NotCommitted(pending, message) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
-        """Return what ``request`` returns, in several tries while there is time.
-
-        Args:
-            until: epoch seconds by which the last try must have ended, as far as its predecessor's length tells.
-            request: what to try.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return what ``request`` returns, in several tries while there is time. ``until``: epoch seconds by which the
+        last try must have ended, as far as its predecessor's length tells."""
         clock = self._services.clock
         for pause in PAUSES:
             began = clock.now()

@@ -80,22 +80,12 @@ class AutoDisabler:
         """Return until when (epoch seconds) starts of a type are refused for its failures; 0 if they never were.
 
         It is read anew: no saga is started after one too many has failed.
-
-        Raises:
-            Unavailable: the store is out of reach.
         """
         return self.streaks.get(name).paused_until if self._policy(name) else 0.0
 
     def streak(self, name: str, now: float) -> Streak:
-        """Return the failures of a type that count now, and until when starts are refused for them.
-
-        Args:
-            name: the saga type.
-            now: epoch seconds.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the failures of a type that count now, and until when starts are refused for them. ``now``: epoch
+        seconds."""
         policy = self._policy(name)
         if policy is None:
             return Streak()
@@ -105,11 +95,7 @@ class AutoDisabler:
         return Streak(tuple(self._unbroken(name, _recent(policy, streak, now))))
 
     def forget(self, name: str) -> None:
-        """Forget the failures of a type, and accept starts again.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Forget the failures of a type, and accept starts again."""
         if self._policy(name):
             self.streaks.forget(name)
 

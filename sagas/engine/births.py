@@ -10,18 +10,19 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash
 from sagas.core.families import child_id
-from sagas.core.rules import format_of
 from sagas.core.states import Parent, SagaState
 from sagas.engine.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.found_by import found_by, named, values_of
-from sagas.engine.ports import BirthStore, FindingStore, JournalStore
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import InvalidRequest
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.messaging.trace import trace_in, trace_of
+from sagas.store.control import ControlItems
 from sagas.store.entries import NEVER_STARTED, Entry
+from sagas.store.findings import Findings
+from sagas.store.journal import Journal
 
 PARENT = "parent"
 """Who acts where a saga does what its parent wants."""
@@ -41,33 +42,19 @@ class Births:
     """
 
     registry: Registry
-    control: BirthStore
-    journal: JournalStore
+    control: ControlItems
+    journal: Journal
     clock: Clock
     carry: bool = True
     headers: Callable[[], dict[str, str]] | None = None
-    findings: FindingStore | None = None
+    findings: Findings | None = None
 
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
     ) -> Message | None:
-        """Store a child, if it is not there yet. That its type is disabled concerns callers only.
-
-        Args:
-            name: the child's type.
-            request: its request, as JSON builtins; the type's own, for its parent's code made it.
-            parent: whose child it is.
-            correlation_id: the parent's.
-            sends: whether a first message is wanted also of one that may have had it.
-
-        Returns:
-            Its first message, which is to be sent; ``None`` where there is none: it is on its way, or its parent has
-            decided that it is never to start.
-
-        Raises:
-            NotFound: there is no such saga type.
-            Unavailable: a table is out of reach.
-        """
+        """Store a child, if it is not there yet. That its type is disabled concerns callers only. Returns its first
+        message, which is to be sent; ``None`` where there is none: it is on its way, or its parent has decided that
+        it is never to start."""
         saga_type = self.registry.get(name)
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
         values = dict[str, str]()
@@ -107,16 +94,7 @@ def trace_details(headers: Callable[[], dict[str, str]] | None) -> dict[str, Any
 def first_entry(
     saga_type: SagaType, saga_id: str, request: Any, actor: str, clock: Clock, more: Mapping[str, Any]
 ) -> Entry:
-    """Return the first entry of a new saga.
-
-    Args:
-        saga_type: its type.
-        saga_id: its id.
-        request: as JSON builtins.
-        actor: who starts it.
-        clock: tells the time.
-        more: further details.
-    """
+    """Return the first entry of a new saga."""
     return Entry(
         saga_id=saga_id,
         seq=1,
@@ -139,7 +117,7 @@ def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
     return SagaState(
         saga_id=entry.saga_id,
         saga=definition.name,
-        version=str(entry.details.get("version", definition.version)),
+        version=str(entry.details["version"]),
         steps=saga_type.steps_recorded(entry.details),
         correlation_id=entry.correlation_id,
         created_at=entry.at,
@@ -154,20 +132,11 @@ def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
 def first_message(
     saga_type: SagaType, state: SagaState, entry: Entry, *, carry: bool = True, traced: bool = False
 ) -> Message | None:
-    """Return the first message of a new saga; ``None`` where its code is not deployed.
-
-    Args:
-        saga_type: its type.
-        state: the saga.
-        entry: its first entry.
-        carry: whether the message brings the request along.
-        traced: whether it brings the saga's trace.
-    """
+    """Return the first message of a new saga; ``None`` where its code is not deployed."""
     first = state.steps[0].name
     if all(step.name != first for step in saga_type.definition.steps):
         return None
     message = Message(state.saga_id, state.saga, first, 0, False, state.dispatch, 0, entry.correlation_id)
-    message = replace(message, format=format_of(state))
     message = replace(message, codeless=not saga_type.step(first).asks)
     if carry:
         message = replace(message, inputs=fitting((carried(entry),)))

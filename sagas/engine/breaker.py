@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.breaker import (
@@ -43,6 +41,7 @@ from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
+from sagas.store.breakers import BreakerItems
 
 GOOD_FOR = 1.0
 """Seconds for which an environment keeps what it read; never longer than the breaker would stay open. A breaker that
@@ -54,18 +53,6 @@ _QUIET = 1.0
 _LONGEST_QUIET = 60.0
 """The same where counting was refused, at most: each refusal doubles it. A thousand environments that count once a
 second are what one key of DynamoDB takes."""
-
-
-class BreakerStore(Protocol):
-    """The stored breakers; see ``sagas.store.breakers.BreakerItems``."""
-
-    def get(self, saga: str, step: str) -> BreakerState: ...
-    def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]: ...
-    def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState: ...
-    def forget(self, saga: str, step: str, revision: str) -> BreakerState | None: ...
-    def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None: ...
-    def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState: ...
-    def close(self, saga: str, step: str, now: float, revision: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -102,7 +89,7 @@ class Breakers:
 
     def __init__(
         self,
-        store: BreakerStore,
+        store: BreakerItems,
         registry: Registry,
         clock: Clock,
         logger: logging.Logger,
@@ -133,11 +120,7 @@ class Breakers:
         return admit(limits, known.state, message.saga_id, now, now, self._clock.chance()).wait_until
 
     def is_open(self, message: Message) -> bool:
-        """Whether the message's step may be claimed at once, as far as is known here.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Whether the message's step may be claimed at once, as far as is known here."""
         limits = self._limits_for(message)
         if limits is None:
             return True
@@ -152,18 +135,9 @@ class Breakers:
         return BreakerOpen(f"the circuit breaker of step {message.step!r} is open")
 
     def _wait_until(self, message: Message, deadline: float) -> float:
-        """Let a message pass whose step would run now, if need be as the probe.
-
-        Args:
-            message: the message at hand.
-            deadline: epoch seconds by which its function cannot act any more.
-
-        Returns:
-            0 to pass, or the epoch seconds at which the message should come back.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Let a message pass whose step would run now, if need be as the probe. ``deadline``: epoch seconds by which
+        its function cannot act any more. Returns 0 to pass, or the epoch seconds at which the message should come
+        back."""
         limits = self._limits_for(message)
         if limits is None:
             return 0.0
@@ -188,31 +162,18 @@ class Breakers:
         return policy is not None and policy.when_open == "fail"
 
     def waits_behind(self, saga: str, step: str) -> BreakerState | None:
-        """Return the breaker that holds a step back, as far as is known here; ``None`` when none does.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the breaker that holds a step back, as far as is known here; ``None`` when none does."""
         limits = self._waiting_limits(saga, step)
         state = self._recent(saga, step, limits) if limits else BreakerState()
         return None if state.closed else state
 
     def states(self) -> dict[tuple[str, str], BreakerState]:
-        """Return the breakers of all steps that declare one, by saga type and step, as they are stored.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the breakers of all steps that declare one, by saga type and step, as they are stored."""
         declared = ((saga.definition.name, step) for saga in self._registry for step in saga.definition.steps)
         return self._store.get_many([(saga, step.name) for saga, step in declared if step.circuit_breaker])
 
     def close(self, saga: str, step: str) -> BreakerState:
-        """Close a breaker, whatever it is; return what it was.
-
-        Raises:
-            NotFound: there is no such type or step, or the step has no breaker.
-            Unavailable: the store is out of reach.
-        """
+        """Close a breaker, whatever it is; return what it was."""
         if self._registry.get(saga).step(step).circuit_breaker is None:
             raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
         before = self._store.get(saga, step)
@@ -232,16 +193,9 @@ class Breakers:
         """Until when (epoch seconds) the silence of a message at that step may be this breaker's doing; 0 for never.
 
         A copy comes back after at least as many seconds as there were copies before it, be the breaker closed by then
-        or not (see ``sagas.messaging.postponing``). How many there were is not known, but n of them have taken
-        n**2 / 2 seconds. A message that was sent after the breaker had closed was not postponed by it.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            since: epoch seconds before which the message was not sent.
-
-        Raises:
-            Unavailable: the store is out of reach.
+        or not (see ``sagas.messaging.postponing``). How many there were is not known, but n of them have taken n**2 / 2
+        seconds. A message that was sent after the breaker had closed was not postponed by it. ``since``: epoch seconds
+        before which the message was not sent.
         """
         limits = self._waiting_limits(saga, step)
         if limits is None:

@@ -43,11 +43,7 @@ class BreakerOperations:
     logger: logging.Logger
 
     def list(self) -> list[BreakerView]:
-        """Return the breakers of all steps that declare one, in order of saga types and steps.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the breakers of all steps that declare one, in order of saga types and steps."""
         states = self.breakers.states()
         held = {place for place, state in states.items() if not state.closed}
         waiting, more = self._waiting(held)
@@ -62,19 +58,7 @@ class BreakerOperations:
         Those that wait behind it are sent anew, twenty a second, from the moment on at which every environment knows.
         Beyond the thousand that are looked at, and after eight seconds of sending, they come back by themselves as
         after any other closing: within the time that the breaker had not been closed for, and in a quarter of an hour
-        at most.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            actor: who does it.
-
-        Returns:
-            The breaker; ``waiting`` are those that were sent anew.
-
-        Raises:
-            NotFound: there is no such type or step, or the step has no breaker.
-            Unavailable: the store is out of reach.
+        at most. Returns the breaker; ``waiting`` are those that were sent anew.
         """
         before = self.breakers.close(saga, step)
         waiting, more = self._waiting(set() if before.closed else {(saga, step)})

@@ -5,26 +5,13 @@ from __future__ import annotations
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Protocol
 
 from sagas.errors import NotFound
-from sagas.store.callback_keys import CallbackKey
+from sagas.store.callback_keys import CallbackKey, CallbackKeys
 
 _PURPOSE = b"lambda-sagas callback 1:"
 """Precedes what is signed, so that no code made under the secret for anything else passes for a token."""
 _PARTS = 4
-
-
-class Keys(Protocol):
-    """Where the keys are from; see :class:`sagas.store.callback_keys.CallbackKeys`."""
-
-    def signing(self) -> CallbackKey:
-        """Return the key to sign with."""
-        ...
-
-    def named(self, key_id: str) -> CallbackKey | None:
-        """Return the valid key of that id."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +36,14 @@ class Callbacks:
     """
 
     base: str
-    keys: Keys
+    keys: CallbackKeys
 
     def url(self, saga: str, saga_id: str, step: str) -> str:
-        """Return where a signal for that step is sent.
-
-        Raises:
-            SagaError: there is no usable key.
-            Unavailable: the keys are out of reach.
-        """
+        """Return where a signal for that step is sent."""
         return f"{self.base}/callbacks/{_token(Called(saga, saga_id, step), self.keys.signing())}"
 
     def read(self, token: str) -> Called:
-        """Return what a token is for.
-
-        Raises:
-            NotFound: it is none of ours, or its key is no longer valid.
-            Unavailable: the keys are out of reach.
-        """
+        """Return what a token is for."""
         try:
             text = token.partition(".")[0].encode("ascii")
             parts = urlsafe_b64decode(text + b"=" * (-len(text) % 4)).decode().split("/")

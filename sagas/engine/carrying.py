@@ -32,12 +32,7 @@ def digest_of(inputs: Iterable[CarriedInput]) -> str:
 
 
 def brought(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str]:
-    """Return the payloads that a message brought, by the numbers of their entries, as far as they are proven.
-
-    Args:
-        inputs: of the message.
-        digest: the saga's, as its claim returned it.
-    """
+    """Return the payloads that a message brought, by the numbers of their entries, as far as they are proven."""
     if not inputs or digest_of(inputs) != digest:
         return {}
     return {
@@ -48,16 +43,8 @@ def brought(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str]:
 
 
 def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -> tuple[CarriedInput, ...]:
-    """Return what the next message brings: what the last one did, and the result that was committed since.
-
-    Args:
-        inputs: of the message at hand.
-        entry: what was committed first.
-        digest: the saga's, after the commit.
-
-    Returns:
-        Nothing if it does not add up, as after a recovery: then the next step reads.
-    """
+    """Return what the next message brings: what the last one did, and the result that was committed since. Returns
+    nothing if it does not add up, as after a recovery: then the next step reads."""
     if entry is not None and entry.action in RESULTS:
         inputs = (*inputs, carried(entry))
     return fitting(inputs) if inputs and digest_of(inputs) == digest else ()

@@ -23,13 +23,14 @@ from sagas.core.families import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
-from sagas.engine.births import PARENT
+from sagas.engine.births import PARENT, Births
 from sagas.engine.committer import EntryContext
-from sagas.engine.ports import BatchSender, ChildControl, ChildStarter, JoinStore, WorkSender
+from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.runner import LARGEST_RESULT
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
+from sagas.store.control import ControlItems
 from sagas.store.entries import NEVER_STARTED, Entry
 from sagas.store.joined import (
     CARRIED,
@@ -43,6 +44,7 @@ from sagas.store.joined import (
     Outcome,
     undoing,
 )
+from sagas.store.joins import Joins
 from sagas.store.outcomes import Fenced
 
 _AT_ONCE = 16
@@ -63,23 +65,14 @@ class Children:
     """Looks after sagas when asked to, those with children above all."""
 
     advancer: Advancer
-    control: ChildControl
-    joins: JoinStore
-    starter: ChildStarter
-    sender: BatchSender
+    control: ControlItems
+    joins: Joins
+    starter: Births
+    sender: MessageSender
     work: WorkSender
 
     def look(self, saga_id: str, *, thorough: bool = False) -> None:
-        """Do what there is to be done for a saga now, if nobody is at work on it.
-
-        Args:
-            saga_id: the saga.
-            thorough: see also to what an earlier look may have left half done.
-
-        Raises:
-            NotFound: its type is not deployed here.
-            Unavailable: a table or queue is out of reach: try again.
-        """
+        """Do what there is to be done for a saga now, if nobody is at work on it."""
         for _ in range(_ROUNDS):
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
@@ -95,16 +88,7 @@ class Children:
                 return
 
     def list_stuck(self, saga_id: str, looks: int) -> None:
-        """Put a parent on the attention list if its children have ended and each attempt to join them failed.
-
-        Args:
-            saga_id: the saga.
-            looks: how many failed in a row.
-
-        Raises:
-            NotFound: its type is not deployed here.
-            Unavailable: a table or queue is out of reach: try again.
-        """
+        """Put a parent on the attention list if its children have ended and each attempt to join them failed."""
         state = self.control.get(saga_id)
         if state is None or not state.joins or state.undoing or state.attention:
             return
@@ -154,12 +138,8 @@ class Children:
         return False
 
     def start(self, block: ChildrenToStart) -> None:
-        """Start children that were handed out. Those that are there already, or are never to start, stay as they are.
-
-        Raises:
-            NotFound: a type is not deployed here.
-            Unavailable: a table or queue is out of reach; asked again, it goes on.
-        """
+        """Start children that were handed out. Those that are there already, or are never to start, stay as they
+        are."""
         state = self.control.get(block.saga_id)
         if state is None or not state.joins or state.undoing or state.cancel_requested_at:
             return
@@ -232,15 +212,8 @@ class Children:
         return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), payload)
 
     def _joined_results(self, places: Mapping[tuple[str, int], int], children: int) -> str | None:
-        """Return the results of children as a JSON list, with null for a child without one.
-
-        Args:
-            places: the position of each child that has a result, by its id and the number of the result's entry.
-            children: how many there are.
-
-        Returns:
-            The list; ``None`` if it is larger than the result of a step may be.
-        """
+        """Return the results of children as a JSON list, with null for a child without one. Returns the list; ``None``
+        if it is larger than the result of a step may be."""
         journal, texts = self.advancer.services.journal, ["null"] * children
         entries = [entry for found in journal.entries_of(places).values() for entry in found.values()]
         size = 0

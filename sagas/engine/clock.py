@@ -87,12 +87,8 @@ class SystemClock:
 
 
 def uuid7(now: float, entropy: bytes) -> str:
-    """Return a UUID of version 7 (RFC 9562, section 5.7): 48 bits of epoch milliseconds, then ``entropy``.
-
-    Args:
-        now: epoch seconds.
-        entropy: ten random bytes.
-    """
+    """Return a UUID of version 7 (RFC 9562, section 5.7): 48 bits of epoch milliseconds, then ``entropy``. ``now``:
+    epoch seconds. ``entropy``: ten random bytes."""
     raw = bytearray(round(now * 1000).to_bytes(6, "big") + entropy[:10])
     raw[6] = 0x70 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)

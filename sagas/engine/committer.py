@@ -18,10 +18,13 @@ from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently
-from sagas.engine.ports import CommitObserver, ControlStore, JournalStore, SignalSource
+from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
+from sagas.store.control import ControlItems
 from sagas.store.entries import RESULTS, Entry, details_of, fact_of
 from sagas.store.entry_hash import chained
+from sagas.store.inbox import Inbox
+from sagas.store.journal import Journal
 from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 
@@ -76,11 +79,11 @@ class Committer:
 
     def __init__(
         self,
-        control: ControlStore,
-        journal: JournalStore,
+        control: ControlItems,
+        journal: Journal,
         clock: Clock,
         observers: Sequence[CommitObserver] = (),
-        inbox: SignalSource | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         self._control = control
         self._journal = journal
@@ -89,19 +92,7 @@ class Committer:
         self._inbox = inbox
 
     def commit(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Committed:
-        """Journal and commit ``fact`` and whatever follows from it.
-
-        Args:
-            plan: the saga's policies.
-            state: the saga as the lease holder has it.
-            fact: what happened.
-            context: what its entry says beyond it.
-
-        Raises:
-            Fenced: the lease was taken over, or released by another delivery; nothing more may be written.
-            Ambiguous: an answer was lost; keep the lease and the message.
-            Unavailable: the store is out of reach.
-        """
+        """Journal and commit ``fact`` and whatever follows from it."""
         first: Entry | None = None
         adopted = False
         while True:
@@ -117,11 +108,8 @@ class Committer:
     def _write(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[Decision, Entry | None, bool]:
-        """Journal and commit one fact, or what its slot holds already.
-
-        Returns:
-            What follows, the entry that is in the slot, and whether a predecessor put it there.
-        """
+        """Journal and commit one fact, or what its slot holds already. Returns what follows, the entry that is in the
+        slot, and whether a predecessor put it there."""
         fact, context = self._completed(plan, state, fact, context)
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
@@ -133,7 +121,6 @@ class Committer:
         said = None if state.polling is None else (state.polling.message, state.polling.after)
         if isinstance(fact, ev.Postponed) and said == (fact.message, fact.after) and decision.then is None:
             return self._look_again(plan, state, fact, context, decision), None, False
-        state = self._with_head(state)
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
         ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
@@ -207,18 +194,6 @@ class Committer:
         self._tell(state, decision.state, fact)
         return decision
 
-    def _with_head(self, state: SagaState) -> SagaState:
-        """The state with the hash of its last entry, which covers all before it (rule 15).
-
-        Version 0.1.0 keeps none; where it was at work the whole journal is read once.
-        """
-        if state.head:
-            return state
-        found, head = self._journal.entries(state.saga_id, range(1, state.seq + 1)), b""
-        for seq in sorted(found):
-            head = found[seq].hash_after(head)
-        return replace(state, head=head)
-
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
@@ -285,7 +260,7 @@ class Committer:
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
-    """The decision with the proofs that go into the control item: they are of the entry that is in the slot."""
+    """The decision with the proofs that go into the control item: they are of the entry in the slot (rule 15)."""
     head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
@@ -294,4 +269,4 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
 
 def _as_known(found: SagaState, before: SagaState) -> SagaState:
     """A saga that was read, with what is known of it that the control item does not have."""
-    return replace(found, correlation_id=before.correlation_id, head=found.head or before.head)
+    return replace(found, correlation_id=before.correlation_id)

@@ -17,18 +17,7 @@ _PAUSE = 0.04
 
 def patiently(clock: Clock, write: Callable[[], _T]) -> _T:
     """Write, again where another write was at the same item at this moment: many children end at once, and each adds to
-    one of a few counters; a signal comes while a worker commits.
-
-    Args:
-        clock: tells the chance, and lets time pass.
-        write: may be repeated.
-
-    Returns:
-        What ``write`` returns.
-
-    Raises:
-        Contended: they contend for it all the same.
-    """
+    one of a few counters; a signal comes while a worker commits. Returns what ``write`` returns."""
     for tries in range(1, _TRIES):
         try:
             return write()

@@ -116,24 +116,14 @@ class StepContext:
 
     @property
     def callback_url(self) -> str:
-        """Where a signal for this step is sent without AWS credentials.
-
-        Raises:
-            SagaError: the step is no public wait.
-        """
+        """Where a signal for this step is sent without AWS credentials."""
         if self.callback is None:
             told = "is not public; say wait_for(..., public=True)"
             raise SagaError(f"ctx.callback_url: step {self.step} of saga {self.saga} {told}")
         return self.callback()
 
     def signal(self, value: object) -> None:
-        """Answer the wait that this code asks for, as if a caller had sent ``value``: then nothing is waited for.
-
-        Raises:
-            SagaError: the step waits for no signal.
-            InvalidRequest: the value is not of the signal's type.
-            Unavailable: the store is out of reach.
-        """
+        """Answer the wait that this code asks for, as if a caller had sent ``value``: then nothing is waited for."""
         if self.answer is None:
             raise SagaError(f"ctx.signal: step {self.step} of saga {self.saga} waits for no signal")
         self.answer(value)

@@ -68,15 +68,6 @@ def awaited_in_time(result: Any, context: StepContext) -> Any:
 
     Its end is noted in ``context`` when its task ends. Tasks and threads that it left behind take none of its time:
     tasks are cancelled, threads run on.
-
-    Args:
-        result: what the function returned.
-        context: what the code was told; its time runs.
-
-    Raises:
-        NotEnded: it still ran when the time to clean up was over, too. It never runs again.
-        asyncio.CancelledError: it ended by that.
-        BaseException: whatever else the code raised.
     """
     if not inspect.isawaitable(result):
         return result

@@ -117,23 +117,7 @@ def build_engine(
     every: float = 60.0,
     callbacks: Callbacks | None = None,
 ) -> Engine:
-    """Return the parts for these tables and queues.
-
-    Args:
-        registry: the saga types.
-        settings: where the store is.
-        routes: where the queues are.
-        clock: the machine's by default.
-        observer: told of every committed fact, and of saga types that keep failing.
-        logger: given to steps as ``ctx.logger``.
-        connect: makes the clients of ``ctx.client``.
-        carry: whether messages bring small results along.
-        chain: the steps that this function goes on to in the same invocation.
-        goes_on: told of each further step that an invocation goes on with.
-        tracer: makes spans; none are made without.
-        every: seconds from one visit of the supervisor to the next.
-        callbacks: makes and reads the URLs of public waits.
-    """
+    """Return the parts for these tables and queues. ``every``: seconds from one visit of the supervisor to the next."""
     clock, observer = clock or SystemClock(), observer or NullObserver()
     logger = logger or logging.getLogger("sagas")
     owners = (saga.definition.name for saga in registry if saga.definition.orphans is not None)
@@ -158,7 +142,6 @@ def build_engine(
     services = services if goes_on is None else replace(services, goes_on=goes_on)
     services = services if callbacks is None else replace(services, callback_url=callbacks.url)
     advancer = Advancer(services, registry, sender, attempt, carry, chain, queues)
-    names = tuple(saga.definition.name for saga in registry)
     breaker_operations = BreakerOperations(breakers, control, listing, advancer, logger)
     pausing = Pausing(pauses, registry, control, listing, advancer, auto_disabler, logger)
     watermarks = Watermarks(tables)
@@ -196,7 +179,7 @@ def build_engine(
         looker=Looker(advancer, control),
         purger=purger,
         verifier=Verifier(control, journal, reader, clock, settings.shards),
-        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, names, look_ahead(every)),
+        finder=Finder(listing, HandOuts(tables), queues, clock, pausing.shards, look_ahead(every)),
         pauses=pauses,
         findings=findings,
         pausing=pausing,
@@ -213,11 +196,7 @@ def build_engine(
 
 
 def settings_from(environment: Mapping[str, str]) -> StoreSettings:
-    """Read where the store is.
-
-    Raises:
-        SagaError: a variable is missing.
-    """
+    """Read where the store is."""
     missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")
@@ -243,11 +222,7 @@ def from_environment(
     tracer: Tracer | None = None,
     goes_on: Callable[[Message], None] | None = None,
 ) -> Engine:
-    """Return the parts that a Lambda function's environment describes; see :func:`build_engine`.
-
-    Raises:
-        SagaError: a variable is missing.
-    """
+    """Return the parts that a Lambda function's environment describes; see :func:`build_engine`."""
     missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")

@@ -43,18 +43,7 @@ def step_failure(
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
-    """Return the fact that a step raised, or could not be called, and what its entry keeps besides.
-
-    Args:
-        retry: its policy.
-        step: the step as it was claimed, this attempt counted.
-        index: its position.
-        error: what it raised.
-        clock: tells the time, and the chance of a jitter.
-        cancelled: it had been told of an accepted cancel: no attempt follows.
-        began: whether its code ran at all.
-        redact: takes out of a text what is not to be shown.
-    """
+    """Return the fact that a step raised, or could not be called, and what its entry keeps besides."""
     if isinstance(error, TypeChanged) and not began:
         return ev.StepDeadLettered(index, failure=_failure(error, began, redact)), {}
     used = step.attempts - step.attempts_at_grant
@@ -89,15 +78,7 @@ def postponement(
     held: SagaState, index: int, error: NotYet, patience: float, now: float
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
     """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
-    is over.
-
-    Args:
-        held: the saga as it was claimed.
-        index: the step's position.
-        error: what it raised.
-        patience: seconds for which it may go on so, from the first time on.
-        now: epoch seconds.
-    """
+    is over. ``patience``: seconds for which it may go on so, from the first time on. ``now``: epoch seconds."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts if held.undoing else step.attempts
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
@@ -129,12 +110,7 @@ def undo_failure(
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
-    """Return the fact that a step's undo raised, and what its entry keeps besides.
-
-    Args:
-        retry, step, index, error, clock, began, redact: as for :func:`step_failure`.
-        trace_id: of the invocation; kept where the undo failed for good.
-    """
+    """Return the fact that a step's undo raised, and what its entry keeps besides."""
     used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began, redact)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
         attempts = step.undo_attempts - (1 if failure.type_changed else 0)

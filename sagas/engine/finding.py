@@ -43,11 +43,8 @@ _AT_ONCE = 10
 
 
 def look_ahead(every: float) -> float:
-    """Return how many seconds ahead of its end a long wait is looked at: SQS's longest delay at most.
-
-    Args:
-        every: seconds from one visit of the supervisor to the next.
-    """
+    """Return how many seconds ahead of its end a long wait is looked at: SQS's longest delay at most. ``every``:
+    seconds from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
@@ -99,8 +96,7 @@ class _Run:
 class Finder:
     """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out.
 
-    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at; ``names`` are
-    the saga types.
+    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at.
     """
 
     listing: Listing
@@ -108,24 +104,14 @@ class Finder:
     queues: WorkSender
     clock: Clock
     parked: Callable[[float], dict[str, float]] = lambda now: {}
-    names: Sequence[str] = ()
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
-        """Hand out what is due for a task, longest due first in each shard.
-
-        Args:
-            task: which.
-            budget: seconds the run may take; what is left is for the next.
-
-        Raises:
-            NotFound: this function knows of no queue ``bulk``; without a queue ``now`` that has the waits, too.
-            Unavailable: the index or the queue is out of reach. What was handed out and not sent is found again.
-        """
+        """Hand out what is due for a task, longest due first in each shard. ``budget``: seconds the run may take; what
+        is left is for the next."""
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
-        self.listing.ended_since.note(now, lambda: self.listing.ended_earlier(self.names))
         shards = self.listing.due_shards if task == "recover" else self.listing.purge_shards
         stretches = self._stretches(shards, BULK, now, ROUND, run)
         if task == "recover":  # the message of a long wait is sent before its end

@@ -13,15 +13,7 @@ from sagas.store.entries import Entry
 
 
 def values_of(saga_type: SagaType, request: Any) -> dict[str, str]:
-    """Return what a new saga is found by, by name: values of its request, written as its type writes them.
-
-    Args:
-        saga_type: its type.
-        request: as JSON builtins.
-
-    Raises:
-        InvalidRequest: the type takes no such request.
-    """
+    """Return what a new saga is found by, by name: values of its request, written as its type writes them."""
     definition = saga_type.definition
     if not definition.find_by:
         return {}

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from sagas.core.states import Progress, SagaState
 from sagas.engine.clock import Clock
@@ -16,12 +16,6 @@ _SHORTEST = 0.25
 """Seconds between two extensions at least."""
 
 
-class Leases(Protocol):
-    """What a heartbeat needs of the control items."""
-
-    def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool: ...
-
-
 class Heartbeat:
     """Extends a lease at half its length, from a thread that ends before the handler returns.
 
@@ -29,7 +23,7 @@ class Heartbeat:
     never extended beyond ``act_until``, when the holder cannot act any more, nor beyond ``until``.
 
     Args:
-        leases: the control items.
+        extend: has the lease of a saga expire later; see :meth:`sagas.store.control.ControlItems.extend`.
         state: the claimed saga.
         length: seconds a lease lasts.
         clock: tells the time.
@@ -41,7 +35,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        leases: Leases,
+        extend: Callable[[SagaState, float, Progress | None], bool],
         state: SagaState,
         length: float,
         clock: Clock,
@@ -50,7 +44,7 @@ class Heartbeat:
         extended: Callable[[float], None] = lambda expires_at: None,
         until: float = math.inf,
     ) -> None:
-        self._leases = leases
+        self._extend = extend
         self._state = state
         self._length = length
         self._clock = clock
@@ -83,7 +77,7 @@ class Heartbeat:
                 return
             expires_at = min(now + self._length, self._until)
             try:
-                held = self._leases.extend(self._state, round(expires_at, 3), self._news())
+                held = self._extend(self._state, round(expires_at, 3), self._news())
             except SagaError:
                 continue  # no answer is no loss yet: the next beat tries again
             if held:

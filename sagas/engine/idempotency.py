@@ -49,11 +49,7 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         self._committed: Committed | None = None
 
     def run(self) -> Committed | None:
-        """Claim, run, journal, commit: see :meth:`Attempt.run`.
-
-        Raises:
-            SagaError: Powertools' idempotency is switched off in the environment.
-        """
+        """Claim, run, journal, commit: see :meth:`Attempt.run`."""
         guarded = idempotent_function(
             self._execute,
             data_keyword_argument="key",

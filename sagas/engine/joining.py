@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from sagas.core import events as ev
 from sagas.core.states import Parent, SagaState
 from sagas.engine.children import refill
-from sagas.engine.ports import ChildControl, JoinStore, WorkSender
+from sagas.engine.ports import WorkSender
 from sagas.errors import SagaError
 from sagas.messaging.work import NOW, SagasToLookAfter
+from sagas.store.control import ControlItems
+from sagas.store.joins import Joins
 
 _AT_ONCE = 16
 """Failed children beyond those tolerated of which each has the parent looked after: of several that fail at once one at
@@ -24,8 +26,8 @@ class JoinObserver:
     Two that end at once may both do so, which does no harm. What is lost here the supervisor finds.
     """
 
-    control: ChildControl
-    joins: JoinStore
+    control: ControlItems
+    joins: Joins
     work: WorkSender
     logger: logging.Logger
 

@@ -17,14 +17,7 @@ _CLOSER = 3
 
 
 def middle(first_after: Callable[[str], str | None], prefix: str, after: str, until: str) -> str | None:
-    """Return a key between two, with keys on both sides of it; ``None`` if they cannot be told apart by ids.
-
-    Args:
-        first_after: the first key after another, if there is one: a request each, of which there are twelve at most.
-        prefix: of all keys.
-        after: the range begins after this key; empty at the beginning of the prefix.
-        until: the last key that may be in it; empty at the end of the prefix.
-    """
+    """Return a key between two, with keys on both sides of it; ``None`` if they cannot be told apart by ids."""
     first = first_after(after)
     if first is None or (until and first >= until):
         return None

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from sagas.core.events import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
-from sagas.engine.ports import LaneQueues
 from sagas.errors import NotFound, SagaError
 from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
 from sagas.messaging.message import Message
+from sagas.messaging.queues import Queues
 from sagas.store.lanes import Watermark, Watermarks
 
 _BETWEEN_NOTES = 30.0
@@ -108,18 +108,14 @@ class Lanes:
             look like a line.
     """
 
-    queues: LaneQueues
+    queues: Queues
     watermarks: Watermarks
     clock: Clock
     tells: bool = False
     _known: dict[tuple[str, str], _Lane] = field(default_factory=dict[tuple[str, str], _Lane])
 
     def backlog(self, state: SagaState) -> Backlog:
-        """Return what the current step's lane says of a saga whose message no worker has claimed.
-
-        Raises:
-            Unavailable: SQS or the store is out of reach.
-        """
+        """Return what the current step's lane says of a saga whose message no worker has claimed."""
         name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
         lane = self._lane(state.saga, name)
         now, sent, mark = self.clock.now(), max(state.updated_at, state.not_before), lane.watermark

@@ -36,13 +36,8 @@ def comes_back(message: Message, clock: Clock) -> Postpone:
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:
-    """Return what is to be committed, if it still counts: its claim holds, expired or not, and nothing came after it.
-
-    Args:
-        state: the saga, by a consistent read.
-        message: the message that brings it.
-        pending: the outcome.
-    """
+    """Return what is to be committed, if it still counts: its claim holds, expired or not, and nothing came after
+    it."""
     step, lease = state.current, state.lease
     if step is None or lease is None or lease.owner != pending.owner:
         return None

@@ -22,20 +22,7 @@ _RACE = 1.0
 
 def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> SagaState | None:
     """Return a saga as it is; cancelled, where its own deadline has passed, or noted to be overdue, past its pivot.
-
-    Args:
-        advancer: knows its plan, and the time.
-        control: the control items.
-        state: the saga, by a consistent read.
-
-    Returns:
-        The saga; ``None`` if it has changed meanwhile.
-
-    Raises:
-        Fenced: another took over meanwhile.
-        NotFound: its type is not deployed.
-        Unavailable: the table is out of reach.
-    """
+    Returns the saga; ``None`` if it has changed meanwhile."""
     now = advancer.services.clock.now()
     if not state.ends_at or state.ends_at > now:
         return state
@@ -58,22 +45,8 @@ class Looker:
     control: ControlItems
 
     def look(self, saga_id: str, dispatch: int = 0) -> float:
-        """Journal what a saga owes, and send what follows.
-
-        Args:
-            saga_id: which.
-            dispatch: the number of the saga's message that this look stands for. If that is not the current one, it
-                is seen to that the current one was sent. 0 where it stands for none: then nothing is sent anew.
-
-        Returns:
-            When to look again, in epoch seconds; 0 for never: it is over or gone, another one's turn, or waits for
-            so long that the supervisor will tell.
-
-        Raises:
-            Fenced: another took over meanwhile.
-            NotFound: the type of the saga is not deployed.
-            Unavailable: the store or a queue is out of reach.
-        """
+        """Journal what a saga owes, and send what follows. Returns when to look again, in epoch seconds; 0 for never:
+        it is over or gone, another one's turn, or waits for so long that the supervisor will tell."""
         clock = self.advancer.services.clock
         found = self.control.get(saga_id)
         if found is None or found.over:

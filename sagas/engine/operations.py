@@ -36,21 +36,7 @@ class Operations:
         """Ask for a saga to be cancelled, and begin undoing it if no step is running.
 
         One whose cancel was accepted before its type was declared with ``cancellable=False`` is answered as ever.
-
-        Args:
-            name: the saga type.
-            saga_id: the saga.
-            actor: who asks.
-            note: why; it is kept with the first cancel that is accepted.
-            force: also a child whose parent is not over: it counts as failed.
-
-        Returns:
-            The saga: CANCELLED if it is over, else still on its way.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it is over or past its pivot, sagas of its type cannot be cancelled, or it is a child of one that
-                is not over.
+        Returns the saga: CANCELLED if it is over, else still on its way.
         """
         cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
@@ -93,42 +79,19 @@ class Operations:
 
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
         """Grant what failed a new budget: the dead-lettered step, or the failed undos. What nothing answers is sent
-        anew at once.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: nothing of it can be retried.
-        """
+        anew at once."""
         return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note), {"note": note})
 
     def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up on a saga that waits or has failed, and have it undone; with ``force`` also one that is COMPLETED.
 
         One that is past its pivot takes ``force`` and a ``note``.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it is neither DEAD_LETTERED nor FAILED.
         """
         return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force, note), {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         """Take a saga off the attention list, with a note of what was done. With a step that has children, these are
-        settled, too.
-
-        Args:
-            name: the saga type.
-            saga_id: the saga.
-            note: why it is settled.
-            action: what was done.
-            steps: names of steps whose undo was done by hand.
-            actor: who says so.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it needs no attention, or it is a child that has not ended and whose parent waits for that.
-            InvalidRequest: a step is unknown.
-        """
+        settled, too."""
         before = self.reader.state(name, saga_id)
         if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
             told = f"its parent {parent.saga}/{parent.saga_id} waits for its end, and a saga that is settled never ends"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
 from sagas.engine.references import unnamed
 from sagas.errors import InvalidRequest
-from sagas.store.entries import Entry
+from sagas.store.journal import Journal
 from sagas.store.objects import Listed
-from sagas.store.summaries import SagaSummary
+from sagas.store.summaries import SagaSummaries, SagaSummary
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -39,19 +39,6 @@ COUNTS: tuple[str, ...] = (
 )  # fmt: skip
 """What a report counts. Every object that was listed is of one kind: young, kept, orphans, unreferenced, unknown or
 foreign; every orphan and every unreferenced one came to one end: deleted, handled, gone, left or errors."""
-
-
-class SummaryStore(Protocol):
-    """How sagas stand; see ``sagas.store.summaries.SagaSummaries``."""
-
-    def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]: ...
-
-
-class EntryStore(Protocol):
-    """What sagas have stored; see ``sagas.store.journal.Journal``."""
-
-    def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]: ...
-    def load(self, entry: Entry) -> Entry: ...
 
 
 class Kind(StrEnum):
@@ -153,12 +140,7 @@ def saga_id_of(key: str, prefix: str) -> str | None:
 
 
 def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
-    """Tell what the old objects of a saga are to a sweep.
-
-    Args:
-        saga: the type that is swept.
-        summary: of the saga whose id is in the key; ``None`` if it does not exist.
-    """
+    """Tell what the old objects of a saga are to a sweep."""
     if summary is None:
         return Kind.UNKNOWN
     if summary.saga != saga:
@@ -192,23 +174,15 @@ class Judge:
 
     saga: str
     prefix: str
-    summaries: SummaryStore
-    entries: EntryStore | None = None
+    summaries: SagaSummaries
+    entries: Journal | None = None
 
     def judge(
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
     ) -> list[Verdict]:
         """Return what the objects of a page are, in their order; the last ones are missing when the time is up.
-
-        Args:
-            listed: the objects.
-            before: epoch seconds; an object that is no older is young, whosever it is, and what a saga that is over
-                stored is not looked into before its end, too, is as old.
-            in_time: whether there is time to read more of what sagas have stored.
-
-        Raises:
-            Unavailable: a table, or a payload, is out of reach.
-        """
+        ``before``: epoch seconds; an object that is no older is young, whosever it is, and what a saga that is over
+        stored is not looked into before its end, too, is as old."""
         owners = [saga_id_of(one.key, self.prefix) for one in listed]
         asked = {owner for one, owner in zip(listed, owners, strict=True) if owner and one.modified_at < before}
         found = self.summaries.of(asked) if asked else {}
@@ -235,7 +209,7 @@ class Judge:
 
     def _unnamed(
         self,
-        store: EntryStore,
+        store: Journal,
         files: Mapping[str, Sequence[str]],
         found: Mapping[str, SagaSummary],
         in_time: Callable[[], bool],

@@ -97,22 +97,6 @@ class Pausing:
         """Have sagas stop before their next step; within five seconds every worker knows.
 
         A pause that lasts already is replaced, and keeps the time at which it began.
-
-        Args:
-            name: of the saga type.
-            actor: the operator.
-            reason: why.
-            step: only before this step.
-            saga_id: only this saga.
-            starts_only: refuse new sagas, and have those in flight go on.
-            starts: accept new sagas, which wait before their first step.
-            undos: have undos wait, too.
-
-        Raises:
-            NotFound: there is no such type or saga.
-            InvalidRequest: the type has no such step.
-            Conflict: the saga has ended, or too many sagas are paused one by one.
-            Unavailable: the store is out of reach.
         """
         scope = self._scope(name, step, saga_id)
         if saga_id:
@@ -135,11 +119,6 @@ class Pausing:
 
         Beyond a thousand, and after eight seconds of sending, they are left to the supervisor. Starts of a type that
         the library has paused are accepted again.
-
-        Raises:
-            NotFound: there is no such type.
-            InvalidRequest: the type has no such step.
-            Unavailable: the store is out of reach.
         """
         scope = self._scope(name, step, saga_id)
         if scope == Scope(name):
@@ -208,13 +187,7 @@ class Pausing:
         """Send a parked saga on its way; ``False`` if another run has.
 
         It is due first, so that the supervisor finds it should this process die before it has sent the message.
-
-        Args:
-            state: the saga.
-            delay: seconds after which the message is to arrive.
-
-        Raises:
-            Unavailable: the store or the queue is out of reach.
+        ``delay``: seconds after which the message is to arrive.
         """
         patience = self.advancer.plan(state).stale_after
         if not self.control.unpark(state, state.in_time(self._clock.now() + delay + patience)):
@@ -224,11 +197,7 @@ class Pausing:
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Deal with a parked saga that the supervisor has come to; whether that is all there is to do.
-
-        Raises:
-            Unavailable: the store or the queue is out of reach.
-        """
+        """Deal with a parked saga that the supervisor has come to; whether that is all there is to do."""
         if not state.parked:
             return False
         if not self.pauses.holding_back(state):
@@ -239,9 +208,6 @@ class Pausing:
         """Return the keys of the index where there may be parked sagas, and by when they are to be looked at.
 
         Where all that is parked is still held back, these are the sagas whose own deadline has passed; otherwise all.
-
-        Raises:
-            Unavailable: the store is out of reach.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():

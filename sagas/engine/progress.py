@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from sagas.core.states import Progress, SagaState
 from sagas.engine.clock import Clock
@@ -18,19 +18,13 @@ INTERVAL = 2.0
 _LONGEST = 200
 
 
-class Notes(Protocol):
-    """What a progress report needs of the control items."""
-
-    def note_progress(self, state: SagaState, progress: Progress) -> bool: ...
-
-
 class ProgressReport:
     """Keeps the last thing a step told, and writes it from a thread of its own that ends before the handler returns.
 
     The step never waits for a write, and no failing one fails it. A step that tells nothing starts no thread.
 
     Args:
-        notes: the control items.
+        note: stores it; see :meth:`sagas.store.control.ControlItems.note_progress`.
         state: the claimed saga.
         clock: tells the time.
         lost: called when the lease was taken over.
@@ -38,9 +32,14 @@ class ProgressReport:
     """
 
     def __init__(
-        self, notes: Notes, state: SagaState, clock: Clock, lost: Callable[[], None], interval: float = INTERVAL
+        self,
+        note: Callable[[SagaState, Progress], bool],
+        state: SagaState,
+        clock: Clock,
+        lost: Callable[[], None],
+        interval: float = INTERVAL,
     ) -> None:
-        self._notes = notes
+        self._note = note
         self._state = state
         self._clock = clock
         self._lost = lost
@@ -89,6 +88,6 @@ class ProgressReport:
                 continue
             # What fails is forgotten: the next word may fare better.
             with suppress(SagaError):
-                if not self._notes.note_progress(self._state, progress):
+                if not self._note(self._state, progress):
                     self._lost()
                     return

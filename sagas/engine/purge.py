@@ -88,21 +88,13 @@ class Purger:
     logger: logging.Logger
 
     def run(self, budget: float, limit: int = 10_000) -> PurgeReport:
-        """Purge what is due, longest due first. One that fails stops no other.
-
-        Args:
-            budget: seconds the run may take; what is left is for the next.
-            limit: how many sagas at most.
-        """
+        """Purge what is due, longest due first. One that fails stops no other. ``budget``: seconds the run may take;
+        what is left is for the next."""
         return self.work_off(self.listing.to_purge(self.clock.now(), limit), budget)
 
     def work_off(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
-        """Purge sagas that were found to be due. One that fails stops no other, and stays due.
-
-        Args:
-            due: where the index has them; what became of them since is seen to.
-            budget: seconds it may take.
-        """
+        """Purge sagas that were found to be due. One that fails stops no other, and stays due. ``budget``: seconds it
+        may take."""
         report, end = PurgeReport(), self.clock.now() + budget
         for position, found in enumerate(due):
             if self.clock.now() >= end:
@@ -141,22 +133,7 @@ class Purger:
         return claimed is not None
 
     def purge(self, name: str, saga_id: str, note: str, actor: str) -> Left:
-        """Purge one saga at once. One that is purged already stays as it is.
-
-        Args:
-            name: the saga type.
-            saga_id: the saga.
-            note: why; kept with what is left.
-            actor: who asks.
-
-        Returns:
-            What is left.
-
-        Raises:
-            NotFound: there is no such saga.
-            Conflict: it is not over, it or a child of it needs a person, or something may still be at work on it.
-            Unavailable: the store is out of reach; asked again, it goes on.
-        """
+        """Purge one saga at once. One that is purged already stays as it is. Returns what is left."""
         purge = Purge(self.clock.now(), actor, note)
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
@@ -207,11 +184,7 @@ class Purger:
             self.control.delete(claimed)  # refused: another purge was faster
 
     def _end_children(self, parent: SagaState, purge: Purge, *, last: bool) -> None:
-        """Purge what a saga has started before it is purged itself: a tree is purged as one.
-
-        Raises:
-            Unavailable: something is at work on one of them; asked again, it goes on.
-        """
+        """Purge what a saga has started before it is purged itself: a tree is purged as one."""
         ids = children_ids(parent)
         if not ids:
             return
@@ -250,16 +223,11 @@ class Purger:
             committed = [entry for entry in entries if entry.seq <= state.seq]
             request_hash = str(committed[0].details.get("request_hash", ""))
             kept = committed[-MOST_ACTIONS:]
-            actions, link, left = tuple(map(action_of, kept)), kept[0].link if state.head else b"", state
-            if not all(entry.salt for entry in committed):
-                # Version 0.1.0 salts no entry: a seal without salt would tell what was there by trying, so that the
-                # chain of hashes goes, too.
-                actions, link = tuple(replace(one, seal="") for one in actions), b""
-                left = replace(state, head=b"")
+            actions = tuple(map(action_of, kept))
             objects = self._objects(state, committed)
             first_ones = _first_of(objects)
             more = len(objects) - len(first_ones)
-            tombstone = Tombstone(purge, request_hash, left, actions, aside, link, found_by, first_ones, more)
+            tombstone = Tombstone(purge, request_hash, state, actions, aside, kept[0].link, found_by, first_ones, more)
             self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)

@@ -34,7 +34,6 @@ from sagas.engine.views import (
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
 from sagas.store.control import ControlItems
-from sagas.store.ended import MARGIN
 from sagas.store.entries import Entry
 from sagas.store.findings import Findings, find_key
 from sagas.store.joined import CARRIED, COMPLETED, FORWARD, NEVER
@@ -55,8 +54,6 @@ _MOST_IN_FLIGHT = 1_000
 _MOST_BY_PREFIX = 500
 _LATEST = 4_102_444_800.0
 """The year 2100: no id was made later."""
-_WALK = "all-"
-"""What cursors begin with that lead on through all sagas, and no others do."""
 
 _LARGE_PAGE, _MOST_PAGES = 100, 20
 """How many sagas are looked at a time for those of one type, and how many times."""
@@ -66,9 +63,6 @@ def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
     """Return those of the sagas, in this order, that exist, are not being purged, and that this version can read.
 
     A newer version may be at work beside this one: what it wrote is left out of lists.
-
-    Raises:
-        Unavailable: the store is out of reach.
     """
     try:
         found = control.get_many(saga_ids)
@@ -96,12 +90,7 @@ class Reader:
     joins: Joins
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:
-        """Return the saga as its control item has it; ``None`` when there is none, but for what may be left.
-
-        Raises:
-            NotFound: there is no such saga of that type.
-            Unavailable: the store is out of reach, or a newer version wrote the saga.
-        """
+        """Return the saga as its control item has it; ``None`` when there is none, but for what may be left."""
         self.registry.get(name)
         state = self.control.get(saga_id)
         if state is not None and state.saga != name:
@@ -109,25 +98,14 @@ class Reader:
         return state
 
     def left(self, name: str, saga_id: str) -> Left:
-        """Return what is left of a saga that was purged, or whose control item has expired.
-
-        Raises:
-            NotFound: nothing is.
-            Unavailable: the store is out of reach, or a newer version wrote the saga.
-        """
+        """Return what is left of a saga that was purged, or whose control item is missing."""
         left = self.remains.of(saga_id)
         if left is None or left.state.saga != name:
             raise NotFound(f"there is no saga {name}/{saga_id}")
         return left
 
     def state(self, name: str, saga_id: str) -> SagaState:
-        """Return the saga as it is, to do something to it.
-
-        Raises:
-            NotFound: there is no such saga of that type.
-            Conflict: it was purged.
-            Unavailable: the store is out of reach, or a newer version wrote the saga.
-        """
+        """Return the saga as it is, to do something to it."""
         state = self.stored(name, saga_id)
         if state is None:
             left = self.left(name, saga_id)
@@ -140,19 +118,8 @@ class Reader:
         """Return one saga as :meth:`show` does, unless it is known as it is; and what will be known of it by now.
 
         To find that it is known takes one read, not one of each entry. What is known may be older than what is shown,
-        never newer.
-
-        Args:
-            name: of the type.
-            saga_id: which.
-            known: whether what it is given stands for what the caller has.
-
-        Returns:
-            The saga, ``None`` if it is known; and a text that changes whenever what is shown does, empty where nothing
-            short of that tells.
-
-        Raises:
-            NotFound: there is no such saga of that type.
+        never newer. Returns the saga, ``None`` if it is known; and a text that changes whenever what is shown does,
+        empty where nothing short of that tells.
         """
         state = self.stored(name, saga_id)
         steps, mark = () if state is None else state.steps, ""
@@ -166,16 +133,7 @@ class Reader:
         return self._show(name, saga_id, state, payloads=True), mark
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
-        """Return one saga with its steps, request and results; of one that was purged, what is left.
-
-        Args:
-            name: of the type.
-            saga_id: which.
-            payloads: with request and results, as far as an answer can hold them; what is left out is listed.
-
-        Raises:
-            NotFound: there is no such saga of that type.
-        """
+        """Return one saga with its steps, request and results; of one that was purged, what is left."""
         return self._show(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def _show(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
@@ -251,16 +209,7 @@ class Reader:
         return view
 
     def children(self, parent_id: str, limit: int, cursor: str | None) -> Page:
-        """Return summaries of a saga's children, by step and position; none of a saga that is not there.
-
-        Args:
-            parent_id: the parent's id.
-            limit: how many to look at.
-            cursor: that of the page before.
-
-        Raises:
-            InvalidRequest: the cursor is not valid.
-        """
+        """Return summaries of a saga's children, by step and position; none of a saga that is not there."""
         after = 0
         if cursor is not None:
             position = IndexPosition.parse(cursor)
@@ -274,11 +223,7 @@ class Reader:
         return {"sagas": self._summaries(found), "cursor": more}
 
     def paused(self, state: SagaState) -> bool:
-        """Whether a pause has the saga wait before its next step, or its next undo.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Whether a pause has the saga wait before its next step, or its next undo."""
         return self._pause(state) is not None
 
     def _pause(self, state: SagaState) -> tuple[Scope, Pause] | None:
@@ -332,11 +277,7 @@ class Reader:
         return loaded, left_out
 
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:
-        """Return committed entries in order after ``after``, and where to go on; ``None`` at the end.
-
-        Raises:
-            NotFound: there is no such saga of that type.
-        """
+        """Return committed entries in order after ``after``, and where to go on; ``None`` at the end."""
         state = self.stored(name, saga_id)
         if state is None or state.purge is not None:
             found = self.left(name, saga_id).entries
@@ -355,26 +296,12 @@ class Reader:
         within: Span = ALWAYS,
         values: Mapping[str, str] | None = None,
     ) -> Page:
-        """Return summaries, newest first. A page may be short, although the cursor leads on.
-
-        Args:
-            names: of the types.
-            status: only sagas of that status. Those that are over come from an index of their own, the last to end
-                first; those in flight from what the supervisor has, as long as that is no more than a thousand.
-            limit: how many to look at.
-            cursor: of the page before.
-            within: only sagas that were started then; that ended then, where ``status`` is an end and there are no
-                ``values``.
-            values: only sagas that have these, by names of what their types are found by.
-
-        Raises:
-            InvalidRequest: the cursor is none, or no type is found by one of the values.
-            Unavailable: the store is out of reach.
-        """
+        """Return summaries, newest first. A page may be short, although the cursor leads on."""
         if values:
             states, cursor = self._having(names, values, limit, cursor, within)
         elif status in OVER:
-            states, cursor = self._ended(names, str(status), limit, cursor, within)
+            page = self.listing.by_end(names, str(status), limit, cursor, within)
+            states, cursor = readable(self.control, page.saga_ids), page.cursor
         else:
             states, cursor = self._going(names, status, limit, cursor, within)
         shown = self._summaries([state for state in states if status in (None, state.status.value)])
@@ -401,25 +328,6 @@ class Reader:
             states = [state for state in states if state.saga_id in kept]
         return states, page.cursor
 
-    def _ended(
-        self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span
-    ) -> tuple[builtins.list[SagaState], str | None]:
-        """Sagas that ended so; behind them those that ended before there was an index of it, which takes going over all
-        that were started until then."""
-        if cursor is None or not cursor.startswith(_WALK):
-            page = self.listing.by_end(names, status, limit, cursor, within)
-            since = self.listing.ended_since.get() if page.cursor is None else 0.0
-            older = since and (not within.since or within.since < since + MARGIN)
-            return readable(self.control, page.saga_ids), page.cursor or (_WALK if older else None)
-        until = Span(0.0, self.listing.ended_since.get() + MARGIN)
-        page = self.listing.by_name(names, limit, cursor[len(_WALK) :] or None, until)
-        first, last = within.bounds()
-        found = readable(self.control, page.saga_ids)
-        found = [one for one in found if one.status == status and first <= iso(one.updated_at) <= last]
-        missing = self.listing.unlisted([one.saga_id for one in found]) if found else set[str]()
-        further = None if page.cursor is None else _WALK + page.cursor
-        return [one for one in found if one.saga_id in missing], further
-
     def _going(
         self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: Span
     ) -> tuple[builtins.list[SagaState], str | None]:
@@ -440,15 +348,7 @@ class Reader:
         return [state for _, state in shown], shown[-1][0].cursor if len(found) > limit else None
 
     def by_keys(self, names: Iterable[str], key: str) -> Page:
-        """Return the sagas that an idempotency key started, at most one of each type; also what is left of one.
-
-        Args:
-            names: of the types.
-            key: the key.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the sagas that an idempotency key started, at most one of each type; also what is left of one."""
         shown = builtins.list[Summary]()
         for name in names:
             saga_id = id_for_key(name, key)
@@ -458,12 +358,7 @@ class Reader:
         return {"sagas": shown, "cursor": None}
 
     def name_of(self, saga_id: str) -> str:
-        """Return the type of a saga that is known by its id alone, whatever is left of it.
-
-        Raises:
-            NotFound: there is none.
-            Unavailable: the store is out of reach.
-        """
+        """Return the type of a saga that is known by its id alone, whatever is left of it."""
         state = self.control.get(saga_id)
         left = self.remains.of(saga_id) if state is None else None
         if state is None and left is None:
@@ -475,15 +370,8 @@ class Reader:
         """Return the id of the one saga whose id begins so.
 
         Ids that no idempotency key decided begin with the time: those of that time are looked through, five hundred at
-        most, and the five hundred that were started last.
-
-        Args:
-            prefix: of an id: four characters at least, in small letters.
-
-        Raises:
-            NotFound: there is none among these.
-            Conflict: there are several.
-            Unavailable: the store is out of reach.
+        most, and the five hundred that were started last. ``prefix``: of an id: four characters at least, in small
+        letters.
         """
         names = [saga.definition.name for saga in self.registry]
         digits = prefix.replace("-", "")[:12]

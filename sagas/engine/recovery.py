@@ -16,8 +16,9 @@ from sagas.engine.finding import LOOK_AHEAD
 from sagas.engine.lanes import Lanes
 from sagas.engine.looking import in_time
 from sagas.engine.pausing import Pausing
-from sagas.engine.ports import LaneQueues, WorkSender
+from sagas.engine.ports import WorkSender
 from sagas.errors import NotFound, Unavailable
+from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToLookAfter
 from sagas.store.control import ControlItems
 from sagas.store.lanes import Watermarks
@@ -90,7 +91,7 @@ class Recovery:
     advancer: Advancer
     control: ControlItems
     listing: Listing
-    queues: LaneQueues
+    queues: Queues
     watermarks: Watermarks
     work: WorkSender
     pausing: Pausing
@@ -103,14 +104,8 @@ class Recovery:
         stale_after: float | None = None,
         name: str | None = None,
     ) -> list[SagaState]:
-        """Return sagas that are due for recovery, longest due first, by consistent reads.
-
-        Args:
-            limit: how many at most.
-            max_recovery_attempts: leave out those that stalled this often or more.
-            stale_after: seconds of silence that count as a stall; each type's own by default.
-            name: only sagas of this type.
-        """
+        """Return sagas that are due for recovery, longest due first, by consistent reads. ``stale_after``: seconds of
+        silence that count as a stall; each type's own by default."""
         found: list[SagaState] = []
         for found_at in self._due(_LONGEST_LIST, stale_after):
             state = self.control.get(found_at.saga_id)
@@ -123,12 +118,7 @@ class Recovery:
         return found
 
     def set_recovery_attempts(self, saga_id: str, attempts: int) -> None:
-        """Set how often a saga has stalled since its last progress; 0 gives it all its patience back.
-
-        Raises:
-            NotFound: there is no such saga.
-            Unavailable: it changes too fast.
-        """
+        """Set how often a saga has stalled since its last progress; 0 gives it all its patience back."""
         for _ in range(5):
             state = self.control.get(saga_id)
             if state is None:
@@ -140,17 +130,8 @@ class Recovery:
     def run(
         self, budget: float, stale_after: float | None = None, limit: int = 1_000, wanted: Wanted | None = None
     ) -> RecoveryReport:
-        """Recover due sagas. One that fails stops no other.
-
-        Args:
-            budget: seconds the run may take; what is left is for the next.
-            stale_after: seconds of silence that count as a stall; each type's own by default.
-            limit: how many sagas at most.
-            wanted: which of them; all by default. ``left`` counts all that were not looked at, of any type.
-
-        Raises:
-            NotFound: the one saga that is wanted does not exist.
-        """
+        """Recover due sagas. One that fails stops no other. ``budget``: seconds the run may take; what is left is for
+        the next. ``stale_after``: seconds of silence that count as a stall; each type's own by default."""
         clock, report = self.advancer.services.clock, RecoveryReport()
         lanes = Lanes(self.queues, self.watermarks, clock)
         end = clock.now() + budget
@@ -176,12 +157,8 @@ class Recovery:
         return report
 
     def look_after(self, found: Sequence[IndexPosition], budget: float) -> RecoveryReport:
-        """Recover sagas that were found to be due. One that fails stops no other, and stays due.
-
-        Args:
-            found: where the index has them; what became of them since is seen to.
-            budget: seconds it may take.
-        """
+        """Recover sagas that were found to be due. One that fails stops no other, and stays due. ``budget``: seconds it
+        may take."""
         clock, report = self.advancer.services.clock, RecoveryReport()
         lanes, end = Lanes(self.queues, self.watermarks, clock, tells=len(found) > 1), clock.now() + budget
         for position, one in enumerate(found):

@@ -12,12 +12,7 @@ from sagas.engine.answers import ErrorView, SagaView
 
 
 def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
-    """Return a saga as it is shown: ``***`` in place of what its type says, in texts too, and where that is.
-
-    Args:
-        view: the saga; it is changed.
-        definition: its type.
-    """
+    """Return a saga as it is shown: ``***`` in place of what its type says, in texts too, and where that is."""
     redaction, secrets, places = definition.redaction, list[str](), list[str]()
     if not redaction.hides:
         return view
@@ -47,13 +42,7 @@ def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
 def secrets_in(
     definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
 ) -> list[str]:
-    """Return the values that are not to be shown of what a step or undo was given, as texts to look for.
-
-    Args:
-        definition: the saga type.
-        parameters: of the code.
-        payloads: JSON text by parameter.
-    """
+    """Return the values that are not to be shown of what a step or undo was given, as texts to look for."""
     found = list[str]()
     for parameter in parameters if definition.redaction.hides else ():
         text = payloads.get(parameter.name)

@@ -27,17 +27,7 @@ _MEMBERS = {one.name for one in fields(S3Object)}
 def unnamed(
     saga_id: str, filenames: Collection[str], entries: Sequence[Entry], load: Callable[[Entry], Entry]
 ) -> set[str]:
-    """Return the files of a saga that none of its payloads names.
-
-    Args:
-        saga_id: the saga.
-        filenames: what follows the folder in the keys of its objects.
-        entries: that hold its request and its results.
-        load: fetches a payload that was stored aside, which is done only for what is not named by the others.
-
-    Raises:
-        Unavailable: a payload is out of reach.
-    """
+    """Return the files of a saga that none of its payloads names."""
     left = {filename: _folded(filename.split(".", 1)[0] or filename) for filename in filenames}
     folder = re.compile(rf"{re.escape(saga_id)}(?!/+[^/*?\s])")
     for entry in sorted(entries, key=lambda entry: entry.payload is None):
@@ -58,11 +48,7 @@ def unnamed(
 
 def objects_in(value: Any) -> Iterator[tuple[str, str]]:
     """Yield bucket and key of each :class:`S3Object` in a result, of classes derived from it, and of what looks like
-    one.
-
-    Args:
-        value: JSON builtins.
-    """
+    one."""
     left: list[Any] = [value]
     while left:
         value = left.pop()

@@ -90,13 +90,7 @@ class SagaType:
         return {"version": self.definition.version, "steps": steps}
 
     def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
-        """Return the steps of a saga as its first entry keeps them, whatever was deployed since.
-
-        Args:
-            details: of the entry.
-        """
-        if "steps" not in details:
-            return self.new_steps
+        """Return the steps of a saga as its first entry keeps them, whatever was deployed since."""
         return tuple(
             StepState(
                 str(step["name"]),
@@ -130,11 +124,7 @@ class SagaType:
         return lanes
 
     def step(self, name: str) -> StepDefinition:
-        """Return the step of that name.
-
-        Raises:
-            NotFound: its code is not deployed.
-        """
+        """Return the step of that name."""
         try:
             return self.definition.step(name)
         except KeyError:
@@ -173,11 +163,7 @@ class Registry:
         return cls(classes, auto_disable)
 
     def get(self, name: str) -> SagaType:
-        """Return the saga type of that name.
-
-        Raises:
-            NotFound: it is not deployed here.
-        """
+        """Return the saga type of that name."""
         found = self._types.get(name)
         if found is None:
             raise NotFound(f"there is no saga named {name!r} here")

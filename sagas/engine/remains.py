@@ -1,13 +1,15 @@
-"""What is left of sagas that have no control item any more: purged, or deleted by DynamoDB under version 0.1.0."""
+"""What is left of sagas that have no control item any more: they were purged, or somebody deleted it, or a restore lost
+it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
-from sagas.core.events import Failure
+from sagas.core.events import FACTS, Failure
 from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
@@ -18,24 +20,7 @@ from sagas.store.journal import Journal
 PURGED = "SagaPurged"
 """The last action in the audit trail of a purged saga. It is in no entry of its own: the tombstone tells it."""
 
-_ENDS = {
-    "StepCompleted": StepStatus.COMPLETED,
-    "SignalReceived": StepStatus.COMPLETED,
-    "WaitEnded": StepStatus.COMPLETED,
-    "WaitTimedOut": StepStatus.FAILED,
-    "WaitStarted": StepStatus.WAITING,
-    "ChildrenStarted": StepStatus.WAITING,
-    "ChildrenEnded": StepStatus.COMPLETED,
-    "StepPostponed": StepStatus.WAITING,
-    "StepFailed": StepStatus.FAILED,
-    "StepLost": StepStatus.FAILED,
-    "StepDeadLettered": StepStatus.FAILED,
-    "StepCompensated": StepStatus.COMPENSATED,
-    "CompensationPostponed": StepStatus.COMPENSATION_FAILED,
-    "CompensationAttemptFailed": StepStatus.COMPENSATION_FAILED,
-    "CompensationFailed": StepStatus.COMPENSATION_FAILED,
-    "RecoveryExhausted": StepStatus.COMPENSATION_FAILED,
-}
+_ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _SETTLING = ("Resolved", "Redriven", "CompensationStarted")
@@ -69,23 +54,15 @@ class Remains:
     journal: Journal
 
     def of(self, saga_id: str) -> Left | None:
-        """Return what is left of a saga; ``None`` when nothing is, or when its start was never finished.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return what is left of a saga; ``None`` when nothing is, or when its start was never finished."""
         first = self.journal.entries(saga_id, [1]).get(1)
         return None if first is None else self.behind(first)
 
     def behind(self, first: Entry) -> Left | None:
         """Likewise, given the saga's first entry.
 
-        A saga that has a second entry was claimed once, so it had a control item. Where that is gone the saga was over:
-        no other is deleted.
-
-        Raises:
-            NotFound: its type is not deployed here.
-            Unavailable: the store is out of reach.
+        A saga that has a second entry was claimed once, so it had a control item. Where that is missing, the saga can
+        be read, and must not run again: what its steps did is known by its journal only.
         """
         if first.tombstone is None:
             entries = self.journal.history(first.saga_id)
@@ -133,6 +110,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         correlation_id=first.correlation_id,
         status=SagaStatus(last.status),
         seq=last.seq,
+        head=reduce(lambda head, entry: entry.hash_after(head), entries, b""),
         created_at=first.at,
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
@@ -204,8 +182,8 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
 
 
 def told(state: SagaState, purge: Purge | None) -> str:
-    """Say in a line why nothing can be done to a saga that was purged, or whose control item has expired."""
+    """Say in a line why nothing can be done to a saga that was purged, or whose control item is missing."""
     if purge is None:
-        return f"the saga is {state.status} and its control item has expired: it can only be read"
+        return f"the saga is {state.status} and its control item is missing: it can only be read"
     why = f" ({purge.reason})" if purge.reason else ""
     return f"the saga is {state.status} and was purged at {iso(purge.at)}{why}: it can only be read"

@@ -31,11 +31,7 @@ class StepExited(SagaError):
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
-    """Return, for each parameter that takes a payload, the journal entry that holds it; 0 where there is none.
-
-    Raises:
-        PermanentError: it names a step that this saga was started without, or does not run before.
-    """
+    """Return, for each parameter that takes a payload, the journal entry that holds it; 0 where there is none."""
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
     for parameter in parameters:
@@ -51,11 +47,7 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 
 
 def new_instance(definition: SagaDefinition) -> Any:
-    """Return what the saga's ``create()`` makes; what that raises is raised.
-
-    Raises:
-        TypeError: it made none.
-    """
+    """Return what the saga's ``create()`` makes; what that raises is raised."""
     instance: Any = definition.saga_class.create()
     if instance is None or inspect.iscoroutine(instance):  # a return forgotten, or a create() that is async
         raise TypeError(f"it returned {type(instance).__name__}, not an instance")
@@ -83,25 +75,7 @@ class Runner:
         context: StepContext,
         began: Callable[[], None] = lambda: None,
     ) -> str | None:
-        """Run a step, or its undo.
-
-        Args:
-            definition: the saga type.
-            step: the step.
-            undo: whether its undo is meant.
-            payloads: JSON text by parameter; ``None`` where a result is absent.
-            context: what the code is told.
-            began: called when the inputs have been read, just before the code is: its time begins.
-
-        Returns:
-            The result as JSON text; ``None`` for an undo.
-
-        Raises:
-            TypeChanged: an input does not fit the deployed type; no code was called.
-            TimedOut: the code ended after its deadline.
-            WrongResult: what it returned is not of the type it declares, or too large; or has not run.
-            Exception: whatever else the code raised.
-        """
+        """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo."""
         code = step.code(undo=undo)
         arguments: dict[str, Any] = {}
         for parameter in code.parameters:
@@ -136,15 +110,7 @@ class Runner:
 
 
 def moment(payload: str | None, now: float) -> float:
-    """Return the epoch seconds until which a step says the saga is to wait.
-
-    Args:
-        payload: what its code returned, as JSON text.
-        now: epoch seconds.
-
-    Raises:
-        ValueError: it has no time zone, or is more than a year (365 days) ahead.
-    """
+    """Return the epoch seconds until which a step says the saga is to wait. ``now``: epoch seconds."""
     until: datetime = decode(json.loads(payload or "null"), datetime)
     if until.tzinfo is None:
         raise ValueError("until returned a datetime without a time zone")
@@ -154,11 +120,7 @@ def moment(payload: str | None, now: float) -> float:
 
 
 def _written(step: StepDefinition, result: object) -> str:
-    """Return a step's result as JSON text.
-
-    Raises:
-        WrongResult: it is not of the type that the step declares, cannot be read, or is too large.
-    """
+    """Return a step's result as JSON text."""
     try:
         written = json.dumps(encode(result, step.returned_type), separators=(",", ":"), ensure_ascii=False)
     except InvalidRequest as error:

@@ -53,33 +53,14 @@ class Signals:
     queues: WorkSender
 
     def step(self, name: str, step: str) -> StepDefinition:
-        """Return the step that takes a signal.
-
-        Raises:
-            NotFound: there is no such saga type, or the step takes none.
-        """
+        """Return the step that takes a signal."""
         found = next((one for one in self.advancer.registry.get(name).definition.steps if one.name == step), None)
         if found is None or found.waits_for != "signal":
             raise NotFound(f"saga {name!r} has no step {step!r} that takes a signal")
         return found
 
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
-        """Send a value to a step, which may wait for it already, or come to it later.
-
-        Args:
-            name: the saga type.
-            saga_id: the saga.
-            step: the step.
-            value: as JSON builtins.
-            actor: who sends it.
-
-        Raises:
-            NotFound: there is no such saga, or the step takes no signal.
-            InvalidRequest: the value does not fit; ``problems`` lists the paths.
-            Conflict: another value was sent before, or the saga takes none any more.
-            TooLarge: the value cannot be stored.
-            Unavailable: the store is out of reach. Try again with the same value.
-        """
+        """Send a value to a step, which may wait for it already, or come to it later."""
         type_ = self.step(name, step).signal_type
         # As its type writes it: what has a default says the same, written out or left out.
         written = encode(decode(value, type_), type_)

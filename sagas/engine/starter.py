@@ -92,23 +92,7 @@ class Starter:
         actor: str = "unknown",
         correlation_id: str | None = None,
     ) -> Started:
-        """Start a saga.
-
-        Args:
-            name: the saga type.
-            request: its request, as JSON builtins.
-            key: an idempotency key: the same key and request start one saga.
-            actor: who asks.
-            correlation_id: the caller's own, kept in every entry, message and log line; the saga's id by default. A
-                saga that was started before keeps the one it has.
-
-        Raises:
-            NotFound: there is no such saga type.
-            InvalidRequest: the request does not fit; ``problems`` lists the paths.
-            KeyReused: the key came with another request before.
-            Paused: starts of the type are paused. A key that is known is answered all the same.
-            Unavailable: a table or queue is out of reach. Try again with the same key.
-        """
+        """Start a saga."""
         saga_type = self._registry.get(name)
         refused: SagaError | None = self._refusal(saga_type)
         if refused is not None and key is None:
@@ -166,12 +150,8 @@ class Starter:
     def _found(self, saga_type: SagaType, entry: Entry) -> Started:
         """Answer with the saga that was started before, and finish a start that was left half done.
 
-        A saga of which only the first entry is left was purged, if that says so. One that has a second entry but no
-        control item is over, too: version 0.1.0 had DynamoDB delete the items of such sagas. Neither may run again.
-
-        Args:
-            saga_type: what is deployed now.
-            entry: the first entry: the saga is what it says, also when another version was deployed since.
+        A saga of which only the first entry is left was purged, if that says so. One that has a second entry had a
+        control item, which somebody deleted or a restore lost. Neither may run again.
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)

@@ -17,10 +17,10 @@ from sagas.core.times import iso
 from sagas.engine.answers import QueueStats, StatsView, TypeStats
 from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock
-from sagas.engine.ports import LaneQueues
 from sagas.engine.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
+from sagas.messaging.queues import Queues
 from sagas.store.control import ControlItems
 from sagas.store.listing import Listing, Span
 from sagas.store.mapping import ended_shard
@@ -59,7 +59,7 @@ class Statistics:
     registry: Registry
     control: ControlItems
     listing: Listing
-    queues: LaneQueues
+    queues: Queues
     pauses: Pauses
     breakers: BreakerOperations
     clock: Clock
@@ -68,15 +68,8 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Return how many sagas of some types there are.
-
-        Args:
-            names: of the types.
-            since: epoch seconds from which on those that ended are counted; a day ago if 0.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return how many sagas of some types there are. ``since``: epoch seconds from which on those that ended are
+        counted; a day ago if 0."""
         now, key = self.clock.now(), (*names, str(since))
         known = self._known.get(key)
         if known is not None and now - known[0] < _GOOD_FOR:

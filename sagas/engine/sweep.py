@@ -15,7 +15,7 @@ from sagas.engine.answers import SweepRoundView
 from sagas.engine.engine import Engine, settings_from
 from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
-from sagas.engine.sweep_rounds import EndedRound, PartName, RoundStore, RoundSweep
+from sagas.engine.sweep_rounds import EndedRound, PartName, RoundSweep
 from sagas.errors import NotFound, SagaError, text_of
 from sagas.store.objects import connect_s3
 from sagas.store.payloads import Payloads
@@ -57,21 +57,14 @@ class Sweeper:
     """
 
     definitions: Sequence[SagaDefinition]
-    rounds: RoundStore
+    rounds: SweepRounds
     services: SweepServices
     send: Callable[[PartName], None] | None = None
     tell: Callable[[EndedRound], None] = lambda ended: None
 
     def run(self, request: SweepRequest, deadline: float) -> list[SweepReport]:
-        """Sweep what is due. Each type gets its share of the time; one that fails stops no other.
-
-        Args:
-            request: what is to be swept.
-            deadline: epoch seconds at which to stop.
-
-        Returns:
-            A report for each type that was due, of what was done here.
-        """
+        """Sweep what is due. Each type gets its share of the time; one that fails stops no other. ``deadline``: epoch
+        seconds at which to stop. Returns a report for each type that was due, of what was done here."""
         wanted = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
         reports: list[SweepReport] = []
         for position, (definition, policy) in enumerate(wanted):
@@ -103,25 +96,14 @@ class Sweeper:
             report.start_after = "" if reached.finished else reached.after
 
     def work(self, name: PartName, deadline: float, ends_at: float) -> tuple[SweepReport, bool]:
-        """Work on a part of a round for a while; see :meth:`RoundSweep.work`.
-
-        Returns:
-            What was seen and done here, and whether to go on with the part at once.
-
-        Raises:
-            NotFound: the saga type is not deployed here, or declares no ``orphans``.
-            Unavailable: it could not be asked how the part stands.
-        """
+        """Work on a part of a round for a while; see :meth:`RoundSweep.work`. Returns what was seen and done here, and
+        whether to go on with the part at once."""
         definition, policy = self.declared(name.saga)
         report = SweepReport(definition.name, definition.prefix)
         return report, self._rounds_of(definition, policy).work(name, deadline, ends_at, report)
 
     def standing(self) -> list[SweepRoundView]:
-        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``.
-
-        Raises:
-            Unavailable: it could not be asked.
-        """
+        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``."""
         stands = list[SweepRoundView]()
         for definition in self.definitions:
             if definition.orphans is None:
@@ -144,11 +126,7 @@ class Sweeper:
         return stands
 
     def declared(self, saga: str) -> tuple[SagaDefinition, OrphanSweep]:
-        """Return the saga type of that name, and its ``orphans``.
-
-        Raises:
-            NotFound: it is not deployed here, or declares none.
-        """
+        """Return the saga type of that name, and its ``orphans``."""
         found = next((one for one in self.definitions if one.name == saga), None)
         if found is None:
             raise NotFound(f"there is no saga named {saga!r} here")
@@ -161,15 +139,7 @@ class Sweeper:
 
 
 def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
-    """Return the sweeper of an engine.
-
-    Args:
-        engine: the parts at work.
-        environment: says where the store is, and holds the buckets' names.
-
-    Raises:
-        SagaError: a variable of the store is missing.
-    """
+    """Return the sweeper of an engine."""
     settings = settings_from(environment)
     tables = tables_for(settings)
     summaries = SagaSummaries(tables, settings, Tombstones(tables, settings, Payloads(settings)))

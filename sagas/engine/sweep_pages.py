@@ -20,9 +20,11 @@ from sagas.aws import S3_NO_SUCH_KEY
 from sagas.engine.clock import Clock
 from sagas.engine.context import StepContext
 from sagas.engine.coroutines import awaited
-from sagas.engine.orphans import EntryStore, Judge, Kind, SummaryStore, SweepReport, Verdict, too_many
+from sagas.engine.orphans import Judge, Kind, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
+from sagas.store.journal import Journal
 from sagas.store.objects import Listed, Objects
+from sagas.store.summaries import SagaSummaries
 
 ARCHIVE = "archive/"
 """What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
@@ -44,8 +46,8 @@ class SweepServices:
         connect: makes the clients of ``ctx.client``.
     """
 
-    summaries: SummaryStore
-    entries: EntryStore
+    summaries: SagaSummaries
+    entries: Journal
     s3: Any
     clock: Clock
     logger: logging.Logger
@@ -53,11 +55,7 @@ class SweepServices:
     connect: Callable[[str], Any] | None = None
 
     def variable(self, name: str) -> str:
-        """Return what a variable holds.
-
-        Raises:
-            SagaError: nothing.
-        """
+        """Return what a variable holds."""
         value = self.environment.get(name, "")
         if not value:
             raise SagaError(f"the environment lacks {name}")
@@ -143,16 +141,7 @@ class PageSweep:
         return self._services.clock.now() < self.deadline
 
     def page(self, after: str, until: str = "") -> Reached:
-        """Sweep the page after a key; what it counts is counted for as far as it got.
-
-        Args:
-            after: the key; empty for the beginning of the prefix.
-            until: the last key that may be touched; empty for the end of the prefix.
-
-        Raises:
-            Unavailable: S3 or a table is out of reach.
-            SagaError: S3 refuses.
-        """
+        """Sweep the page after a key; what it counts is counted for as far as it got."""
         page = self.objects.page(self._definition.prefix, after)
         listed = [one for one in page.objects if not until or one.key <= until]
         last = page.last or len(listed) < len(page.objects) or not page.objects

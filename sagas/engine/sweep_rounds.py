@@ -9,10 +9,9 @@ itself works on the parts, one after the other, and makes no new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
@@ -20,7 +19,7 @@ from sagas.engine.key_ranges import middle
 from sagas.engine.orphans import COUNTS, SweepReport
 from sagas.engine.sweep_pages import PageSweep, SweepServices
 from sagas.errors import SagaError, Unavailable, text_of
-from sagas.store.sweep_rounds import Part, Round
+from sagas.store.sweep_rounds import Part, SweepRounds
 
 MOST_OPEN = 16
 """Parts that are open at a time. More would take from S3 and from the tables what others need of them."""
@@ -43,20 +42,6 @@ class PartName:
     saga: str
     round: int
     number: int
-
-
-class RoundStore(Protocol):
-    """Where rounds stand; see ``sagas.store.sweep_rounds.SweepRounds``."""
-
-    def get(self, saga: str) -> Round: ...
-    def parts(self, of: Round) -> list[Part]: ...
-    def begin(self, seen: Round, now: float) -> Round | None: ...
-    def claim(self, part: Part, now: float) -> Part | None: ...
-    def advance(self, part: Part) -> bool: ...
-    def release(self, part: Part) -> bool: ...
-    def finish(self, part: Part) -> bool: ...
-    def split(self, part: Part, at: str, seen: Round, most: int) -> Part | None: ...
-    def end(self, of: Round, totals: Mapping[str, int], now: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +77,18 @@ class RoundSweep:
     """
 
     services: SweepServices
-    rounds: RoundStore
+    rounds: SweepRounds
     definition: SagaDefinition
     policy: OrphanSweep
     send: Callable[[PartName], None] | None = None
     tell: Callable[[EndedRound], None] = lambda ended: None
 
     def tick(self, deadline: float, report: SweepReport) -> bool:
-        """Begin a round when it is time, and have what nobody is at be worked on.
-
-        Args:
-            deadline: epoch seconds at which to stop working on parts.
-            report: takes what is seen and done here; ``finished`` tells whether the round has ended.
-
-        Returns:
-            Whether a round was due, or under way.
-
-        Raises:
-            Unavailable: the table, or the queue, is out of reach.
-        """
+        """Begin a round when it is time, and have what nobody is at be worked on. ``deadline``: epoch seconds at which
+        to stop working on parts. Returns whether a round was due, or under way."""
         now, current = self.services.clock.now(), self.rounds.get(self.definition.name)
         if not current.under_way:
-            unfinished = current.began_at > current.finished_at  # by version 0.1.0
-            if not unfinished and now < current.began_at + self.policy.every.total_seconds() - _SLACK:
+            if now < current.began_at + self.policy.every.total_seconds() - _SLACK:
                 return False
             begun = self.rounds.begin(current, now)
             if begun is None:
@@ -133,19 +107,8 @@ class RoundSweep:
 
     def work(self, name: PartName, deadline: float, ends_at: float, report: SweepReport) -> bool:
         """Work on a part for a while. Nothing is done where another worker is at it, it is done, or its round is over.
-
-        Args:
-            name: the part.
-            deadline: epoch seconds at which to stop.
-            ends_at: epoch seconds after which this process cannot act any more.
-            report: takes what is seen and done; ``finished`` tells whether the part is done.
-
-        Returns:
-            Whether to go on with it at once.
-
-        Raises:
-            Unavailable: it could not be asked how the part stands.
-        """
+        ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process cannot act
+        any more. Returns whether to go on with it at once."""
         clock = self.services.clock
         wanted = Part(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
         claimed = self.rounds.claim(wanted, clock.now())
@@ -196,9 +159,6 @@ class _PartWork:
 
         The counts of a page are written together with its last key: they belong to the part from then on, and a page
         that is not written is another worker's.
-
-        Raises:
-            Unavailable, SagaError: as ``PageSweep`` does.
         """
         sweep, report, rounds = self._sweep, self._report, self._sweep.rounds
         report.start_after, report.finished = self.part.after, False

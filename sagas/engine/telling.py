@@ -12,6 +12,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from sagas.core.events import FACTS
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.store.entries import Entry
@@ -21,14 +22,11 @@ ENDS: Mapping[str, str] = {
     "COMPENSATED": "SagaCompensated",
     "CANCELLED": "SagaCancelled",
     "FAILED": "SagaFailed",
-    "COMPENSATION_FAILED": "SagaFailed",
+    "COMPENSATION_FAILED": "SagaCompensationFailed",
 }
 """What is told of a saga that has come to such an end."""
-SAGA_EVENTS = (
-    *("SagaStarted", "SagaCompleted", "SagaCompensated", "SagaCancelled", "SagaFailed"),
-    *("SagaNeedsAttention", "SagaWaiting"),
-)
-STEP_EVENTS = ("StepCompleted", "StepFailed", "StepLost", "StepDeadLettered", "StepCompensated")
+SAGA_EVENTS = ("SagaStarted", *ENDS.values(), "SagaNeedsAttention", "SagaWaiting")
+STEP_EVENTS = tuple(name for name, kind in FACTS.items() if kind.published)
 """Told only where that is asked for; they are named like the entries they are made from."""
 _STUCK = ("DEAD_LETTERED", "FAILED", "COMPENSATION_FAILED")
 _WAITS = ("signal", "time")
@@ -60,12 +58,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def told_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[Told]:
-    """Return the events of a write to a control item, but those of steps.
-
-    Args:
-        old: the item before, in DynamoDB's JSON; ``None`` if there was none.
-        new: the item after; ``None`` if it was deleted.
-    """
+    """Return the events of a write to a control item, but those of steps."""
     if new is None or "status" not in new or "name_shard" not in new:
         return []  # it is gone, or none of a saga's
     if old is None:
@@ -94,14 +87,8 @@ def moved_past(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> 
 
 
 def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[Told]:
-    """Return the events of a saga from its journal: the same, with the same ids, as when it was committed.
-
-    Args:
-        state: the saga.
-        entries: all that are committed, in order.
-        since: epoch seconds; of what was before nothing is told.
-        steps: whether to tell of steps, too.
-    """
+    """Return the events of a saga from its journal: the same, with the same ids, as when it was committed. ``since``:
+    epoch seconds; of what was before nothing is told."""
     # Where a child is FAILED, its parent has failed, or tolerates it: it is on no list.
     stuck = _STUCK if state.parent is None else [one for one in _STUCK if one != SagaStatus.FAILED]
     found: list[Told] = []
@@ -149,11 +136,7 @@ def told_of_step(entry: Entry) -> list[Told]:
 
 
 def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the events on the bus.
-
-    Args:
-        source: their source.
-    """
+    """Return the JSON Schema (2020-12) of the events on the bus."""
     detail = msgspec.json.schema(Detail)["$defs"]["Detail"]
     detail["additionalProperties"] = False
     detail["properties"]["seq"]["minimum"] = 1

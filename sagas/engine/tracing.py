@@ -18,13 +18,14 @@ from sagas.engine.attempt import AttemptServices, Invocation
 from sagas.engine.committer import Committed
 from sagas.engine.course import Course
 from sagas.engine.idempotency import IdempotentAttempt
-from sagas.engine.ports import JournalStore, MessageSender
+from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.messaging.trace import Trace, trace_in, trace_of
 from sagas.messaging.work import NOW
+from sagas.store.journal import Journal
 
 Attributes = Mapping[str, str | int | bool]
 
@@ -103,7 +104,7 @@ class TracedSender:
         tracer: makes the spans.
     """
 
-    def __init__(self, sender: MessageSender, routes: Routes, journal: JournalStore, tracer: Tracer) -> None:
+    def __init__(self, sender: MessageSender, routes: Routes, journal: Journal, tracer: Tracer) -> None:
         self._sender = sender
         self._routes = routes
         self._journal = journal
@@ -145,12 +146,7 @@ def _messaging(operation: str, queue: str) -> dict[str, str]:
 
 
 def received(message: Message, queue: str) -> dict[str, str | int | bool]:
-    """Attributes of the span that handles a message.
-
-    Args:
-        message: the message.
-        queue: the name of its queue.
-    """
+    """Attributes of the span that handles a message."""
     return {
         **_messaging("process", queue),
         "messaging.message.id": message.message_id,

@@ -25,13 +25,11 @@ class SampleReport:
 
     Args:
         verified: how many were looked at, the broken ones included.
-        unchained: of which no entry has a hash: an older version wrote them all.
         broken: of which an entry is not what was written: type, id, and the first such entry.
         failed: they could not be looked at.
     """
 
     verified: int = 0
-    unchained: int = 0
     broken: list[tuple[str, str, Bad]] = field(default_factory=list[tuple[str, str, Bad]])
     failed: int = 0
 
@@ -48,11 +46,7 @@ class Verifier:
 
     def sample(self, size: int, budget: float) -> SampleReport:
         """Verify sagas taken at random, of all types, from the last 400 days and the more recent the more of them.
-
-        Args:
-            size: how many are drawn; one that is drawn twice is verified once.
-            budget: seconds it may take.
-        """
+        ``budget``: seconds it may take."""
         report, seen, end = SampleReport(), set[str](), self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):
@@ -72,22 +66,12 @@ class Verifier:
                 report.failed += 1
                 continue
             report.verified += 1
-            report.unchained += finding.chained_from is None
             if finding.bad is not None:
                 report.broken.append((names[name], saga_id, finding.bad))
         return report
 
     def verify(self, name: str, saga_id: str) -> Verified:
-        """Verify the audit trail of one saga, payloads in S3 included.
-
-        Args:
-            name: the saga type.
-            saga_id: the saga.
-
-        Raises:
-            NotFound: there is no such saga of that type.
-            Unavailable: the store is out of reach, or a newer version wrote the saga.
-        """
+        """Verify the audit trail of one saga, payloads in S3 included."""
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
             if state is None or state.purge is not None:

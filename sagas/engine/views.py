@@ -47,12 +47,7 @@ def faults_in(state: SagaState) -> tuple[int, ...]:
 
 
 def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | None:
-    """Return what went wrong with a saga; ``None`` if nothing did, or it was purged.
-
-    Args:
-        state: its control item.
-        entries: those of :func:`faults_in`, or more, by number.
-    """
+    """Return what went wrong with a saga; ``None`` if nothing did, or it was purged."""
     for seq in faults_in(state):
         entry = entries.get(seq)
         undo = entry is not None and entry.action == "CompensationFailed"
@@ -63,12 +58,7 @@ def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | No
 
 
 def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
-    """Return what a list shows of a saga.
-
-    Args:
-        state: its control item.
-        paused: whether a pause holds it back.
-    """
+    """Return what a list shows of a saga."""
     summary: Summary = {
         "saga_id": state.saga_id,
         "name": state.saga,
@@ -81,7 +71,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         "fault": None,
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
-        "ended_at": iso(state.ended_at or state.updated_at) if state.over else None,
+        "ended_at": _when(state.ended_at),
         "links": {"self": f"/sagas/{state.saga}/{state.saga_id}"},
     }
     if state.parent is not None:
@@ -235,14 +225,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
 def saga_view(
     state: SagaState, entries: Sequence[Entry], result: str | None = None, *, paused: bool = False
 ) -> SagaView:
-    """Return a saga with its steps.
-
-    Args:
-        state: its control item.
-        entries: its journal up to the last committed entry, payloads loaded.
-        result: the name of the step whose result is the saga's; the last by default.
-        paused: whether a pause holds it back.
-    """
+    """Return a saga with its steps."""
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
     cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
@@ -316,15 +299,7 @@ def left_view(
     objects: Sequence[tuple[str, str]] = (),
     more_objects: int = 0,
 ) -> SagaView:
-    """Return what is left of a saga.
-
-    Args:
-        state: the saga as it ended.
-        entries: what is left of its journal.
-        purge: when and why it was purged; ``None`` when only its control item is gone.
-        objects: bucket and key of the first objects in S3 that its results named.
-        more_objects: how many more they named.
-    """
+    """Return what is left of a saga."""
     view = saga_view(state, entries)
     if purge is not None:
         view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
@@ -348,7 +323,6 @@ def verification_view(saga_id: str, verified: Verified) -> VerificationView:
         "saga_id": saga_id,
         "verified": bad is None,
         "entries": finding.entries,
-        "chained_from": finding.chained_from,
         "broken": None,
     }
     if bad is not None:

@@ -41,17 +41,8 @@ class Worker:
     """Message ids, and until when they are known to be dying (epoch seconds)."""
 
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
-        """Do what the message asks for, or find out why not.
-
-        Returns:
-            What becomes of the message, and the message as it stands now: it names the step that its saga has gone on
-            to.
-
-        Raises:
-            NotFound: no such saga type or saga: the message belongs into the dead-letter queue.
-            InvalidRequest: the message does not fit its saga: likewise.
-            Unavailable: the store or a queue is out of reach: the message must come back.
-        """
+        """Do what the message asks for, or find out why not. Returns what becomes of the message, and the message as it
+        stands now: it names the step that its saga has gone on to."""
         services, received = self.advancer.services, message
         if self._dying.get(message.message_id, 0.0) > services.clock.now():
             return Die(), received

@@ -22,18 +22,12 @@ _TOKEN = re.compile(r"(?i:bearer|basic) .*|eyJ[\w-]+(?:\.[\w-]*){2,4}", re.DOTAL
 
 
 def actor_of(context: Mapping[str, Any]) -> str:
-    """Return who calls, as the audit trail keeps it.
-
-    Args:
-        context: ``requestContext`` of a REST API's event.
-
-    Returns:
-        With IAM the caller's ARN: an assumed role's ends in the name of its session; with an identity pool, whose
-        sessions all have one name, the identity's id follows after ``#``. With a Cognito user pool ``cognito:`` and the
-        claim ``sub``, which is never given to another user, or without one the user name. With a Lambda authorizer
-        ``authorizer:`` and its ``principalId``. For a token it says ``withheld``; an identifier of more than 200
-        characters, or one that is not printable, becomes its SHA-256 digest, so that the same caller keeps one name.
-    """
+    """Return who calls, as the audit trail keeps it. Returns with IAM the caller's ARN: an assumed role's ends in the
+    name of its session; with an identity pool, whose sessions all have one name, the identity's id follows after
+    ``#``. With a Cognito user pool ``cognito:`` and the claim ``sub``, which is never given to another user, or
+    without one the user name. With a Lambda authorizer ``authorizer:`` and its ``principalId``. For a token it says
+    ``withheld``; an identifier of more than 200 characters, or one that is not printable, becomes its SHA-256
+    digest, so that the same caller keeps one name."""
     identity, authorizer = _mapping(context.get("identity")), _mapping(context.get("authorizer"))
     if arn := _text(identity.get("userArn")):
         pooled = _text(identity.get("cognitoIdentityId"))

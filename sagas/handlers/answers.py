@@ -80,12 +80,7 @@ def answer_unexpected(exception: Exception) -> Response[str]:
 
 
 def linked(base: str, saga: SagaT) -> SagaT:
-    """Make the links of a saga lead through the stage that the request came by.
-
-    Args:
-        base: what precedes the paths of the API.
-        saga: its view; it is changed.
-    """
+    """Make the links of a saga lead through the stage that the request came by."""
     saga["links"]["self"] = base + saga["links"]["self"]
     steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- those of a SagaView
     for step in steps:

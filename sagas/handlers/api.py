@@ -27,7 +27,7 @@ from sagas.operations import OPERATIONS
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 """What stands for an event that is none of API Gateway's: it leads nowhere."""
-_SERVED = (
+SERVED = (
     *(saga_operations, list_operations, operator_operations, signal_operations),
     *(definition_operations, breaker_operations, statistics_operations),
 )
@@ -61,7 +61,7 @@ def _app() -> APIGatewayRestResolver:
 
     app.exception_handler(SagaError)(known)
     app.exception_handler([NotFoundError, Exception])(unexpected)
-    served = {function.__name__: function for of in _SERVED for function in of(app, engine)}
+    served = {function.__name__: function for of in SERVED for function in of(app, engine)}
     for operation in OPERATIONS:
         app.route(_PARAMETER.sub(r"<\1>", operation.path), operation.method)(served[operation.name])
     if engine.callbacks is not None:
@@ -71,15 +71,7 @@ def _app() -> APIGatewayRestResolver:
 
 @traced("http")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle a REST API (v1) event.
-
-    Args:
-        event: API Gateway's proxy event.
-        context: Lambda's context.
-
-    Returns:
-        A proxy answer; errors too are answers, never exceptions.
-    """
+    """Handle a REST API (v1) event. Returns a proxy answer; errors too are answers, never exceptions."""
     call = _matched(event)
     made = tracer()
     if made is None or call is _NO_CALL:

@@ -31,19 +31,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     Batches that are cut otherwise when repeated write some lines again; saga and seq tell.
 
     A line has what a purge leaves of an entry too (when, who, what of which saga and step), its ``seal``, which stands
-    for payload and details, and ``prev``, the hash of the entry before it: no payload, no text of an error.
-
-    Args:
-        event: of a DynamoDB stream, with the items' new images.
-        context: Lambda's context.
-
-    Returns:
-        The object's ``key`` and how many ``lines`` it has; nothing if there was nothing to write.
-
-    Raises:
-        InvalidRequest: it is no event of a stream with new images.
-        NewerFormat: a newer version of the library wrote an entry. Lambda repeats the batch.
-        Unavailable, SagaError: S3 is out of reach, or refuses. Likewise.
+    for payload and details, and ``prev``, the hash of the entry before it: no payload, no text of an error. Returns the
+    object's ``key`` and how many ``lines`` it has; nothing if there was nothing to write.
     """
     try:
         changes = [one for one in event["Records"] if one["eventName"] != "REMOVE"]

@@ -45,16 +45,7 @@ _CHANGES: tuple[dict[str, Any], ...] = (
 
 
 def read_body(request: Request, type_: type[T]) -> T:
-    """Return the request's body. None at all is an empty object.
-
-    Args:
-        request: the call.
-        type_: the body of an operation.
-
-    Raises:
-        TooLarge, MalformedBody: as :meth:`Request.body`.
-        InvalidRequest: it does not fit; ``problems`` lists the paths.
-    """
+    """Return the request's body. None at all is an empty object."""
     body: T = decode(request.body() if request.has_body else {}, type_)
     problems = _problems(body)
     if problems:

@@ -24,12 +24,7 @@ def _engine() -> Engine:
 
 @traced("pubsub", "bulk")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`.
-
-    Args:
-        event: its records hold messages of the queue ``bulk``; see :mod:`sagas.messaging.work`.
-        context: Lambda's context.
-    """
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`."""
     return worked_off(event, context, _engine(), {"recover": look_after, "purge": purge_due, "sweep": _sweep})
 
 

@@ -16,13 +16,8 @@ ACTOR = "callback"
 
 
 def add_callback_route(app: APIGatewayRestResolver, engine: Engine, callbacks: Callbacks) -> None:
-    """Add the route that takes a signal by its token to ``app``: answers as for other signals, but for what they show.
-
-    Args:
-        app: answers the API.
-        engine: takes the signals.
-        callbacks: reads the tokens.
-    """
+    """Add the route that takes a signal by its token to ``app``: answers as for other signals, but for what they
+    show."""
 
     @app.post("/callbacks/<token>")
     def call_back(token: str) -> Response[str]:

@@ -52,18 +52,8 @@ def _engine() -> Engine:
 
 @traced("pubsub", "commands")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event.
-
-    Args:
-        event: its records hold commands, or what comes from a declared source; see :mod:`sagas.messaging.commands`.
-        context: Lambda's context.
-
-    Returns:
-        ``{"batchItemFailures": [...]}``: the records that must come back.
-
-    Raises:
-        InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
-    """
+    """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records that must come
+    back."""
     records = records_of(event)
     works = _Works(_engine(), json.loads(os.environ.get("SAGAS_SOURCES", "{}")))
     failed: list[str] = []

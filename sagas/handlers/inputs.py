@@ -68,9 +68,6 @@ class Request:
         there is neither.
 
         A ``traceparent`` that is none is passed over, as its standard wants it: proxies write it, not callers.
-
-        Raises:
-            InvalidRequest: ``X-Correlation-Id`` is not usable.
         """
         given = self.header("X-Correlation-Id")
         if given is None:
@@ -95,10 +92,6 @@ class Request:
         """Return the body as JSON builtins.
 
         A key that stands twice in one object is refused: of two readers, each may take another value.
-
-        Raises:
-            TooLarge: it is over 256 KB.
-            MalformedBody: it is not JSON in UTF-8, or has a key twice.
         """
 
         def constant(name: str) -> Any:
@@ -185,14 +178,7 @@ class Request:
         return int(text)
 
     def cursor(self, *of: object) -> str | None:
-        """Return where a list is to go on; ``None`` where it begins.
-
-        Args:
-            of: what the list is of, as :func:`leading_on` was told.
-
-        Raises:
-            InvalidRequest: it leads on in no list, or in another.
-        """
+        """Return where a list is to go on; ``None`` where it begins."""
         text = self.text("cursor")
         if text is None:
             return None
@@ -210,11 +196,7 @@ class Request:
         return text == "true"
 
     def cancel_note(self) -> str:
-        """Return why a saga is cancelled; empty if that is not said.
-
-        Raises:
-            InvalidRequest: it is too long.
-        """
+        """Return why a saga is cancelled; empty if that is not said."""
         text = self.text("note") or ""
         if len(text) > LONGEST_CANCEL_NOTE:
             problem = Problem("query.note", f"must have {LONGEST_CANCEL_NOTE} characters at most")
@@ -222,11 +204,7 @@ class Request:
         return text
 
     def parent(self) -> str:
-        """Return the id of the saga whose children are asked for.
-
-        Raises:
-            InvalidRequest: it is no UUID.
-        """
+        """Return the id of the saga whose children are asked for."""
         text = self.text("parent") or ""
         if not _UUID.fullmatch(text):
             raise InvalidRequest("the parent does not fit", [Problem("query.parent", "must be a saga's id, a UUID")])
@@ -245,10 +223,6 @@ def leading_on(cursor: str | None, *of: object) -> str | None:
     """Return a cursor that leads on in one list only; ``None`` where that has ended.
 
     Lists are ordered by different things: a cursor of one would show another from anywhere.
-
-    Args:
-        cursor: of the store's.
-        of: what the list is of, whatever its span of time: builtins of JSON.
     """
     return None if cursor is None else cursor + _mark_of(of)
 
@@ -259,23 +233,14 @@ def _mark_of(of: tuple[object, ...]) -> str:
 
 
 def checked_id(saga_id: str) -> str:
-    """Return a saga's id in its canonical form.
-
-    Raises:
-        NotFound: it is not a UUID, so no saga has it.
-    """
+    """Return a saga's id in its canonical form."""
     if not _UUID.fullmatch(saga_id):
         raise NotFound("the id is not a UUID: there is no such saga")
     return saga_id.lower()
 
 
 def checked_beginning(text: str) -> str:
-    """Return a saga's id, or how one begins, in its canonical form.
-
-    Raises:
-        NotFound: no saga has an id that begins so.
-        InvalidRequest: it is too short.
-    """
+    """Return a saga's id, or how one begins, in its canonical form."""
     known = text.lower()
     # Hyphens where a UUID has them, and hexadecimal digits elsewhere.
     if len(known) > WHOLE_ID or not _UUID.fullmatch(known + _ANY_ID[len(known) :]):

@@ -26,12 +26,7 @@ def _engine() -> Engine:
 
 @traced("pubsub", "now")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`.
-
-    Args:
-        event: its records hold messages of the queue ``now``; see :mod:`sagas.messaging.work`.
-        context: Lambda's context.
-    """
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`."""
     tasks = {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
     return worked_off(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
 

@@ -79,13 +79,7 @@ def _error(status: str, also: str = "") -> Json:
 
 
 def _described(operation: Operation, id: str = "", name: str = "") -> Json:
-    """Return what the row of an operation says of it.
-
-    Args:
-        operation: the row.
-        id: by default its name.
-        name: of the saga type, where it is described for one.
-    """
+    """Return what the row of an operation says of it."""
     itself: Json = {"type": "object", "required": ["openapi", "info", "paths"]}
     content = _content(itself if operation is OPENAPI else ref(operation.answer))
     responses: Json = {status: {"description": "Done.", "content": content} for status in operation.statuses.split()}
@@ -243,12 +237,7 @@ def _callback_path(sagas: list[SagaType]) -> Json:
 
 
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of the API for these saga types.
-
-    Args:
-        sagas: the types that are deployed.
-        base: what precedes the paths in the URL: the stage.
-    """
+    """Return the OpenAPI 3.1 description of the API for these saga types."""
     name = one_of(saga.definition.name for saga in sagas)
     parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})

@@ -94,11 +94,8 @@ class OtelTracer:
         return carrier
 
     def flush(self, seconds: float) -> bool:
-        """Export what has ended, for so long at most; what is left goes with the next flush.
-
-        Returns:
-            Whether all is exported, or was given up by the exporter.
-        """
+        """Export what has ended, for so long at most; what is left goes with the next flush. Returns whether all is
+        exported, or was given up by the exporter."""
         if self._flush is None or not self._flush.is_alive():
             self._flush = Thread(target=self._provider.force_flush, name="sagas-spans", daemon=True)
             self._flush.start()
@@ -110,9 +107,6 @@ def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
     """Return the tracer that the standard variables ``OTEL_*`` describe.
 
     A provider that is there already, such as that of a layer which instruments the function, is used as it is.
-
-    Raises:
-        LookupError: no exporter of that name is installed.
     """
     provider: Any = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
@@ -130,11 +124,7 @@ def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
 
 
 def exporter_from(environment: Mapping[str, str]) -> SpanExporter:
-    """Return the exporter that ``OTEL_TRACES_EXPORTER`` names.
-
-    Raises:
-        LookupError: none of that name is installed.
-    """
+    """Return the exporter that ``OTEL_TRACES_EXPORTER`` names."""
     name = environment["OTEL_TRACES_EXPORTER"].strip()
     if name == "otlp":
         protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")

@@ -26,18 +26,8 @@ def _engine() -> Engine:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Publish events.
 
-    It believes what it is called with, so only the event source mapping of the stream may call it.
-
-    Args:
-        event: of the stream of the control table.
-        context: Lambda's context.
-
-    Returns:
-        ``{"told": N}``: how many events.
-
-    Raises:
-        InvalidRequest: it has no records.
-        Unavailable: EventBridge does not take them. Lambda repeats what the stream brought until it does.
+    It believes what it is called with, so only the event source mapping of the stream may call it. Returns ``{"told":
+    N}``: how many events.
     """
     records: Any = event.get("Records")
     if not isinstance(records, list):

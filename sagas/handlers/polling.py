@@ -20,13 +20,7 @@ def tag_of(mark: str) -> str:
 
 
 def polled(request: Request, body: Any, mark: str = "") -> Response[str]:
-    """Return an answer with its ``ETag``, or 304 without a body where the caller's ``If-None-Match`` names it.
-
-    Args:
-        request: that is answered.
-        body: JSON builtins.
-        mark: what changes whenever the body does; by default the body itself.
-    """
+    """Return an answer with its ``ETag``, or 304 without a body where the caller's ``If-None-Match`` names it."""
     tag = tag_of(mark or json.dumps(body))
     return unchanged(tag) if request.knows(tag) else answer(200, body, {"ETag": tag})
 

@@ -27,15 +27,7 @@ def bus() -> EventBus:
 
 
 def publish(events: Iterable[Told], engine: Callable[[], Engine]) -> int:
-    """Put events on the bus; return how many.
-
-    Args:
-        events: the events.
-        engine: makes the engine, which imports the code of all sagas and only payloads need.
-
-    Raises:
-        Unavailable: EventBridge does not take them.
-    """
+    """Put events on the bus; return how many."""
     return bus().put((one.name, _detail(one, engine)) for one in events)
 
 
@@ -45,22 +37,9 @@ def included(what: str) -> bool:
 
 
 def replay(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
-    """Publish events once more. They are read from the journals; the caller can only choose among them.
-
-    Args:
-        event: ``{"since": TIME}``, optionally with ``name`` of a saga type and the ``cursor`` of the answer before.
-        context: Lambda's context.
-        engine: of the service.
-
-    Returns:
-        ``{"told": N, "sagas": N, "cursor": TEXT}``: how many events, of how many sagas, and where to continue; ``None``
-        at the end.
-
-    Raises:
-        InvalidRequest: the service publishes no events, or a field does not fit.
-        NotFound: it names a saga type that is not deployed.
-        Unavailable: EventBridge does not take them.
-    """
+    """Publish events once more. They are read from the journals; the caller can only choose among them. Returns
+    ``{"told": N, "sagas": N, "cursor": TEXT}``: how many events, of how many sagas, and where to continue; ``None``
+    at the end."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.events")
     since, name, cursor = event.get("since"), event.get("name"), event.get("cursor")

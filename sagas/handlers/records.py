@@ -8,11 +8,7 @@ from sagas.errors import InvalidRequest, Problem
 
 
 def records_of(event: Any) -> list[dict[str, Any]]:
-    """Return the records of an event of SQS. None is handled unless each can be reported failed.
-
-    Raises:
-        InvalidRequest: it is no such event, or a record has no id to report it by.
-    """
+    """Return the records of an event of SQS. None is handled unless each can be reported failed."""
     records: Any = cast("dict[str, Any]", event).get("Records", []) if isinstance(event, dict) else None
     if not isinstance(records, list):
         raise InvalidRequest("this is no event of SQS", [Problem("$.Records", "must be a list")])

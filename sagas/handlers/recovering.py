@@ -39,19 +39,9 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryView:
-    """Recover the sagas that are due.
-
-    Args:
-        event: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds, ``name`` (only this type),
-            ``saga_id`` (only this saga), ``max_attempts`` (only those that stalled less often) and ``limit`` (how many
-            at most).
-        context: Lambda's context.
-        engine: the parts at work.
-
-    Raises:
-        InvalidRequest: the event does not fit.
-        NotFound: it names a type or a saga that is not there.
-    """
+    """Recover the sagas that are due. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds,
+    ``name`` (only this type), ``saga_id`` (only this saga), ``max_attempts`` (only those that stalled less often)
+    and ``limit`` (how many at most)."""
     given = {field: event[field] for field in _RULES if event.get(field) is not None}
     wrong = {field: _RULES[field][1] for field, value in given.items() if not _RULES[field][0](value)}
     if wrong:
@@ -74,20 +64,8 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
 
 
 def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
-    """Hand out what is due for a task, by the queue ``bulk``; by ``now``, where waits end soon.
-
-    Args:
-        task: which.
-        event: ``{"task": task, "queue": true}``.
-        context: Lambda's context.
-        engine: the parts at work.
-
-    Returns:
-        ``{"found", "messages", "finished"}``: how many sagas, in how many messages, and whether that is all.
-
-    Raises:
-        InvalidRequest: the event does not fit.
-    """
+    """Hand out what is due for a task, by the queue ``bulk``; by ``now``, where waits end soon. Returns ``{"found",
+    "messages", "finished"}``: how many sagas, in how many messages, and whether that is all."""
     if event["queue"] is not True:
         raise InvalidRequest("the event does not fit", [Problem("$.queue", "must be true, or not there")])
     others = [name for name in event if name not in ("task", "queue")]
@@ -110,11 +88,7 @@ def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: A
 
 
 def look_after(work: Work, context: Any, engine: Engine) -> None:
-    """Recover the sagas that a message of the queue ``bulk`` names, if it is not void.
-
-    Raises:
-        InvalidRequest: its details do not fit.
-    """
+    """Recover the sagas that a message of the queue ``bulk`` names, if it is not void."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - _SPARE
     if _void(due, engine):
         return
@@ -123,11 +97,7 @@ def look_after(work: Work, context: Any, engine: Engine) -> None:
 
 
 def purge_due(work: Work, context: Any, engine: Engine) -> None:
-    """Purge the sagas that a message of the queue ``bulk`` names, if it is not void.
-
-    Raises:
-        InvalidRequest: its details do not fit.
-    """
+    """Purge the sagas that a message of the queue ``bulk`` names, if it is not void."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - _SPARE
     if not _void(due, engine):
         report = engine.purger.work_off([IndexPosition(*one) for one in due.sagas], budget)
@@ -143,12 +113,7 @@ def _void(due: DueSagas, engine: Engine) -> bool:
 
 
 def purge(context: Any, engine: Engine) -> PurgeView:
-    """Purge the sagas whose retention is over.
-
-    Args:
-        context: Lambda's context.
-        engine: the parts at work.
-    """
+    """Purge the sagas whose retention is over."""
     report = engine.purger.run(context.get_remaining_time_in_millis() / 1000 - _SPARE)
     shown = _counts(report)
     telemetry().logger.info("purge", extra=dict(shown))

@@ -76,12 +76,7 @@ def answer_schemas() -> Json:
 
 
 def error_schema(codes: Iterable[str], *, listed: bool) -> Json:
-    """Return the schema of an error.
-
-    Args:
-        codes: the codes it may have.
-        listed: whether it lists what does not fit, or has no details at all.
-    """
+    """Return the schema of an error."""
     details = {"type": "array", "items": ref("Problem"), "minItems": 1} if listed else {"type": "null"}
     narrowed: Json = {"type": "object", "properties": {"code": one_of(codes), "details": details}}
     return {"allOf": [ref("Error"), {"type": "object", "properties": {"error": narrowed}}]}

@@ -122,17 +122,7 @@ class _Records:
 @traced("pubsub")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle an SQS event; or tell what ``create()`` raises, as ``sagas local up`` asks by ``{"check": "create"}``.
-
-    Args:
-        event: an SQS event with one or more records.
-        context: Lambda's context.
-
-    Returns:
-        The records to keep in the queue, as ``batchItemFailures``.
-
-    Raises:
-        InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
-    """
+    Returns the records to keep in the queue, as ``batchItemFailures``."""
     if isinstance(cast("object", event), dict) and event.get("check") == "create":
         # Configuration and permissions are this function's: what is raised here is what its messages would meet.
         problems: list[str] = []

@@ -25,25 +25,7 @@ def _engine() -> Engine:
 
 @traced("timer", "supervisor")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Do one run of a task.
-
-    Args:
-        event: ``{"task": "recover", "queue": true}`` or ``{"task": "purge", "queue": true}``, as the schedule has them:
-            only find what is due, and hand it out. By hand ``{"task": "recover"}``, optionally with what
-            :func:`sagas.handlers.recovering.recover` takes, or ``{"task": "purge"}``: do so here and now. Or
-            ``{"task": "sweep"}``, optionally with what :func:`sagas.handlers.sweeping.sweep` takes; or ``{"task":
-            "verify"}``, optionally with what :func:`sagas.handlers.verifying.verify` takes; or ``{"task":
-            "sweeps"}``: tell how the sweeps by schedule stand; or ``{"task": "replay"}`` with what
-            :func:`sagas.handlers.publishing.replay` takes: publish events once more.
-        context: Lambda's context.
-
-    Returns:
-        Counts of what was found or done.
-
-    Raises:
-        InvalidRequest: the task is unknown, or its arguments do not fit.
-        NotFound: it names a saga type that is not deployed, or a saga that does not exist.
-    """
+    """Do one run of a task. Returns counts of what was found or done."""
     if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- anything can be sent to a function
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")

@@ -31,22 +31,10 @@ _NOT_LOGGED = ("sample", "start_after")
 
 
 def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
-    """Sweep what is due, or what the event names.
-
-    Args:
-        event: ``{"task": "sweep"}``, and if need be ``saga`` (only this type), ``now`` (whatever the schedule says),
-            ``dry_run``, ``force`` (however many orphans there are), ``start_after`` (a key) and ``seconds`` (to take at
-            most).
-        context: Lambda's context.
-        engine: the parts at work.
-
-    Returns:
-        ``{"swept": [...]}``: a report for each saga type that was due.
-
-    Raises:
-        InvalidRequest: the event does not fit.
-        NotFound: there is no such saga type, or it declares no ``orphans``.
-    """
+    """Sweep what is due, or what the event names. ``event``: ``{"task": "sweep"}``, and if need be ``saga`` (only this
+    type), ``now`` (whatever the schedule says), ``dry_run``, ``force`` (however many orphans there are),
+    ``start_after`` (a key) and ``seconds`` (to take at most). Returns ``{"swept": [...]}``: a report for each saga
+    type that was due."""
     given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
     kinds = {name: "true or false" for name in _FLAGS if not isinstance(given.get(name, False), bool)}
     for name in _TEXTS:
@@ -72,36 +60,14 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
 
 
 def stand(engine: Engine) -> dict[str, Any]:
-    """Tell how the sweeps by schedule stand; nothing is swept.
-
-    Args:
-        engine: the parts at work.
-
-    Returns:
-        ``{"sweeps": [...]}``: one for each saga type that declares ``orphans``.
-
-    Raises:
-        Unavailable: the table is out of reach.
-    """
+    """Tell how the sweeps by schedule stand; nothing is swept. Returns ``{"sweeps": [...]}``: one for each saga type
+    that declares ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
 
 
 def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> list[dict[str, Any]]:
-    """Work on a part of a round that a message names.
-
-    Args:
-        details: ``{"saga", "round", "part"}``.
-        context: Lambda's context.
-        engine: the parts at work.
-
-    Returns:
-        The details of the message to send next: the same ones, when there is more to do; nothing else.
-
-    Raises:
-        InvalidRequest: the details do not fit.
-        NotFound: there is no such saga type, or it declares no ``orphans``.
-        Unavailable: the table is out of reach.
-    """
+    """Work on a part of a round that a message names. Returns the details of the message to send next: the same ones,
+    when there is more to do; nothing else."""
     saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
     wrong = [] if isinstance(saga, str) else [Problem("$.saga", "must be text")]
     for field, number in zip(("round", "part"), numbers, strict=True):

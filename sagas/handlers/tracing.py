@@ -44,12 +44,7 @@ def tracer() -> OtelTracer | None:
 
 
 def traced(trigger: str, name: str = "") -> Callable[[Handler], Handler]:
-    """Return a decorator of handlers: their spans are exported at the end of each invocation, within bounds.
-
-    Args:
-        trigger: by the semantic conventions: ``http``, ``pubsub``, ``timer`` or ``other``.
-        name: of a span for the invocation itself; without one it has none.
-    """
+    """Return a decorator of handlers: their spans are exported at the end of each invocation, within bounds."""
 
     def decorated(handler: Handler) -> Handler:
         @wraps(handler)
@@ -83,17 +78,8 @@ def faas(trigger: str, context: Any) -> dict[str, str]:
 
 @contextmanager
 def processing(made: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Generator[str]:
-    """Have a message be handled in a span of its saga's trace, linked to the one that sent it.
-
-    Args:
-        made: makes the span.
-        message: the message.
-        record: of the event, which brought it.
-        context: Lambda's context.
-
-    Yields:
-        The id of the trace.
-    """
+    """Have a message be handled in a span of its saga's trace, linked to the one that sent it. Returns the id of the
+    trace."""
     queue = str(record.get("eventSourceARN", "")).rsplit(":", 1)[-1]
     trace = message.trace
     with (
@@ -111,13 +97,7 @@ def processing(made: Tracer, message: Message, record: Mapping[str, Any], contex
 
 @contextmanager
 def serving(made: Tracer, call: Mapping[str, Any], context: Any) -> Generator[Span]:
-    """Have a call of the API be answered in a span whose parent is the caller's.
-
-    Args:
-        made: makes the span.
-        call: API Gateway's event.
-        context: Lambda's context.
-    """
+    """Have a call of the API be answered in a span whose parent is the caller's."""
     given: Mapping[str, Any] = call.get("headers") or {}
     headers = {name.lower(): value for name, value in given.items() if isinstance(value, str)}
     method, route = str(call.get("httpMethod")), str(call.get("resource") or "")

@@ -16,16 +16,7 @@ _USUAL, _MOST = 100, 10_000
 
 
 def verify(event: Mapping[str, Any], context: Any, engine: Engine) -> SampleView:
-    """Verify the audit trails of sagas taken at random.
-
-    Args:
-        event: ``{"task": "verify"}``, optionally with ``sample``: how many, 100 unless said.
-        context: Lambda's context.
-        engine: the parts at work.
-
-    Raises:
-        InvalidRequest: the event does not fit.
-    """
+    """Verify the audit trails of sagas taken at random."""
     sample: object = event.get("sample", _USUAL)
     if not isinstance(sample, int) or isinstance(sample, bool) or not 1 <= sample <= _MOST:
         problem = Problem("$.sample", f"must be a whole number from 1 to {_MOST}")
@@ -39,7 +30,6 @@ def verify(event: Mapping[str, Any], context: Any, engine: Engine) -> SampleView
         telemetry().measure("AuditBroken", len(report.broken))
     shown: SampleView = {
         "verified": report.verified,
-        "unchained": report.unchained,
         "failed": report.failed,
         "broken": [{"name": name, "saga_id": saga_id} for name, saga_id, _ in report.broken],
     }

@@ -15,9 +15,6 @@ def warm(*parts: Callable[[], object]) -> None:
     """Make what the first invocation needs, if this is Lambda's init phase. No request is sent.
 
     What goes wrong is logged and left to the first invocation: a function that cannot be initialised answers nothing.
-
-    Args:
-        parts: make one part each.
     """
     if _IN_LAMBDA not in os.environ:
         return

@@ -25,22 +25,8 @@ _SPARE = 2.0
 def worked_off(
     event: Any, context: Any, engine: Engine, tasks: Mapping[str, Task], worn: Mapping[str, Task] | None = None
 ) -> dict[str, Any]:
-    """Handle the messages of an SQS event.
-
-    Args:
-        event: its records hold messages of a work queue; see :mod:`sagas.messaging.work`.
-        context: Lambda's context.
-        engine: the parts at work.
-        tasks: what the messages of that queue may ask for, by name.
-        worn: what is done instead for a message that failed :data:`MOST_FAILURES` times.
-
-    Returns:
-        ``{"batchItemFailures": [...]}``: the records that must come back, or die. One that is of no use any more is
-        deleted: whatever is to be done is found again.
-
-    Raises:
-        InvalidRequest: it is no event of SQS, or a record has no id to report it by: then all of them are kept.
-    """
+    """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records that must come back,
+    or die. One that is of no use any more is deleted: whatever is to be done is found again."""
     records = records_of(event)
     failed = [one["messageId"] for one in records if not _done(one, context, engine, tasks, worn or {})]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}

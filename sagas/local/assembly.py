@@ -52,16 +52,7 @@ class Stack:
 
 
 def read_assembly(directory: Path, account: str, region: str) -> list[Stack]:
-    """Read the stacks, those that others depend on first.
-
-    Args:
-        directory: the app's output.
-        account: fills placeholders in bucket names.
-        region: likewise.
-
-    Raises:
-        LocalStackError: there is no stack, or a template is larger than CloudFormation takes.
-    """
+    """Read the stacks, those that others depend on first."""
     artifacts: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["artifacts"]
     dependencies = {name: artifact.get("dependencies", ()) for name, artifact in artifacts.items()}
     stacks = [

@@ -37,11 +37,7 @@ _QUIET = 2
 
 
 def length_of(text: str) -> float:
-    """Return the seconds that ``3d``, ``2h``, ``70m`` or ``90s`` stands for.
-
-    Raises:
-        InvalidRequest: it is none of these forms, or more than ten years.
-    """
+    """Return the seconds that ``3d``, ``2h``, ``70m`` or ``90s`` stands for."""
     found = _LENGTH.fullmatch(text)
     if found is None or int(found[1]) * _UNITS[found[2]] > _LONGEST.total_seconds():
         told = f"must be a whole number of days, hours, minutes or seconds, as in 3d, 2h, 70m or 90s, not {text!r}"
@@ -80,16 +76,7 @@ class StackClock:
 
     def advance(self, seconds: float) -> dict[str, Any]:
         """Let time pass, from one moment at which something is due to the next, so that all happens in its order.
-
-        Args:
-            seconds: how much.
-
-        Returns:
-            What the supervisor did meanwhile, added up: see :class:`sagas.engine.answers.RecoveryView`.
-
-        Raises:
-            LocalStackError: the stack does not answer.
-        """
+        Returns what the supervisor did meanwhile, added up: see :class:`sagas.engine.answers.RecoveryView`."""
         did: dict[str, Any] = {"recovered": 0, "untouched": 0, "failed": 0, "left": 0, "saga_ids": []}
         left = seconds
         try:

@@ -59,11 +59,7 @@ class Deployer:
         self._embedded = embedded
 
     def deploy(self, stack: Stack) -> Deployed:
-        """Create or update a stack and return it as it stands.
-
-        Raises:
-            LocalStackError: the endpoint refuses it, or does not finish in time.
-        """
+        """Create or update a stack and return it as it stands."""
         template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
@@ -94,11 +90,7 @@ class Deployer:
         return Deployed(template, physical_ids, outputs)
 
     def account(self) -> str:
-        """Return the id of the account the endpoint gives us.
-
-        Raises:
-            LocalStackError: it does not answer.
-        """
+        """Return the id of the account the endpoint gives us."""
         try:
             return str(self._sts.get_caller_identity()["Account"])
         except (BotoCoreError, ClientError) as error:

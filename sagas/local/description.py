@@ -31,11 +31,7 @@ class Description(Parts):
 
     @classmethod
     def read(cls, path: Path) -> Description:
-        """Read the file.
-
-        Raises:
-            LocalStackError: it is not there, or not one of ours.
-        """
+        """Read the file."""
         try:
             return cls(**json.loads(path.read_text()))
         except FileNotFoundError as error:
@@ -45,13 +41,7 @@ class Description(Parts):
 
 
 def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> Description:
-    """Collect what the deployed stacks hold.
-
-    Args:
-        clients: of the endpoint.
-        stacks: all that were deployed.
-        pid: of our emulator, if it is ours.
-    """
+    """Collect what the deployed stacks hold."""
     found = Topology()
     root, path, outputs = "", "", dict[str, str]()
     for deployed in stacks:

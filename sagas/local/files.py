@@ -38,20 +38,13 @@ class Files:
 
 
 def still_running(lock: Path) -> Path:
-    """Return the file in which an emulator that was asked to end names the functions it still waits for.
-
-    Args:
-        lock: the emulator's.
-    """
+    """Return the file in which an emulator that was asked to end names the functions it still waits for."""
     return lock.with_name("still-running")
 
 
 def hold_lock(path: Path) -> bool:
-    """Lock ``path`` for as long as this process lives, and write the process id into it.
-
-    Returns:
-        False if another process holds it.
-    """
+    """Lock ``path`` for as long as this process lives, and write the process id into it. Returns false if another
+    process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if not _try_lock(descriptor):

@@ -9,12 +9,7 @@ Query = dict[str, list[str]]
 
 
 def check_signatures_of_root(app: Any, evaluator: Any) -> None:
-    """Have the signatures of the account's owner checked, too: the emulator checks those of all others.
-
-    Args:
-        app: the emulator's module.
-        evaluator: its module that checks signatures and policies.
-    """
+    """Have the signatures of the account's owner checked, too: the emulator checks those of all others."""
     pin: Callable[..., None] = app.pin_signed_request
 
     def pin_all(method: str, path: str, query: Query, lines: list[tuple[bytes, bytes]]) -> None:
@@ -36,14 +31,7 @@ def check_signatures_of_root(app: Any, evaluator: Any) -> None:
 
 
 def check_scopes_of_signatures(app: Any, evaluator: Any, sigv4: Any, api_gateway: Any) -> None:
-    """Have an API refuse what was signed for another service.
-
-    Args:
-        app: the emulator's module.
-        evaluator: its module that checks signatures and policies.
-        sigv4: its module that reads signatures.
-        api_gateway: its module of REST APIs.
-    """
+    """Have an API refuse what was signed for another service."""
     enforce: Callable[..., Any] = app._enforce_execute_api
 
     def enforce_scope(api: str, stage: str, method: str, path: str, headers: Any, query: Query, **more: Any) -> Any:
@@ -62,11 +50,7 @@ def check_scopes_of_signatures(app: Any, evaluator: Any, sigv4: Any, api_gateway
 
 
 def add_version_stages(iam_actions: Any) -> None:
-    """Have policies decide by the version of a secret that is read.
-
-    Args:
-        iam_actions: the emulator's module that says what a call is about.
-    """
+    """Have policies decide by the version of a secret that is read."""
     context_of: Callable[..., dict[str, Any]] = iam_actions.request_tag_context
 
     def context(service: str, action: str, body: bytes, *others: Any) -> dict[str, Any]:

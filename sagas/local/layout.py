@@ -13,11 +13,7 @@ _FILE = "cdk.context.json"
 
 
 def layouts_in(assembly: Path) -> dict[str, dict[str, str]]:
-    """Return the places that each service left in an app's output, by the key of its record.
-
-    Raises:
-        LocalStackError: there is no service in it.
-    """
+    """Return the places that each service left in an app's output, by the key of its record."""
     artifacts: dict[str, Any] = json.loads((assembly / "manifest.json").read_text())["artifacts"]
     found: dict[str, dict[str, str]] = {}
     for artifact in artifacts.values():
@@ -32,15 +28,7 @@ def layouts_in(assembly: Path) -> dict[str, dict[str, str]]:
 
 
 def compare(assembly: Path, project: Path) -> list[str]:
-    """Return what a deployment would replace or drop of what was recorded.
-
-    Args:
-        assembly: the app's output.
-        project: the directory of ``cdk.context.json``.
-
-    Raises:
-        LocalStackError: nothing was recorded, or there is no service in the app.
-    """
+    """Return what a deployment would replace or drop of what was recorded."""
     context, now = _context(project), layouts_in(assembly)
     recorded = {key: places for key, places in context.items() if key.startswith(f"{LAYOUT}:")}
     if not recorded:
@@ -53,14 +41,7 @@ def compare(assembly: Path, project: Path) -> list[str]:
 
 
 def record(assembly: Path, project: Path) -> int:
-    """Write the places into ``cdk.context.json``, beside what else is there.
-
-    Returns:
-        How many there are.
-
-    Raises:
-        LocalStackError: the file cannot be read, or there is no service in the app.
-    """
+    """Write the places into ``cdk.context.json``, beside what else is there. Returns how many there are."""
     layouts = layouts_in(assembly)
     others = {key: value for key, value in _context(project).items() if not key.startswith(f"{LAYOUT}:")}
     text = json.dumps(others | layouts, indent=2, sort_keys=True)

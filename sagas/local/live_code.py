@@ -24,13 +24,7 @@ _AT_ONCE = 8
 
 
 def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Callable[[], bool]) -> Iterator[list[Path]]:
-    """Yield, whenever files of a project have changed, their paths relative to it.
-
-    Args:
-        project: its directory.
-        before: what :func:`seen` returned when the stack was about to be synthesized.
-        running: asked between two looks; False ends it.
-    """
+    """Yield, whenever files of a project have changed, their paths relative to it."""
     while running():
         time.sleep(_POLL)
         now = seen(project)
@@ -99,18 +93,8 @@ class LiveCode:
             self._code[asset] = Asset(copy, True, asset.bucket, asset.key)
 
     def renew(self, changed: Sequence[Path]) -> tuple[int, bool]:
-        """Put changed files into the functions that hold them.
-
-        Args:
-            changed: paths relative to the project.
-
-        Returns:
-            How many functions have new code, and whether the stack is to be deployed anew besides: what was changed is
-            more than the inside of functions and methods.
-
-        Raises:
-            LocalStackError: a file does not compile; then nothing is changed.
-        """
+        """Put changed files into the functions that hold them. Returns how many functions have new code, and whether
+        the stack is to be deployed anew besides: what was changed is more than the inside of functions and methods."""
         everything, touched = False, set[Asset]()
         for relative in changed:
             source = self._project / relative
@@ -154,11 +138,7 @@ class LiveCode:
 
 
 def outline(source: str, path: Path) -> str:
-    """Return what of a module may matter for the stack: all but the inside of its functions, and what these import.
-
-    Raises:
-        LocalStackError: it does not compile.
-    """
+    """Return what of a module may matter for the stack: all but the inside of its functions, and what these import."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

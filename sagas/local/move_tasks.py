@@ -17,12 +17,7 @@ _NO_SOURCE = "CouldNotDetermineMessageSource"
 
 
 def add_move_tasks(sqs: Any, iam_actions: Any) -> None:
-    """Have it answer StartMessageMoveTask, ListMessageMoveTasks and CancelMessageMoveTask.
-
-    Args:
-        sqs: the emulator's module.
-        iam_actions: its module that tells which resource a call is about.
-    """
+    """Have it answer StartMessageMoveTask, ListMessageMoveTasks and CancelMessageMoveTask."""
     tasks = _Tasks(sqs)
     sqs._HANDLERS |= {
         "StartMessageMoveTask": tasks.start,

@@ -20,12 +20,7 @@ Template = dict[str, Any]
 
 
 def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
-    """Return a template without nested stacks that makes the same resources.
-
-    Args:
-        template: it stays as it is.
-        load: returns the template behind a ``TemplateURL``.
-    """
+    """Return a template without nested stacks that makes the same resources."""
     stacks = {id: one for id, one in template["Resources"].items() if one["Type"] == _NESTED}
     if not stacks:
         return template

@@ -91,19 +91,11 @@ class Emulator:
         return self._process.pid
 
     def wait_until_locked(self) -> None:
-        """Return when the emulator holds the project's lock: from then on no other one writes into ``.sagas``.
-
-        Raises:
-            LocalStackError: it ended, as it does where another holds the lock, or did not take it in time.
-        """
+        """Return when the emulator holds the project's lock: from then on no other one writes into ``.sagas``."""
         self._wait(self._has_lock)
 
     def wait_until_healthy(self) -> None:
-        """Return when the emulator answers.
-
-        Raises:
-            LocalStackError: it ended, or did not answer in time.
-        """
+        """Return when the emulator answers."""
         self._wait(self._answers)
 
     def _wait(self, until: Callable[[], bool]) -> None:
@@ -122,11 +114,7 @@ class Emulator:
         return False
 
     def wait(self) -> None:
-        """Return when the emulator has ended in an orderly way.
-
-        Raises:
-            LocalStackError: it died.
-        """
+        """Return when the emulator has ended in an orderly way."""
         if self._process.wait():
             raise self._death()
 
@@ -136,11 +124,7 @@ class Emulator:
             raise self._death()
 
     def is_running(self) -> bool:
-        """Tell whether it runs; False after an orderly end.
-
-        Raises:
-            LocalStackError: it died.
-        """
+        """Tell whether it runs; False after an orderly end."""
         if self._process.poll() is None:
             return True
         if self._process.returncode:
@@ -148,11 +132,7 @@ class Emulator:
         return False
 
     def stop(self, tell: Callable[[str], None] = lambda line: None) -> None:
-        """Let running functions finish, end the emulator, and leave no process of its group behind.
-
-        Args:
-            tell: told, whenever it changes, what is waited for.
-        """
+        """Let running functions finish, end the emulator, and leave no process of its group behind."""
         told = ""
 
         def has_ended() -> bool:
@@ -207,12 +187,7 @@ def require_free_port(port: int) -> None:
 
 
 def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
-    """Ask an emulator to end; after its patience is over, kill it. What is left of its group is killed in any case.
-
-    Args:
-        pid: its process id and process group.
-        has_ended: tells whether it is gone.
-    """
+    """Ask an emulator to end; after its patience is over, kill it. What is left of its group is killed in any case."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE + 10

@@ -64,18 +64,8 @@ def up(
     tell: Callable[[str], None] = _nothing,
     begins: Callable[[str], None] = _nothing,
 ) -> None:
-    """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish.
-
-    Args:
-        settings: what to start.
-        ready: called with the description once everything is deployed.
-        detach: return when it is ready, and leave it running.
-        tell: told, a line each, what is waited for at the end, and what is deployed anew.
-        begins: told what is done next, of all that takes seconds until it is ready.
-
-    Raises:
-        LocalStackError: it cannot be started, a ``create()`` raises, or the emulator died.
-    """
+    """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish. ``begins``:
+    told what is done next, of all that takes seconds until it is ready."""
     files = Files(settings.project)
     _require_none_running(files)
     require_free_port(settings.port)
@@ -128,16 +118,7 @@ def up(
 def deploy_to_endpoint(
     settings: Settings, endpoint_url: str, *, begins: Callable[[str], None] = _nothing
 ) -> Description:
-    """Deploy the app to an endpoint that is already running, and describe it.
-
-    Args:
-        settings: what to deploy.
-        endpoint_url: of the emulator.
-        begins: told what is done next.
-
-    Raises:
-        LocalStackError: it cannot be reached, or refuses the template.
-    """
+    """Deploy the app to an endpoint that is already running, and describe it."""
     files = Files(settings.project)
     _require_none_running(files)
     files.root.mkdir(parents=True, exist_ok=True)
@@ -151,11 +132,7 @@ def deploy_to_endpoint(
 
 
 def down(project: Path) -> str:
-    """End the local stack of a project, also one that is already dead.
-
-    Returns:
-        What was done, in one line.
-    """
+    """End the local stack of a project, also one that is already dead. Returns what was done, in one line."""
     files = Files(project)
     pid = files.running_pid()
     description = None
@@ -194,11 +171,7 @@ def _deploy(
 def _require_creatable(
     clients: Clients, description: Description, settings: Settings, tell: Callable[[str], None]
 ) -> None:
-    """Have a function of each saga type make its instance, where configuration and permissions are the function's.
-
-    Raises:
-        LocalStackError: a ``create()`` raises; while code is watched that is told, since the next edit may mend it.
-    """
+    """Have a function of each saga type make its instance, where configuration and permissions are the function's."""
     functions = clients.client("lambda")
     for steps in description.functions.values():
         try:

@@ -17,16 +17,7 @@ from sagas.node import use_bundled_node
 
 
 def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
-    """Run the app and return the directory with its templates.
-
-    Args:
-        app: a command line, like ``python -m infra.app``; a leading ``python`` means the interpreter that runs this.
-        files: of the project.
-        output: the directory's name, for what must not disturb the one of a running local stack.
-
-    Raises:
-        LocalStackError: the command cannot be run, fails, or writes no templates.
-    """
+    """Run the app and return the directory with its templates."""
     try:
         words = shlex.split(app)
     except ValueError as error:

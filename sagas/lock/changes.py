@@ -44,16 +44,11 @@ class Change:
 
 
 def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
-    """Return the changes since the last release, those that break sagas in flight first.
-
-    Args:
-        locked: what the lock file says.
-        definitions: the saga types as they are now.
-    """
+    """Return the changes since the last release, those that break sagas in flight first."""
     now, found = {one.name: one for one in definitions}, list[Change]()
     for name, old in sorted(locked["sagas"].items()):
         if name in now:
-            found += _of_type(old, now[name], kinds=locked["format"] > 1)
+            found += _of_type(old, now[name])
             continue
         effect = "nothing moves them; the supervisor counts each (SagaWithoutCode) until the type is deployed again"
         found.append(Change(name, "", "the saga type was removed or renamed", effect, f"Keep it: {_kept(name)}"))
@@ -66,7 +61,7 @@ def _kept(saga: str) -> str:
     return _GONE.format(saga=saga)
 
 
-def _of_type(old: Content, definition: SagaDefinition, *, kinds: bool) -> Iterator[Change]:
+def _of_type(old: Content, definition: SagaDefinition) -> Iterator[Change]:
     new: Content = content_of([definition])["sagas"][definition.name]
     before = {step["name"]: step for step in old["steps"]}
     yield from _gone(definition, before, [step.name for step in definition.steps])
@@ -75,8 +70,7 @@ def _of_type(old: Content, definition: SagaDefinition, *, kinds: bool) -> Iterat
         if step.name not in before:
             yield Change(definition.name, f'step "{step.name}"', "was added", "they do not run it", breaks=False)
             continue
-        if kinds:
-            yield from _kind(definition, before[step.name].get("waits_for", ""), step)
+        yield from _kind(definition, before[step.name].get("waits_for", ""), step)
         # What it takes now, and they do not have when they come to it.
         earlier = list(before)[: list(before).index(step.name)]
         for parameter in step.parameters:

@@ -16,8 +16,8 @@ from sagas.errors import InvalidRequest, NotFound, Problem
 LOCK = "sagas.lock.json"
 """What the file is called, in the root of a repository."""
 
-FORMAT = 2
-"""Of the file; a later version of this library reads earlier ones. The first did not tell waits from other steps."""
+FORMAT = 1
+"""Of the file."""
 
 _WIDTH = 120
 """Characters of a line."""
@@ -97,12 +97,7 @@ def _written(node: Any, depth: int, name: str) -> str:
 
 
 def read(path: Path) -> Content:
-    """Return what a lock file says.
-
-    Raises:
-        NotFound: there is none.
-        InvalidRequest: it is none of ours, or a newer version's.
-    """
+    """Return what a lock file says."""
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

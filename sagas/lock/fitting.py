@@ -59,14 +59,7 @@ class Types:
 
 
 def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Misfit]:
-    """Return where a value of the old schema may not fit the new one; none if every value does.
-
-    Args:
-        old: what was allowed when the value was stored.
-        new: what is allowed now.
-        types: what both refer to.
-        path: where they stand.
-    """
+    """Return where a value of the old schema may not fit the new one; none if every value does."""
     pair = (str(old.get("$ref", "")), str(new.get("$ref", "")))
     if all(pair):
         if pair in types.seen:

@@ -38,15 +38,7 @@ class EventBus:
         _ = self._client
 
     def put(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
-        """Put events on the bus, ten in a request; return how many.
-
-        Args:
-            events: name and detail of each.
-
-        Raises:
-            Unavailable: EventBridge is out of reach, or did not take all of them; some may be told.
-            SagaError: it refuses the request.
-        """
+        """Put events on the bus, ten in a request; return how many."""
         count = 0
         for entries in self._batches(events):
             left = entries

@@ -37,14 +37,8 @@ class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
 def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[CarriedInput, ...]:
     """Return what of ``inputs`` a message is to carry: all hashes, and the payloads as far as they fit.
 
-    The largest payloads are left out first; of equal ones the older.
-
-    Args:
-        inputs: all that is known, in any order.
-        limit: bytes of payload text.
-
-    Returns:
-        In order of ``seq``; nothing if there are more than ``MOST_CARRIED``.
+    The largest payloads are left out first; of equal ones the older. ``limit``: bytes of payload text. Returns in order
+    of ``seq``; nothing if there are more than ``MOST_CARRIED``.
     """
     known = sorted(inputs, key=lambda one: one.seq)
     if len(known) > MOST_CARRIED:

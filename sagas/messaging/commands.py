@@ -96,11 +96,7 @@ class StartOn(Command, frozen=True, tag="start_on"):
     key: _Keys = "$.id"
 
     def resolved(self) -> Start:
-        """Return the plain command.
-
-        Raises:
-            InvalidRequest: the event lacks what is to be taken from it, or what is there does not fit.
-        """
+        """Return the plain command."""
         parts = [self.key] if isinstance(self.key, str) else self.key
         texts = list[str]()
         for path in parts:
@@ -122,11 +118,7 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
     value: _Selector = "$.detail"
 
     def resolved(self) -> Signal:
-        """Return the plain command.
-
-        Raises:
-            InvalidRequest: the event lacks what is to be taken from it, or what is there does not fit.
-        """
+        """Return the plain command."""
         found = pick(self.event, self.saga_id, "$.saga_id")
         if not isinstance(found, str) or not _UUID.fullmatch(found):
             raise InvalidRequest("the event does not fit", [Problem("$.saga_id", "must be the id of a saga, a UUID")])
@@ -139,16 +131,7 @@ _DECODER = msgspec.json.Decoder(AnyCommand)
 
 
 def parse_command(record: Mapping[str, Any], sources: Mapping[str, Any]) -> AnyCommand:
-    """Read the command from a record of an SQS event.
-
-    Args:
-        record: of an SQS event.
-        sources: what to do with what comes from elsewhere, by the ARN of its topic or queue: a ``start_on`` or a
-            ``signal_on`` without its event.
-
-    Raises:
-        InvalidRequest: it is none; ``problems`` say what is wrong.
-    """
+    """Read the command from a record of an SQS event."""
     text: Any = record.get("body", "")
     declared = sources.get(str(record.get("eventSourceARN", "")))
     try:

@@ -45,16 +45,7 @@ def has_paths(selector: object) -> bool:
 
 
 def pick(event: Any, selector: Any, where: str) -> Any:
-    """Return what a selector stands for: of each path in it, what the event has there; all else as it is.
-
-    Args:
-        event: as JSON builtins.
-        selector: a path, or JSON in which texts may be paths.
-        where: the field that the selector is in, to name in errors.
-
-    Raises:
-        InvalidRequest: the event has nothing there.
-    """
+    """Return what a selector stands for: of each path in it, what the event has there; all else as it is."""
     match selector:
         case dict():
             named = cast("dict[str, Any]", selector)

@@ -12,11 +12,5 @@ LONGEST_HIDING = 41_000
 
 def backoff(tries: int, chance: float, longest: float = LONGEST_BACKOFF) -> float:
     """Return after how many seconds to try again what failed: a second, then twice as long each time, up to a minute.
-
-    Args:
-        tries: so far, from 1.
-        chance: from 0 to 1: how much of the latter half is waited out, so that what failed together does not
-            come back together.
-        longest: seconds at most.
-    """
+    ``longest``: seconds at most."""
     return min(2.0 ** min(tries - 1, 10), longest) * (1 + chance) / 2

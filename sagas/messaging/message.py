@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from sagas.core.characters import sendable
 from sagas.errors import InvalidRequest, Problem
-from sagas.formats import PLAIN, check_format
+from sagas.formats import FORMAT, check_format
 from sagas.messaging.carried import MOST_CARRIED, CarriedInput, problems_in
 from sagas.messaging.pending_commit import Count, PendingCommit, problems_of
 from sagas.messaging.redriving import told_in
@@ -35,7 +35,7 @@ class _Body(msgspec.Struct, frozen=True):
     dispatch: Count
     hops: _Index = 0
     correlation_id: _Name = ""
-    format: Count = 1
+    format: Count = FORMAT
     commit: PendingCommit | msgspec.UnsetType = msgspec.UNSET
     inputs: _Inputs | msgspec.UnsetType = msgspec.UNSET
     trace: Trace | msgspec.UnsetType = msgspec.UNSET
@@ -64,7 +64,6 @@ class Message:
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
         pending_commit: the outcome of an attempt that is still to be committed.
         inputs: results that the step may take, or their hashes, in order of ``seq``.
-        format: what its reader must know of.
         chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
         trace: the saga's, where it is traced.
         codeless: what it asks for takes no code of the saga's, as the end of a wait; never sent: it says where to.
@@ -86,7 +85,6 @@ class Message:
     sent_at: float = 0.0
     pending_commit: PendingCommit | None = None
     inputs: tuple[CarriedInput, ...] = ()
-    format: int = PLAIN
     chained: bool = False
     trace: Trace | None = None
     codeless: bool = False
@@ -98,7 +96,7 @@ class Message:
         """The message's body, as JSON."""
         place = self.saga_id, self.saga, self.step, self.index, self.undo, self.dispatch
         more = self.pending_commit or msgspec.UNSET, self.inputs or msgspec.UNSET, self.trace or msgspec.UNSET
-        body = _Body(*place, self.hops, self.correlation_id, self.format, *more)
+        body = _Body(*place, self.hops, self.correlation_id, FORMAT, *more)
         try:
             return sendable(_encode(body).decode())
         except UnicodeEncodeError:  # an exception's text may hold half a character, as file names do
@@ -106,12 +104,7 @@ class Message:
 
 
 def parse_record(record: Mapping[str, Any]) -> Message:
-    """Read the message from a record of an SQS event.
-
-    Raises:
-        NewerFormat: a newer version of the library wrote it; nothing else of it was looked at.
-        InvalidRequest: it is not a message of ours; ``problems`` names the fields.
-    """
+    """Read the message from a record of an SQS event."""
     try:
         body = _decode(record.get("body", ""))
     except (TypeError, ValueError, RecursionError):
@@ -143,7 +136,6 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         sent_at=sent_at,
         pending_commit=body.commit or None,
         inputs=body.inputs or (),
-        format=body.format,
         trace=body.trace or None,
         redriven_by=redriven_by,
         note=note,
@@ -151,7 +143,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
 
 
 def _read_slowly(text: Any) -> _Body:
-    """Read what msgspec refuses: to name all that is wrong, or because 0.1.0 wrote half a character in it."""
+    """Read what msgspec refuses: to name all that is wrong, or because an error's text has half a character in it."""
     try:
         found = json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -6,16 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from sagas.core.events import FACTS, Fact, Reports
 from sagas.core.times import epoch, iso
 from sagas.errors import Problem
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 """Far beyond any count, and well within what DynamoDB's numbers hold."""
-_SUCCESSES = {
-    False: ("StepCompleted", "WaitStarted", "StepPostponed", "ChildrenStarted"),
-    True: ("StepCompensated", "CompensationPostponed"),
-}
-_WITH_PAYLOAD = ("StepCompleted", "ChildrenStarted")
 _REQUIRED: dict[str, dict[str, type[Any]]] = {
     "WaitStarted": {"until": str},
     "StepPostponed": {"message": str, "since": str, "looks": int},
@@ -23,7 +19,6 @@ _REQUIRED: dict[str, dict[str, type[Any]]] = {
     "ChildrenStarted": {"children": int, "types": list},
 }
 """The details that an action needs, with their types."""
-_FAILURES = {False: ("StepFailed", "StepDeadLettered"), True: ("CompensationAttemptFailed", "CompensationFailed")}
 
 
 class PendingCommit(msgspec.Struct, frozen=True):
@@ -63,16 +58,13 @@ class _Failure(msgspec.Struct):
 
 
 def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
-    """Return what is wrong with a report as it was received.
-
-    Args:
-        pending: the report; its fields have their types.
-        undo: whether it must be an undo's.
-    """
-    action, failed = pending.action, pending.action in _FAILURES[undo]
+    """Return what is wrong with a report as it was received."""
+    action, kind = pending.action, FACTS.get(pending.action, Fact)
+    failed = kind.reports is (Reports.UNDO_FAILED if undo else Reports.STEP_FAILED)
+    succeeded = kind.reports is (Reports.UNDO_SUCCEEDED if undo else Reports.STEP_SUCCEEDED)
     fits = {
-        "action": failed or action in _SUCCESSES[undo],
-        "payload": is_json(pending.payload) if action in _WITH_PAYLOAD else pending.payload is None,
+        "action": failed or succeeded,
+        "payload": is_json(pending.payload) if kind.has_payload else pending.payload is None,
         "details": _tells_why(pending.details) if failed else _tells_how(action, pending.details),
     }
     return [Problem(f"$.commit.{name}", f"does not fit {action}") for name, fit in fits.items() if not fit]

@@ -44,20 +44,7 @@ class Postponing:
 
     def postpone(self, message: Message, seconds: float, *, copies: bool = True) -> bool:
         """Have ``message`` come back in ``seconds``, or a copy in its stead, the later the more copies there were.
-
-        Args:
-            message: the message at hand.
-            seconds: how long it is to wait.
-            copies: whether a copy may take its place. Not where the message itself may be about to die, or be a dead
-                letter that was redriven: SQS's id tells, and a copy has another.
-
-        Returns:
-            Whether a copy was sent, so that the message at hand may be deleted.
-
-        Raises:
-            NotFound: no queue for its step is deployed.
-            Unavailable: SQS is out of reach.
-        """
+        Returns whether a copy was sent, so that the message at hand may be deleted."""
         if not copies or (seconds <= SHORT_WAIT and message.receives + _SPARE_RECEIVES < self._most_receives):
             self._queues.delay(message, seconds)
             return False
@@ -72,16 +59,6 @@ class Postponing:
 
     def after_failure(self, message: Message, *, copies: bool) -> bool:
         """Have a message come back that could not be handled: in about a second, then in twice as long, up to a minute.
-
-        Args:
-            message: the message at hand.
-            copies: as for :meth:`postpone`.
-
-        Returns:
-            Whether a copy was sent, so that the message at hand may be deleted.
-
-        Raises:
-            NotFound, Unavailable: as :meth:`postpone`.
-        """
+        Returns whether a copy was sent, so that the message at hand may be deleted."""
         tries = message.receives + _RECEIVES_PER_COPY * message.hops
         return self.postpone(message, backoff(tries, self._chance()), copies=copies)

@@ -48,16 +48,7 @@ class Queues:
 
     def send(self, message: Message, delay: float = 0.0) -> None:
         """Send ``message`` to its step's queue; one that takes no code of its saga's to ``now``, where that is known.
-
-        Args:
-            message: what to send.
-            delay: seconds before it may be delivered; what goes beyond SQS's 15 minutes is left to the receiver.
-
-        Raises:
-            NotFound: no queue for that step is deployed.
-            Unavailable: SQS is out of reach.
-            SagaError: it refuses the message; likewise below.
-        """
+        ``delay``: seconds before it may be delivered; what goes beyond SQS's 15 minutes is left to the receiver."""
         if message.codeless and self.has_work(NOW):
             self.send_work(NOW, [OneSaga(message.saga_id, message.dispatch).work()], delay)
             return
@@ -70,11 +61,7 @@ class Queues:
             )
 
     def send_all(self, messages: Sequence[Message]) -> None:
-        """Send messages to their steps' queues, without delay, ten in a request where they go to the same one.
-
-        Raises:
-            NotFound, Unavailable, SagaError: as :meth:`send`; some may have been sent.
-        """
+        """Send messages to their steps' queues, without delay, ten in a request where they go to the same one."""
         by_queue = dict[str, list[Message]]()
         for message in messages:
             if message.codeless and self.has_work(NOW):
@@ -103,16 +90,8 @@ class Queues:
         return url if isinstance(source, str) and self._routes.by_arn(source) != url else None
 
     def send_copy(self, record: Mapping[str, Any], delay: float, url: str | None = None) -> None:
-        """Send the text and the attributes of a record, as they are, to a queue.
-
-        Args:
-            record: of an SQS event; the message itself need not be readable.
-            delay: seconds before the copy may be delivered, at most SQS's 15 minutes.
-            url: of the queue; that from which the record came by default.
-
-        Raises:
-            Unavailable: SQS is out of reach.
-        """
+        """Send the text and the attributes of a record, as they are, to a queue. ``delay``: seconds before the copy may
+        be delivered, at most SQS's 15 minutes."""
         received: dict[str, Any] = record.get("messageAttributes") or {}
         attributes = dict[str, dict[str, Any]]()
         for name, value in received.items():  # Lambda gives them other than SQS takes them
@@ -130,51 +109,24 @@ class Queues:
             )
 
     def send_text(self, url: str, text: str, attributes: Mapping[str, str], delay: float = 0.0) -> None:
-        """Send a text to a queue that is none of a saga's.
-
-        Args:
-            url: of the queue.
-            text: the message's body.
-            attributes: of the message; those that are empty are left out, which SQS would refuse.
-            delay: seconds before it may be delivered, at most SQS's 15 minutes.
-
-        Raises:
-            Unavailable: SQS is out of reach.
-        """
+        """Send a text to a queue that is none of a saga's. ``delay``: seconds before it may be delivered, at most SQS's
+        15 minutes."""
         named = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
         seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
         with translated("SQS"):
             self._client.send_message(QueueUrl=url, MessageBody=text, MessageAttributes=named, DelaySeconds=seconds)
 
     def delay(self, message: Message, seconds: float) -> None:
-        """Have this same message come back in ``seconds``, at the earliest.
-
-        Raises:
-            NotFound, Unavailable: as :meth:`send`.
-        """
+        """Have this same message come back in ``seconds``, at the earliest."""
         self._change_visibility(self._routes.queue(message.saga, message.step), message.receipt, seconds)
 
     def waiting(self, saga: str, step: str) -> int:
-        """Return about how many messages a step's queue holds: to be received, in flight, and delayed.
-
-        Raises:
-            NotFound, Unavailable: as :meth:`send`.
-        """
+        """Return about how many messages a step's queue holds: to be received, in flight, and delayed."""
         return self._count(self._routes.queue(saga, step))
 
     def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
-        """Send messages to a work queue, ten in a request.
-
-        Args:
-            queue: its name.
-            work: the messages; ten of them have room in one request of SQS.
-            delay: seconds before they may be delivered, at most SQS's 15 minutes.
-
-        Raises:
-            NotFound: this function knows of no such queue.
-            Unavailable: SQS is out of reach, or did not take all of them; those before the failing ten were sent.
-            SagaError: it refuses them.
-        """
+        """Send messages to a work queue, ten in a request. ``delay``: seconds before they may be delivered, at most
+        SQS's 15 minutes."""
         url = self._routes.work_queue(queue)
         for start in range(0, len(work), _BATCH):
             ten = work[start : start + _BATCH]
@@ -190,23 +142,11 @@ class Queues:
         return queue in self._routes.work
 
     def work_waiting(self, queue: str) -> int:
-        """Return about how many messages a work queue holds: to be received, in flight, and delayed.
-
-        Raises:
-            NotFound, Unavailable: as :meth:`send_work`.
-        """
+        """Return about how many messages a work queue holds: to be received, in flight, and delayed."""
         return self._count(self._routes.work_queue(queue))
 
     def delay_record(self, record: Mapping[str, Any], seconds: float) -> None:
-        """Have a received message come back in ``seconds``, whatever it holds.
-
-        Args:
-            record: of an SQS event.
-            seconds: at the earliest.
-
-        Raises:
-            Unavailable: SQS is out of reach.
-        """
+        """Have a received message come back in ``seconds``, whatever it holds."""
         self._change_visibility(self._routes.by_arn(record["eventSourceARN"]), record["receiptHandle"], seconds)
 
     def _count(self, url: str) -> int:
@@ -219,15 +159,7 @@ class Queues:
         return self._routes.lane(saga, step)
 
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
-        """Have a message that will never succeed come back at once, so that its redrive policy gets it soon.
-
-        Args:
-            source_arn: of its queue; the message itself may not tell.
-            receipt: SQS's receipt handle.
-
-        Raises:
-            Unavailable: SQS is out of reach.
-        """
+        """Have a message that will never succeed come back at once, so that its redrive policy gets it soon."""
         self._change_visibility(self._routes.by_arn(source_arn), receipt, 0)
 
     def _change_visibility(self, url: str, receipt: str, seconds: float) -> None:

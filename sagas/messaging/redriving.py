@@ -1,7 +1,7 @@
 """Who moved a dead letter back to its queue, and why: two attributes of the copy, for its saga's audit trail.
 
-SQS's own task moves messages as they are, and so says neither. Nobody has checked what an attribute says, and older
-code does not know of it: what does not fit is passed over, and the message counts as one without.
+SQS's own task moves messages as they are, and so says neither. Nobody has checked what an attribute says: what
+does not fit is passed over, and the message counts as one without.
 """
 
 from __future__ import annotations
@@ -24,14 +24,7 @@ _PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
 
 
 def check_note(note: str) -> None:
-    """Refuse a note that a message cannot bring along.
-
-    Args:
-        note: why dead letters are moved.
-
-    Raises:
-        InvalidRequest: it is too long, or has a character that SQS does not carry.
-    """
+    """Refuse a note that a message cannot bring along."""
     if len(note) > LONGEST_NOTE:
         raise InvalidRequest("the note is too long", [Problem("note", f"has more than {LONGEST_NOTE} characters")])
     if NOT_XML.search(note):
@@ -40,24 +33,14 @@ def check_note(note: str) -> None:
 
 
 def told_by(attributes: Mapping[str, Any], by: str, note: str) -> dict[str, Any]:
-    """Return the attributes of a letter's copy: the letter's, and who moves it now in place of who did before.
-
-    Args:
-        attributes: of the letter, as SQS gives them.
-        by: the mover's ARN; empty where it is not known.
-        note: why; may be empty.
-    """
+    """Return the attributes of a letter's copy: the letter's, and who moves it now in place of who did before."""
     kept = {name: value for name, value in attributes.items() if name not in (BY, NOTE)}
     told = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (NOTE, note)) if text}
     return kept | told
 
 
 def told_in(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return who moved a message back, and why; either is empty if it does not say, or what it says does not fit.
-
-    Args:
-        record: of an SQS event.
-    """
+    """Return who moved a message back, and why; either is empty if it does not say, or what it says does not fit."""
     by, note = _text(record, BY), _text(record, NOTE)
     usable = len(note) <= LONGEST_NOTE and not NOT_XML.search(note)
     return by if _PRINCIPAL.fullmatch(by) else "", note if usable else ""

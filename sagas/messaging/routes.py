@@ -19,13 +19,8 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def derived_name(saga: str, queue: str, token: str) -> str:
-    """Return the name of a queue that is derived rather than written down.
-
-    Args:
-        saga: the saga's name.
-        queue: the step's name, or what else the queue is for.
-        token: tells the services of an account and region apart; at most 15 characters.
-    """
+    """Return the name of a queue that is derived rather than written down. ``token``: tells the services of an account
+    and region apart; at most 15 characters."""
     plain = _UNFIT.sub("_", f"{saga}-{queue}")
     if plain != f"{saga}-{queue}" or len(plain) > _ROOM:
         digest = hashlib.sha256(f"{saga}-{queue}".encode()).hexdigest()[:8]
@@ -59,13 +54,8 @@ class Routes:
         """Read the routes from the JSON in a function's environment.
 
         Lambda allows 4 KB for all variables of a function. So queues are not listed: their names are derived from a
-        token.
-
-        Args:
-            text: ``{"base", "token"}``, with ``"shared"`` when all steps of a saga have the queue of that name, or
-                ``"groups": {saga: {step: name}}`` of those steps that share one; ``"work"`` names the work queues.
-            steps: names of the steps deployed, by saga.
-            groups: as in the text, where that has no room for them.
+        token. A queue that all steps of a saga have is ``shared``, and ``groups`` has those that some steps share, here
+        or in a file where the variables have no room.
         """
         data: dict[str, Any] = json.loads(text)
         token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
@@ -76,11 +66,7 @@ class Routes:
         return cls(data["base"], queues, data.get("work", {}))
 
     def queue(self, saga: str, step: str) -> str:
-        """Return the URL of a step's queue.
-
-        Raises:
-            NotFound: no such saga or step is deployed.
-        """
+        """Return the URL of a step's queue."""
         name = self.queues.get(saga, {}).get(self.lanes.get(saga, {}).get(step, step))
         if name is None:
             raise NotFound(f"no queue for step {step!r} of saga {saga!r} is deployed")
@@ -92,11 +78,7 @@ class Routes:
         return next((other for other, name in queues.items() if name == queues.get(step)), step)
 
     def work_queue(self, name: str) -> str:
-        """Return the URL of a work queue.
-
-        Raises:
-            NotFound: this function knows of none that is called so.
-        """
+        """Return the URL of a work queue."""
         if name not in self.work:
             raise NotFound(f"no work queue {name!r} is deployed for this function")
         return f"{self.base}/{self.work[name]}"

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from sagas.core.characters import sendable
 from sagas.errors import InvalidRequest, Problem
-from sagas.formats import PLAIN, check_format
+from sagas.formats import FORMAT, check_format
 
 BULK = "bulk"
 """The queue of what may take its time: recovery, purges and sweeps."""
@@ -43,7 +43,7 @@ class Work(msgspec.Struct, frozen=True):
     task: Annotated[str, Meta(min_length=1, max_length=64)]
     details: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     hops: Annotated[int, Meta(ge=0, le=10**9)] = 0
-    format: Annotated[int, Meta(ge=1)] = PLAIN
+    format: Annotated[int, Meta(ge=1)] = FORMAT
 
     @property
     def body(self) -> str:
@@ -73,11 +73,7 @@ class DueSagas(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, work: Work) -> DueSagas:
-        """Read them from a message.
-
-        Raises:
-            InvalidRequest: its details are others.
-        """
+        """Read them from a message."""
         return details_of(work, cls)
 
 
@@ -104,15 +100,7 @@ class OneSaga(msgspec.Struct, frozen=True):
 
 
 def details_of(work: Work, kind: type[Details]) -> Details:
-    """Return a message's details.
-
-    Args:
-        work: the message.
-        kind: what they should be.
-
-    Raises:
-        InvalidRequest: they are not.
-    """
+    """Return a message's details."""
     try:
         return msgspec.convert(work.details, kind)
     except msgspec.ValidationError as error:
@@ -174,12 +162,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 def parse_work(record: Mapping[str, Any]) -> Work:
-    """Read the message from a record of an SQS event.
-
-    Raises:
-        NewerFormat: a newer version of the library wrote it; nothing else of it was looked at.
-        InvalidRequest: it is not a message of ours, or one of too many in a row.
-    """
+    """Read the message from a record of an SQS event."""
     text: Any = record.get("body", "")
     try:
         check_format(msgspec.json.decode(text, type=_Format).format, "a message of a work queue")

@@ -31,20 +31,12 @@ class BreakerItems:
         self._settings = settings
 
     def get(self, saga: str, step: str) -> BreakerState:
-        """Return a step's breaker, by a consistent read; a closed one if it was never written.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return a step's breaker, by a consistent read; a closed one if it was never written."""
         request = {"TableName": self._settings.sagas_table, "Key": _key(saga, step), "ConsistentRead": True}
         return _state_of(self._tables.connection.dispatch("GetItem", request).get("Item", {}))
 
     def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
-        """Return the breakers of these steps, each given as saga type and step, by consistent reads.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the breakers of these steps, each given as saga type and step, by consistent reads."""
         by_key = {_text(saga, step): (saga, step) for saga, step in places}
         keys = [attributes_of({"saga_id": key}) for key in by_key]
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=True)
@@ -52,55 +44,22 @@ class BreakerItems:
         return found | {by_key[text_in(item, "saga_id")]: _state_of(item) for item in items}
 
     def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
-        """Add failures in a row to a closed breaker; once, however often the same request arrives.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            failures: how many more there were.
-            revision: the stamp of this write.
-
-        Returns:
-            The breaker after it; or as it is, when it is not closed and nothing was counted.
-
-        Raises:
-            Ambiguous: no answer came.
-            Unavailable: the store is out of reach.
-        """
+        """Add failures in a row to a closed breaker; once, however often the same request arrives. Returns the breaker
+        after it; or as it is, when it is not closed and nothing was counted."""
         changes = ["#failures = if_not_exists(#failures, :zero) + :failures", "#revision = :revision"]
         values = {"zero": 0, "failures": failures, "revision": revision}
         once = "(attribute_not_exists(#revision) OR #revision <> :revision)"
         return self._update(saga, step, changes, [_CLOSED, once], values) or self.get(saga, step)
 
     def forget(self, saga: str, step: str, revision: str) -> BreakerState | None:
-        """Begin to count a closed breaker's failures anew: there was a success.
-
-        Returns:
-            The breaker after it; ``None`` when it is not closed.
-
-        Raises:
-            Ambiguous: no answer came.
-            Unavailable: the store is out of reach.
-        """
+        """Begin to count a closed breaker's failures anew: there was a success. Returns the breaker after it; ``None``
+        when it is not closed."""
         changes = ["#failures = :failures", "#revision = :revision"]
         return self._update(saga, step, changes, [_CLOSED], {"failures": 0, "revision": revision})
 
     def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None:
-        """Open a closed breaker which has counted that many failures.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            threshold: failures that it must have still: a success may have come in between.
-            opened: what it becomes; its count stays what it is.
-
-        Returns:
-            The breaker after it; ``None`` when another was faster, or a success.
-
-        Raises:
-            Ambiguous: no answer came.
-            Unavailable: the store is out of reach.
-        """
+        """Open a closed breaker which has counted that many failures. Returns the breaker after it; ``None`` when
+        another was faster, or a success."""
         values = {
             "open_until": text_of(opened.open_until),
             "opened_at": text_of(opened.opened_at),
@@ -111,15 +70,8 @@ class BreakerItems:
         return self._update(saga, step, changes, counted, values | {"failures": threshold})
 
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
-        """Write ``after``, whose revision is new, in place of ``before``.
-
-        Returns:
-            The breaker as it is then: ``after``, or what another made of it first.
-
-        Raises:
-            Unavailable: the store is out of reach.
-            Ambiguous: no answer came.
-        """
+        """Write ``after``, whose revision is new, in place of ``before``. Returns the breaker as it is then: ``after``,
+        or what another made of it first."""
         stored = attributes_of(
             {
                 "failures": after.failures,
@@ -148,18 +100,7 @@ class BreakerItems:
         return after
 
     def close(self, saga: str, step: str, now: float, revision: str) -> None:
-        """Close a breaker, whatever it is.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            now: epoch seconds.
-            revision: the stamp of this write.
-
-        Raises:
-            Unavailable: the store is out of reach.
-            Ambiguous: no answer came; it may be asked for again.
-        """
+        """Close a breaker, whatever it is. ``now``: epoch seconds."""
         request = {
             "TableName": self._settings.sagas_table,
             "Key": _key(saga, step),

@@ -55,24 +55,14 @@ class CallbackKeys:
         self._known: dict[_Stage, tuple[CallbackKey | None, float]] = {}
 
     def signing(self) -> CallbackKey:
-        """Return the key to sign with.
-
-        Raises:
-            SagaError: the secret is shorter than a key may be, or cannot be read.
-            Unavailable: Secrets Manager is out of reach.
-        """
+        """Return the key to sign with."""
         key = self._get("AWSCURRENT", _FRESH)
         if key is None:
             raise SagaError(f"the secret that callback URLs are signed with has fewer than {_LEAST_BYTES} bytes")
         return key
 
     def named(self, key_id: str) -> CallbackKey | None:
-        """Return the valid key of that id: the current one, or the one before it; ``None`` if there is none.
-
-        Raises:
-            SagaError: the secret cannot be read.
-            Unavailable: Secrets Manager is out of reach.
-        """
+        """Return the valid key of that id: the current one, or the one before it; ``None`` if there is none."""
         for freshness in (_FRESH, _LEAST_AGE):
             for stage in ("AWSCURRENT", "AWSPREVIOUS"):
                 key = self._get(stage, freshness)

@@ -58,20 +58,7 @@ class SharedConnection(Connection):
         return {}
 
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Make a request and return the answer.
-
-        Args:
-            operation_name: DynamoDB's, such as ``UpdateItem``.
-            operation_kwargs: its parameters; values are in DynamoDB's own JSON.
-
-        Raises:
-            Refused: a condition failed.
-            Contended: another write was at an item of it at this moment, or the table has no capacity for it now.
-            Unwritable: DynamoDB never accepts one of the transaction's writes.
-            Ambiguous: no answer came, so a write may have happened.
-            Unavailable: try again later.
-            SagaError: anything else, by AWS's error code.
-        """
+        """Make a request and return the answer."""
         with translated("DynamoDB", lost=Ambiguous):
             try:
                 return cast("Any", super()).dispatch(operation_name, operation_kwargs)
@@ -97,15 +84,6 @@ class SharedConnection(Connection):
         """Yield the items with these keys that exist, in any order, asking for up to 100 at a time.
 
         What DynamoDB leaves unprocessed is asked for again.
-
-        Args:
-            table: its name.
-            keys: in DynamoDB's own JSON, none twice.
-            consistent: whether to read what was just written; at twice the price.
-            attributes: of the items, those that are wanted; all by default.
-
-        Raises:
-            Ambiguous, Unavailable, SagaError: as :meth:`dispatch`.
         """
         options: dict[str, Any] = {"ConsistentRead": True} if consistent else {}
         if attributes:
@@ -119,15 +97,7 @@ class SharedConnection(Connection):
             left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", []) + left[_PAGE:]
 
     def delete_many(self, table: str, keys: Sequence[dict[str, Any]]) -> None:
-        """Delete the items with these keys, up to 25 at a time. Those that are gone already count as deleted.
-
-        Args:
-            table: its name.
-            keys: in DynamoDB's own JSON, none twice.
-
-        Raises:
-            Ambiguous, Unavailable, SagaError: as :meth:`dispatch`; some may be deleted.
-        """
+        """Delete the items with these keys, up to 25 at a time. Those that are gone already count as deleted."""
         left = list(keys)
         while left:
             asked = [{"DeleteRequest": {"Key": key}} for key in left[:_BATCH]]

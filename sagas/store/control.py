@@ -29,8 +29,6 @@ _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
 """What waits until a time may go on: there is none, or it has passed."""
 _SHOWN = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 """Has a refused write answer with the item that it met, which saves a read."""
-_LISTED = ("attention_shard", "attention_at")
-"""What puts a saga on the list of those that need a person."""
 
 
 class ControlItems(ControlMarks):
@@ -90,22 +88,7 @@ class ControlItems(ControlMarks):
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
         """Lock the saga, count the attempt and mark the step running, in one conditional update and without a read.
-
-        Args:
-            saga_id: which saga.
-            index: the step's position.
-            dispatch: the number of the message at hand.
-            lease: the lease to take.
-            now: epoch seconds.
-            name: the step's name, if it is to be checked against the saga's own.
-
-        Returns:
-            The state after it; ``None`` when the state does not allow it.
-
-        Raises:
-            NewerFormat: a newer version wrote the item; so does every method that reads one.
-            Ambiguous: no answer; likewise everywhere.
-        """
+        ``now``: epoch seconds. Returns the state after it; ``None`` when the state does not allow it."""
         step = f"#steps[{index}]"
         allowed = [
             "#status IN (:PENDING, :RUNNING, :WAITING)",
@@ -183,11 +166,8 @@ class ControlItems(ControlMarks):
         return state_of(answer["Attributes"])
 
     def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
-        """Take the lease as ``after`` has it, if nothing changed since ``before`` was read.
-
-        Returns:
-            Whether it was taken; a write of this same claim whose answer was lost counts.
-        """
+        """Take the lease as ``after`` has it, if nothing changed since ``before`` was read. Returns whether it was
+        taken; a write of this same claim whose answer was lost counts."""
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         # Rule 4: who takes an expired lease takes the one it saw, which no heartbeat has extended since.
         condition += (
@@ -203,13 +183,7 @@ class ControlItems(ControlMarks):
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
         """Move the pointer: make the entry at ``before.seq + 1`` a committed one and set the state that follows. Where
-        that has the same ``seq`` there is no entry, and the lease is released all the same.
-
-        Raises:
-            FlagWon: a cancel or a signal was accepted meanwhile, and the new state does not take it into account.
-            Fenced: another worker took the lease.
-            Ambiguous: no answer.
-        """
+        that has the same ``seq`` there is no entry, and the lease is released all the same."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         joins = join_writes(self._settings.joins_table, before, after)
         try:
@@ -222,11 +196,7 @@ class ControlItems(ControlMarks):
                 raise Fenced("the commit was refused") from None
 
     def _joined(self, writes: list[Item], joins: list[Item]) -> None:
-        """Write what ends a child, and its join, in one transaction: that is there exactly once, whatever dies when.
-
-        Raises:
-            Refused: as without the join. That its outcome is there already is none.
-        """
+        """Write what ends a child, and its join, in one transaction: that is there exactly once, whatever dies when."""
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": [*writes, *joins]})
         except Refused as refused:
@@ -236,14 +206,8 @@ class ControlItems(ControlMarks):
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
         """Commit as :meth:`commit` does and claim what is next, in the same write: with ``after``'s lease, whose nonce
-        is new.
-
-        Returns:
-            Whether it is claimed. If not, the entry is committed all the same: by an earlier try, which did not claim.
-
-        Raises:
-            FlagWon, Fenced, Ambiguous: as :meth:`commit`.
-        """
+        is new. Returns whether it is claimed. If not, the entry is committed all the same: by an earlier try, which
+        did not claim."""
         update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
         try:
             self._tables.connection.dispatch("UpdateItem", update)
@@ -259,12 +223,7 @@ class ControlItems(ControlMarks):
 
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal) -> None:
         """Write the entry that ends the saga and commit it, in one transaction: no entry claims an end that a cancel
-        prevented (rule 12).
-
-        Raises:
-            FlagWon, Fenced, Ambiguous: as :meth:`commit`.
-            Refused: the slot holds a predecessor's entry, to be adopted first.
-        """
+        prevented (rule 12)."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
@@ -293,12 +252,7 @@ class ControlItems(ControlMarks):
     @staticmethod
     def _mine_already(item: Item | None, before: SagaState, moved: int = 1) -> bool:
         """After a refused commit: whether an earlier try of mine succeeded (rule 10). It moved the pointer by
-        ``moved``; if not at all, that the lease is free under my token tells.
-
-        Raises:
-            FlagWon: a cancel or a signal was accepted meanwhile.
-            Fenced: another worker took the lease.
-        """
+        ``moved``; if not at all, that the lease is free under my token tells."""
         if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
         found = state_of(item)
@@ -349,13 +303,10 @@ class ControlItems(ControlMarks):
         if held and old.get("open_shard") == new.get("open_shard"):
             old, new = ({k: v for k, v in item.items() if k not in keys} for item in (old, new))
             keys = ()
-        # An earlier version had DynamoDB delete sagas that are over: one that goes on must not be deleted.
-        keys = (*keys, "expires_at") if before.over else keys
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
-        # Version 0.1 leaves a saga on the list that it goes on with.
-        removed = [name for name in dict.fromkeys(("progress", *_LISTED, *keys, *old)) if name not in new]
+        removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
         sets = [
             *(f"#steps[{index}] = :step{index}" for index in changed),
             *(f"#{name} = :{name}" for name in written),

@@ -78,12 +78,6 @@ class ControlMarks:
 
         No lease is taken, but the token rises: who claims the saga knows how many there are. By how much it rises is
         chance, which tells whose hand-out it was: this write's own success, if its answer was lost, counts (rule 10).
-
-        Args:
-            state: the saga, which waits for its children.
-            index: the step's position.
-            count: how many further ones.
-            token: the saga's from then on, higher than it is.
         """
         step, place = state.steps[index], f"#steps[{index}]"
         conditions = [
@@ -103,12 +97,8 @@ class ControlMarks:
     def order(self, state: SagaState, number: int, now: float) -> bool:
         """Set the parent's order to undo a saga that is over; ``False`` if it is not as it was read.
 
-        It is the supervisor's from now on: who gives the order may die before it is carried out.
-
-        Args:
-            state: the saga, which is over.
-            number: which undoing of the parent's step it is for.
-            now: epoch seconds.
+        It is the supervisor's from now on: who gives the order may die before it is carried out. ``now``: epoch
+        seconds.
         """
         conditions = [READABLE, "#token = :seen_token AND #seq = :seen_seq", "attribute_not_exists(#purge)"]
         conditions.append("(attribute_not_exists(#lease_owner) OR #lease_expires_at < :now)")

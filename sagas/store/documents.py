@@ -24,11 +24,7 @@ class DocumentAttribute(Attribute[dict[str, Any]]):
 
 
 def packed(value: Any) -> dict[str, Any]:
-    """Return DynamoDB's form of a JSON builtin.
-
-    Raises:
-        TypeError: it is none.
-    """
+    """Return DynamoDB's form of a JSON builtin."""
     match value:
         case None:
             return {"NULL": True}

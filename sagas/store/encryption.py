@@ -56,17 +56,7 @@ class PayloadEncryption:
         return connect("kms", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
     def encrypt(self, saga_id: str, place: str, text: str) -> str:
-        """Return a payload encrypted, as text.
-
-        Args:
-            saga_id: whose it is.
-            place: where in the saga it is stored, and what kind it is of.
-            text: the payload.
-
-        Raises:
-            SagaError: the function may not use the key, or it is disabled.
-            Unavailable: KMS is out of reach.
-        """
+        """Return a payload encrypted, as text."""
         with self._lock:
             wrapped = self._in_use.get(saga_id)
             key = None if wrapped is None else self._unwrapped.get((saga_id, wrapped))
@@ -82,18 +72,7 @@ class PayloadEncryption:
         return _MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + encrypted).decode()
 
     def decrypt(self, saga_id: str, place: str, text: str) -> str:
-        """Return a payload as it was before it was encrypted.
-
-        Args:
-            saga_id: whose it is.
-            place: as it was encrypted with.
-            text: what was stored.
-
-        Raises:
-            Changed: it was changed, or belongs to another saga or place.
-            SagaError: the function may not use the key.
-            Unavailable: KMS is out of reach.
-        """
+        """Return a payload as it was before it was encrypted."""
         from cryptography.exceptions import InvalidTag
 
         try:

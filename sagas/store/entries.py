@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
 from sagas.core.times import epoch, iso
-from sagas.formats import CHILDREN, PLAIN, WAITS
 from sagas.store.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
@@ -32,13 +32,7 @@ class Action:
     seal: str
 
     def hash_after(self, head: bytes, saga_id: str, saga: str) -> bytes:
-        """Return the entry's hash, which covers all entries before it.
-
-        Args:
-            head: the hash of the entry before it; empty for none.
-            saga_id: whose.
-            saga: the saga type's name.
-        """
+        """Return the entry's hash, which covers all entries before it."""
         told = self.action, self.step, self.attempt, self.status, self.actor
         return linked(head, (saga_id, self.seq, iso(self.at), saga, *told), self.seal)
 
@@ -89,8 +83,8 @@ class Entry:
         trace_id: of the invocation that wrote it.
         details: what else is to be known, as JSON builtins.
         payload: the request or the result, as JSON text.
-        salt: of the entry's hashes: 22 random characters of base64url; empty for none.
-        link: the hash of the entry before it; empty for the first, and for those of version 0.1.0.
+        salt: of the entry's hashes: 22 random characters of base64url; empty in a tombstone.
+        link: the hash of the entry before it; empty for the first.
         hashed: the hash of a payload that is stored aside or encrypted, while it is not loaded.
         encrypted: the payload as it is encrypted, while it is not loaded.
         tombstone: what is left of a saga that was purged, in its first entry.
@@ -118,12 +112,7 @@ class Entry:
 
     @property
     def payload_hash(self) -> str:
-        """The hash of the payload; empty if there is none.
-
-        Version 0.1.0 keeps none of what is stored aside, but names it by one: whether it is loaded makes no difference.
-        """
-        if not self.salt and "payload_ref" in self.details:
-            return str(self.details["payload_ref"]).rpartition("/")[2]
+        """The hash of the payload; empty if there is none."""
         return self.hashed if self.payload is None else payload_hash(self.salt, self.payload)
 
     @property
@@ -134,11 +123,7 @@ class Entry:
         return sealed(self.token, self.correlation_id, self.trace_id, *hashes)
 
     def hash_after(self, head: bytes) -> bytes:
-        """Return the entry's hash, which covers all entries before it.
-
-        Args:
-            head: the hash of the entry before it; empty for none.
-        """
+        """Return the entry's hash, which covers all entries before it."""
         return action_of(self).hash_after(head, self.saga_id, self.saga)
 
 
@@ -148,25 +133,59 @@ def action_of(entry: Entry) -> Action:
     return Action(entry.seq, *told, entry.seal)
 
 
-CHILD_ACTIONS = frozenset({"ChildrenStarted", "ChildrenEnded", "NeverStarted"})
-NEW_ACTIONS = frozenset(
-    {"WaitStarted", "SignalReceived", "WaitTimedOut", "WaitEnded"}
-    | {"StepPostponed", "CompensationPostponed", "SagaTimedOut"}
-)
-"""Those that only code which knows of waits can read."""
 NEVER_STARTED = "NeverStarted"
 """What is in the first slot of a child that is not to be started any more. It is no fact: there is no such saga."""
-RESULTS = ("StepCompleted", "SignalReceived", "WaitEnded", "ChildrenEnded")
+RESULTS = tuple(name for name, kind in ev.FACTS.items() if kind.gives_result)
 """Those by which a step has its result, which later steps take."""
+_OF_THE_ENTRY = ("index", "attempt")
+"""Fields that are not among an entry's details: the entry has them itself."""
 
 
-def format_of_action(action: str) -> int:
-    """Return the format of an entry: of those that older code cannot read a higher one."""
-    return CHILDREN if action in CHILD_ACTIONS else WAITS if action in NEW_ACTIONS else PLAIN
+def details_of(fact: ev.Fact) -> dict[str, Any]:
+    """Return what an entry keeps of ``fact`` beyond step and attempt; enough for :func:`fact_of`."""
+    details = dict[str, Any]() if fact.why is None else _stored(fact.why, "error")
+    for item in _fields(type(fact)):
+        value = getattr(fact, item.name)
+        if value != item.default or item.metadata.get("always"):
+            details |= _stored(value, _name(item), time=item.metadata.get("time", False))
+    return details
 
 
-def _error(failure: ev.Failure) -> dict[str, Any]:
-    return {"type": failure.type, "message": failure.message}
+def _stored(value: Any, name: str, *, time: bool = False) -> dict[str, Any]:
+    match value:
+        case ev.Failure():
+            return {"error": {"type": value.type, "message": value.message}}
+        case DeadLetter():
+            return {"dispatch": value.dispatch, "hops": value.hops, "message_id": value.message_id}
+        case tuple():
+            return {name: list(cast("tuple[str, ...]", value))}
+        case _:
+            return {name: iso(value) if time else value}
+
+
+def fact_of(entry: Entry, index: int) -> ev.Fact:
+    """Return the fact that ``entry`` records. ``index``: the position of its step."""
+    kind, details = ev.FACTS[entry.action], entry.details
+    of_entry = {"index": index, "attempt": entry.attempt or 0}
+    values: dict[str, Any] = {item.name: of_entry[item.name] for item in fields(kind) if item.name in of_entry}
+    for item in _fields(kind):
+        type_, name = _types(kind)[item.name], _name(item)
+        if ev.Failure in _members(type_):
+            if "error" in details or item.default is MISSING:
+                values[item.name] = _failure(details)
+        elif DeadLetter in _members(type_):
+            if "message_id" in details:
+                dead = int(details["dispatch"]), int(details["hops"]), details["message_id"]
+                values[item.name] = DeadLetter(*dead)
+        elif name in details or item.default is MISSING:
+            values[item.name] = _restored(details[name], type_, time=item.metadata.get("time", False))
+    return kind(**values)
+
+
+def _restored(value: Any, type_: Any, *, time: bool) -> Any:
+    if time:
+        return epoch(value)
+    return tuple(map(str, value)) if get_origin(type_) is tuple else type_(value)
 
 
 def _failure(details: dict[str, Any]) -> ev.Failure:
@@ -174,106 +193,21 @@ def _failure(details: dict[str, Any]) -> ev.Failure:
     return ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
 
 
-def details_of(fact: ev.Fact) -> dict[str, Any]:
-    """Return what an entry keeps of ``fact`` beyond step and attempt; enough for :func:`fact_of`."""
-    match fact:
-        case ev.StepFailed():
-            kept = {"error": _error(fact.failure), "permanent": fact.permanent, "rejected": fact.rejected}
-            marks = {"excused": fact.excused, "outcome_unknown": fact.outcome_unknown}
-            return kept | _next_attempt(fact.retry_at) | {mark: True for mark, given in marks.items() if given}
-        case (
-            ev.StepLost(failure=failure)
-            | ev.CompensationFailed(failure=failure)
-            | ev.StepDeadLettered(failure=ev.Failure() as failure)
-        ):
-            return {"error": _error(failure)}
-        case ev.CompensationAttemptFailed():
-            return {"error": _error(fact.failure)} | _next_attempt(fact.retry_at)
-        case ev.StepDeadLettered(message=DeadLetter() as dead):
-            return {"dispatch": dead.dispatch, "hops": dead.hops, "message_id": dead.message_id}
-        case ev.CompensationStarted():
-            return {"cause": fact.cause}
-        case ev.Recovered():
-            silence = {"unanswered": fact.unanswered, "attention": fact.attention}
-            return {"stall": fact.stall} | {name: value for name, value in silence.items() if value}
-        case ev.Redriven():
-            return {"note": fact.note}
-        case ev.Resolved():
-            return {"note": fact.note, "action": fact.taken, "undone_by_hand": list(fact.steps)}
-        case _:
-            return _details_of_wait(fact)
+def _members(type_: Any) -> tuple[Any, ...]:
+    """The members of a union; a type itself."""
+    return get_args(type_) or (type_,)
 
 
-def _details_of_wait(fact: ev.Fact) -> dict[str, Any]:
-    match fact:
-        case ev.WaitStarted():
-            return {"until": iso(fact.until)}
-        case ev.WaitTimedOut():
-            return {"error": {"type": "WaitTimedOut", "message": "no signal came in time"}}
-        case ev.Postponed():
-            told = {"message": fact.message, "after": fact.after, "next_attempt_at": iso(fact.retry_at)}
-            return told | {"since": iso(fact.since), "looks": fact.looks}
-        case ev.ChildrenStarted():
-            return {"children": fact.children, "types": list(fact.types)}
-        case ev.ChildrenEnded():
-            error = {} if fact.failure is None else {"error": _error(fact.failure)}
-            return {"completed": fact.completed, "failed": fact.failed} | error
-        case ev.SagaTimedOut():
-            return {"error": {"type": "SagaTimedOut", "message": "the saga's own timeout has passed"}}
-        case _:
-            return {}
+def _name(item: Field[Any]) -> str:
+    return item.metadata.get("name") or item.name
 
 
-def _next_attempt(retry_at: float) -> dict[str, Any]:
-    return {"next_attempt_at": iso(retry_at)} if retry_at else {}
+@cache
+def _fields(kind: type[ev.Fact]) -> tuple[Field[Any], ...]:
+    """The fields that are among an entry's details."""
+    return tuple(item for item in fields(kind) if item.name not in _OF_THE_ENTRY)
 
 
-def fact_of(entry: Entry, index: int) -> ev.Fact:
-    """Return the fact that ``entry`` records. ``index``: the position of its step.
-
-    Raises:
-        KeyError: the action is none of the automaton's.
-    """
-    kind, details, attempt = ev.FACTS[entry.action], entry.details, entry.attempt or 0
-    retry_at = epoch(details["next_attempt_at"]) if details.get("next_attempt_at") else 0.0
-    if kind is ev.StepFailed:
-        permanent, rejected = bool(details.get("permanent")), bool(details.get("rejected"))
-        excused, unknown = bool(details.get("excused")), bool(details.get("outcome_unknown"))
-        return ev.StepFailed(index, attempt, _failure(details), permanent, rejected, retry_at, excused, unknown)
-    if kind is ev.CompensationAttemptFailed:
-        return ev.CompensationAttemptFailed(index, attempt, _failure(details), retry_at)
-    if kind is ev.CompensationFailed:
-        return ev.CompensationFailed(index, attempt, _failure(details))
-    if kind is ev.WaitStarted:
-        return ev.WaitStarted(index, attempt, epoch(details["until"]))
-    if issubclass(kind, ev.Postponed):
-        message, after, since = str(details["message"]), float(details["after"]), epoch(details["since"])
-        return kind(index, attempt, message, after, retry_at, since, int(details["looks"]))
-    if kind is ev.ChildrenStarted:
-        return ev.ChildrenStarted(index, attempt, int(details["children"]), tuple(map(str, details["types"])))
-    if kind in (ev.StepCompleted, ev.StepLost, ev.StepCompensated):
-        return kind(index, attempt)
-    return _fact_without_attempt(kind, details, index)
-
-
-def _fact_without_attempt(kind: type[ev.Fact], details: dict[str, Any], index: int) -> ev.Fact:
-    if kind is ev.StepDeadLettered:
-        known = "message_id" in details
-        dead = DeadLetter(int(details["dispatch"]), int(details["hops"]), details["message_id"]) if known else None
-        return ev.StepDeadLettered(index, dead, _failure(details) if "error" in details else None)
-    if kind is ev.ChildrenEnded:
-        failure = _failure(details) if "error" in details else None
-        return ev.ChildrenEnded(index, int(details["completed"]), int(details["failed"]), failure)
-    if kind in (ev.SignalReceived, ev.WaitTimedOut, ev.WaitEnded):
-        return kind(index)
-    if kind is ev.CompensationStarted:
-        return ev.CompensationStarted(str(details.get("cause", "failure")))
-    if kind is ev.Recovered:
-        attention = bool(details.get("attention"))
-        return ev.Recovered(bool(details.get("stall", True)), int(details.get("unanswered", 0)), attention)
-    if kind is ev.Redriven:
-        return ev.Redriven(str(details.get("note", "")))
-    if kind is ev.Resolved:
-        by_hand = tuple(str(name) for name in details.get("undone_by_hand", ()))
-        return ev.Resolved(str(details.get("note", "")), str(details.get("action", "")), by_hand)
-    return kind()
+@cache
+def _types(kind: type[ev.Fact]) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -29,34 +29,17 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def payload_hash(salt: str, payload: str) -> str:
-    """Return the hash of an entry's payload: 22 characters.
-
-    Args:
-        salt: of the entry.
-        payload: JSON text, exactly as it was journaled.
-    """
+    """Return the hash of an entry's payload: 22 characters."""
     return _hash("payload", salt, payload)
 
 
 def details_hash(salt: str, details: dict[str, Any]) -> str:
-    """Return the hash of an entry's details: 22 characters.
-
-    Args:
-        salt: of the entry.
-        details: JSON builtins, before they were journaled or since, which changes no hash; without ``payload_ref``,
-            which reading adds.
-    """
+    """Return the hash of an entry's details: 22 characters."""
     return _hash("details", salt, canonical(details))
 
 
 def chained(digest: str, seq: int, payload_hash: str) -> str:
-    """Return the digest of all results up to one: 22 characters.
-
-    Args:
-        digest: of the results before it; empty for none.
-        seq: the journal entry that holds the result.
-        payload_hash: of that entry.
-    """
+    """Return the digest of all results up to one: 22 characters."""
     return _hash("results", digest, str(seq), payload_hash)
 
 
@@ -76,23 +59,13 @@ def unpacked_hash(raw: bytes) -> str:
 
 
 def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
-    """Return the hash of an entry: 32 bytes.
-
-    Args:
-        head: of the entry before it; empty for none.
-        fields: of the entry: all that a purge leaves.
-        seal: of the entry.
-    """
+    """Return the hash of an entry: 32 bytes."""
     return _digest("entry", head.hex(), canonical(list(fields)), seal)
 
 
 def canonical(value: Any) -> str:
     """Return the one JSON text of what reads as the same JSON: no spaces, members by name, numbers in the shortest
-    decimal form, since DynamoDB keeps decimals and returns them in another form than they came in.
-
-    Args:
-        value: JSON builtins.
-    """
+    decimal form, since DynamoDB keeps decimals and returns them in another form than they came in."""
     match value:
         case None | bool():
             return json.dumps(value)

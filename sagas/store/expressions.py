@@ -18,14 +18,7 @@ def placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
 def update_of(
     table: str, key: Mapping[str, Any], condition: str, update: str, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the request of an update, with those of the values that it names.
-
-    Args:
-        table: its name.
-        key: of the item.
-        condition, update: with ``#status`` for an attribute and ``:status`` for a value.
-        values: in DynamoDB's own JSON, by placeholder.
-    """
+    """Return the request of an update, with those of the values that it names."""
     names, used = placeholders(f"{condition} {update}")
     return {
         "TableName": table,

@@ -23,13 +23,7 @@ _KIND = "find#"
 
 
 def find_key(saga: str, name: str, value: str) -> str:
-    """Return what the index has sagas of a type under that are found by a value; their shard follows it.
-
-    Args:
-        saga: the type.
-        name: of the value; has neither ``=`` nor ``:``.
-        value: any text.
-    """
+    """Return what the index has sagas of a type under that are found by a value; their shard follows it."""
     raw = value.encode(errors="surrogatepass")
     return f"{saga}#{name}={value}" if len(raw) <= _LONGEST else f"{saga}#{name}:{hashlib.sha256(raw).hexdigest()}"
 
@@ -47,12 +41,7 @@ class Findings:
         self._settings = settings
 
     def items(self, state: SagaState, values: Mapping[str, str]) -> list[Item]:
-        """Return the items of a saga, in DynamoDB's own JSON.
-
-        Args:
-            state: the saga.
-            values: what it is found by, by name.
-        """
+        """Return the items of a saga, in DynamoDB's own JSON."""
         shard = shard_of(state.saga_id, self._settings.shards)
         return [
             attributes_of(
@@ -66,30 +55,18 @@ class Findings:
         ]
 
     def put(self, state: SagaState, values: Mapping[str, str]) -> None:
-        """Write the items of a saga that is about to be created: once it is, it is found.
-
-        Raises:
-            Ambiguous, Unavailable: the table is out of reach; some may be written. Writing them again does no harm.
-        """
+        """Write the items of a saga that is about to be created: once it is, it is found."""
         for item in self.items(state, values):
             self._tables.connection.dispatch("PutItem", {"TableName": self._settings.sagas_table, "Item": item})
 
     def delete(self, saga_id: str, names: Iterable[str]) -> None:
-        """Delete the items of a saga. Those that are gone already count as deleted.
-
-        Raises:
-            Ambiguous, Unavailable: the table is out of reach; some may be deleted.
-        """
+        """Delete the items of a saga. Those that are gone already count as deleted."""
         for name in names:
             key = {"saga_id": {"S": _id(saga_id, name)}}
             self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
     def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:
-        """Return which of some sagas of a type have a value.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        """Return which of some sagas of a type have a value."""
         keys: list[dict[str, Any]] = [{"saga_id": {"S": _id(saga_id, name)}} for saga_id in set(saga_ids)]
         wanted = f"{find_key(saga, name, value)}#"
         found = self._tables.connection.get_many(self._settings.sagas_table, keys)

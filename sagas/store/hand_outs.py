@@ -39,11 +39,7 @@ class HandOuts:
         self._tables = tables
 
     def get(self, shard: str) -> HandOut:
-        """Return how far a shard was handed out, by a consistent read; nothing if it never was.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return how far a shard was handed out, by a consistent read; nothing if it never was."""
         model = self._tables.hand_out
         try:
             item = model.get(_key(shard), consistent_read=True)
@@ -53,16 +49,7 @@ class HandOuts:
         return HandOut(upto, time_of(item.until), time_of(item.moved_at), item.by)
 
     def move(self, shard: str, seen: HandOut, after: HandOut) -> bool:
-        """Note that more of a shard is handed out; ``False`` if another run was faster.
-
-        Args:
-            shard: the index's key of it.
-            seen: how far it was.
-            after: how far it is now; has a position and a nonce.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Note that more of a shard is handed out; ``False`` if another run was faster."""
         model, upto = self._tables.hand_out, after.upto
         if upto is None:
             raise ValueError("a hand-out ends somewhere")

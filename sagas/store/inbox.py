@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, WAITS, check_format
-from sagas.store.encryption import is_encrypted
+from sagas.formats import FORMAT, check_format
 from sagas.store.expressions import update_of
 from sagas.store.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.outcomes import Refused
@@ -30,31 +29,17 @@ class Inbox:
     """The condition that a saga may still come to a step, or waits there."""
 
     def accept(self, before: SagaState, index: int, signal: Signal, stale_after: float) -> bool:
-        """Put a value into the inbox and mark its step as signalled, in one transaction.
-
-        Args:
-            before: the saga as it was read: it takes the signal.
-            index: the step's position.
-            signal: what was sent. A large payload is stored aside at once.
-            stale_after: seconds after which the supervisor is to look at a saga that waits, should the caller die
-                before it acts on the signal.
-
-        Returns:
-            Whether both were written; if not, neither was: look again.
-
-        Raises:
-            TooLarge: it is large, and there is no bucket.
-            Ambiguous, Unavailable: the table or S3 is out of reach, or a worker writes at this moment.
-        """
+        """Put a value into the inbox and mark its step as signalled, in one transaction. ``stale_after``: seconds after
+        which the supervisor is to look at a saga that waits, should the caller die before it acts on the signal.
+        Returns whether both were written; if not, neither was: look again."""
         step, place = before.steps[index], f"#steps[{index}]"
         text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
-        encrypted = is_encrypted(text)
         if self._payloads.is_large(text):
             text, ref = None, self._payloads.put(before.saga_id, 0, step.round, text)
         item = attributes_of(
             {
                 "saga_id": _key(before.saga_id, step.name, step.round),
-                "format": FORMAT if encrypted else WAITS,
+                "format": FORMAT,
                 "content": signal.content,
                 "payload": text,
                 "payload_ref": ref,
@@ -99,12 +84,7 @@ class Inbox:
         return True
 
     def get(self, saga_id: str, step: StepState) -> Signal | None:
-        """Return what was sent to a step in its current round, by a consistent read; ``None`` if nothing was.
-
-        Raises:
-            NewerFormat: a newer version wrote it.
-            Unavailable: the table or S3 is out of reach.
-        """
+        """Return what was sent to a step in its current round, by a consistent read; ``None`` if nothing was."""
         key = {"saga_id": {"S": _key(saga_id, step.name, step.round)}}
         request = {"TableName": self._settings.sagas_table, "Key": key, "ConsistentRead": True}
         item: Item | None = self._tables.connection.dispatch("GetItem", request).get("Item")
@@ -117,11 +97,7 @@ class Inbox:
         return Signal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
 
     def delete(self, state: SagaState) -> None:
-        """Delete all that was sent to a saga, in any round. What is gone already counts as deleted.
-
-        Raises:
-            Ambiguous, Unavailable: the table is out of reach; some may be deleted.
-        """
+        """Delete all that was sent to a saga, in any round. What is gone already counts as deleted."""
         for step in state.steps:
             for number in range(step.round + 1 if step.waits_for == "signal" else 0):
                 key = {"saga_id": {"S": _key(state.saga_id, step.name, number)}}

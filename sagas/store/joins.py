@@ -25,12 +25,7 @@ from sagas.store.tables import Tables
 
 
 def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
-    """Return the writes that belong to the end of a child, whatever path leads there; none if it is no such end.
-
-    Args:
-        table: of joins.
-        before, after: the saga, before and after the commit.
-    """
+    """Return the writes that belong to the end of a child, whatever path leads there; none if it is no such end."""
     found, parent = outcome_of(before, after), after.parent
     if not table or found is None or parent is None:
         return []
@@ -70,11 +65,7 @@ class Joins:
         self._table = settings.joins_table
 
     def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool:
-        """Write an outcome in a child's stead; ``False`` if it has one.
-
-        Raises:
-            Contended, Ambiguous, Unavailable: try again.
-        """
+        """Write an outcome in a child's stead; ``False`` if it has one."""
         writes = _writes(self._table, parent, phase, outcome)
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
@@ -83,15 +74,7 @@ class Joins:
         return True
 
     def tally(self, parent: str, step: str, rounds: Iterable[int], children: int, counters: int = COUNTERS) -> Tally:
-        """Count the outcomes of a step's children, by consistent reads.
-
-        Args:
-            parent: the saga's id.
-            step: its step.
-            rounds: which.
-            children: how many the step has.
-            counters: how many count its children's first ends, if only those are asked for.
-        """
+        """Count the outcomes of a step's children, by consistent reads."""
         parts = [_counter(number) for number in range(min(counters, children))]
         keys = [_key(parent, step, round_, part) for round_ in rounds for part in parts]
         tally = Tally()
@@ -103,12 +86,8 @@ class Joins:
         return tally
 
     def first_ends(self, parent: str, step: StepState) -> Tally:
-        """Count the first ends of a step's children in its present round, by consistent reads of their counters only.
-
-        Args:
-            parent: the saga's id.
-            step: its step.
-        """
+        """Count the first ends of a step's children in its present round, by consistent reads of their counters
+        only."""
         return self.tally(parent, step.name, [step.round], step.children, counters(step))
 
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
@@ -130,11 +109,7 @@ class Joins:
         return {one.position: one for one in outcomes}
 
     def delete(self, parent: str, step: str, round_: int) -> None:
-        """Delete all that is known of a step's children. What is gone already counts as deleted.
-
-        Raises:
-            Ambiguous, Unavailable: some may be deleted.
-        """
+        """Delete all that is known of a step's children. What is gone already counts as deleted."""
         query = cast("Any", self._tables.connection).query
         options = {"consistent_read": True}  # what was written last would be left for good
         found: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))

@@ -15,7 +15,7 @@ from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.encryption import is_encrypted
-from sagas.store.entries import ACTIONS, Entry, format_of_action
+from sagas.store.entries import ACTIONS, Entry
 from sagas.store.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.outcomes import Changed, Fenced, Refused
 from sagas.store.payloads import Payloads
@@ -45,14 +45,13 @@ class Journal:
         text, ref = entry.payload, None
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
-        encrypted = text is not None and is_encrypted(text)
         if text is not None and self._payloads.is_large(text):
             text, ref = None, self._payloads.put(entry.saga_id, entry.seq, entry.token, text)
         item = attributes_of(
             {
                 "saga_id": entry.saga_id,
                 "seq": entry.seq,
-                "format": FORMAT if encrypted else format_of_action(entry.action),
+                "format": FORMAT,
                 "at": iso(entry.at),
                 "saga": entry.saga,
                 "action": entry.action,
@@ -67,7 +66,7 @@ class Journal:
                 "payload": text,
                 "payload_ref": ref,
                 "salt": entry.salt or None,
-                "payload_hash": (entry.salt and entry.payload_hash) or None,
+                "payload_hash": entry.payload_hash or None,
             }
         )
         return item | {"details": packed(entry.details)}
@@ -91,17 +90,8 @@ class Journal:
         }
 
     def put(self, entry: Entry) -> Entry:
-        """Write ``entry`` into its slot, once.
-
-        Returns:
-            ``entry``, or what the slot held already: my own earlier write (same token), or a predecessor's, to be
-            adopted.
-
-        Raises:
-            Fenced: a successor wrote there.
-            Ambiguous: no answer: the slot may hold the entry. Do not release the lease.
-            Unavailable: nothing was written.
-        """
+        """Write ``entry`` into its slot, once. Returns ``entry``, or what the slot held already: my own earlier write
+        (same token), or a predecessor's, to be adopted."""
         try:
             self._tables.connection.dispatch("PutItem", self.put_request(entry))
         except Refused as refused:
@@ -109,15 +99,7 @@ class Journal:
         return entry
 
     def occupant(self, entry: Entry, item: Item | None) -> Entry:
-        """Return what the slot of ``entry`` holds, if its holder may adopt it (rule 2).
-
-        Args:
-            entry: what was to be written.
-            item: what the refused write met.
-
-        Raises:
-            Fenced: a successor wrote there.
-        """
+        """Return what the slot of ``entry`` holds, if its holder may adopt it (rule 2)."""
         occupant = None if item is None else self.load(_entry_of(item))
         if occupant is None or occupant.token > entry.token:
             raise Fenced(f"entry {entry.seq} belongs to a successor")
@@ -133,10 +115,6 @@ class Journal:
         """Return entries of many sagas, each given as saga and ``seq``, by consistent reads of up to 100 at a time.
 
         A payload that was stored aside is not fetched: :meth:`load` does.
-
-        Raises:
-            NewerFormat: a newer version wrote one of them.
-            Unavailable: the table is out of reach.
         """
         keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for saga_id, seq in places]
         found = dict[str, dict[int, Entry]]()
@@ -146,14 +124,7 @@ class Journal:
         return found
 
     def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
-        """Return committed entries in order.
-
-        Args:
-            saga_id: whose.
-            after: only entries with a higher ``seq``.
-            up_to: the last committed ``seq``; what lies beyond may never be committed. Without it, all there are.
-            limit: how many at most.
-        """
+        """Return committed entries in order."""
         if up_to <= after:
             return []
         within = self._tables.entry.seq.between(after + 1, up_to)
@@ -162,11 +133,7 @@ class Journal:
         return list(ResultIterator(query, (self._table, saga_id), options, map_fn=_entry_of, limit=limit))
 
     def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
-        """Return all entries there are, by number, in order; ``None`` for what is no entry of any version.
-
-        Raises:
-            NewerFormat: a newer version wrote one.
-        """
+        """Return all entries there are, by number, in order; ``None`` for what is no entry of any version."""
         query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
         items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
         return [(int(item["seq"]["N"]), entry_if_any(item)) for item in items]
@@ -177,13 +144,7 @@ class Journal:
 
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
         """Return ``entry`` with its payload fetched and decrypted, unless that has more than ``most`` bytes as it is
-        stored, and how many it has.
-
-        Raises:
-            Changed: it is gone, is not what was written, or the function may not read it.
-            SagaError: S3 or KMS refused otherwise.
-            Unavailable: S3 or KMS is out of reach.
-        """
+        stored, and how many it has."""
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
@@ -208,11 +169,7 @@ def _place_of(entry: Entry) -> str:
 
 
 def entry_if_any(item: Item) -> Entry | None:
-    """Return the entry that an item holds; ``None`` for what is no entry of any version.
-
-    Raises:
-        NewerFormat: a newer version wrote it.
-    """
+    """Return the entry that an item holds; ``None`` for what is no entry of any version."""
     try:
         check_format(number_in(item, "format"), "an entry")
     except (KeyError, ValueError):
@@ -224,11 +181,7 @@ def entry_if_any(item: Item) -> Entry | None:
 
 
 def _entry_of(item: Item) -> Entry:
-    """The entry an item holds; a payload that was stored aside is named in its details.
-
-    Raises:
-        NewerFormat: a newer version wrote it.
-    """
+    """The entry an item holds; a payload that was stored aside is named in its details."""
     saga_id, seq, action = item["saga_id"]["S"], int(item["seq"]["N"]), item["action"]["S"]
     what = f"entry {seq} of saga {saga_id}"
     check_format(number_in(item, "format"), what)

@@ -35,11 +35,7 @@ class Watermarks:
         self._tables = tables
 
     def get(self, saga: str, step: str) -> Watermark:
-        """Return a step's watermark, by a consistent read; an empty one if it was never written.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return a step's watermark, by a consistent read; an empty one if it was never written."""
         model = self._tables.lane
         try:
             item = model.get(_key(saga, step), consistent_read=True)
@@ -49,18 +45,7 @@ class Watermarks:
         return Watermark(*map(time_of, times))
 
     def note(self, saga: str, step: str, passed: float, at: float, *, resumed: bool = False) -> None:
-        """Write how far an environment has seen the queue to be; the last one to write wins.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            passed: as in :class:`Watermark`.
-            at: epoch seconds.
-            resumed: whether messages could not be handled until then.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Write how far an environment has seen the queue to be; the last one to write wins. ``at``: epoch seconds."""
         model = self._tables.lane
         actions = [model.passed.set(iso(passed)), model.noted_at.set(iso(at))]
         if resumed:
@@ -68,18 +53,7 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
-        """Write that a queue was seen to be at rest; the last one to write wins.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            at: epoch seconds.
-            empty: whether it held nothing.
-            silent: whether nothing of it had been handled for a good while.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Write that a queue was seen to be at rest; the last one to write wins. ``at``: epoch seconds."""
         model = self._tables.lane
         actions = [
             *([model.empty_at.set(iso(at))] if empty else ()),
@@ -88,21 +62,8 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
-        """Reserve messages that may be sent anew into a step's queue within a minute, by all together.
-
-        Args:
-            saga: the saga type.
-            step: the step.
-            minute: its number since the epoch.
-            count: how many are asked for.
-            most: how many there may be in that minute.
-
-        Returns:
-            Whether there was room for all of them.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Reserve messages that may be sent anew into a step's queue within a minute, by all together. ``minute``: its
+        number since the epoch. Returns whether there was room for all of them."""
         model = self._tables.lane
         more, anew = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
         room = (model.resent_in == minute) & (model.resent <= most - count)

@@ -13,18 +13,15 @@ from typing import Any
 
 import msgspec
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.ended import EndedSince
 from sagas.store.findings import saga_of
 from sagas.store.mapping import (
     NEVER_DUE,
-    OLD_ATTENTION,
     ended_shard,
     parked_shard,
     purge_shard,
-    to_the_second,
     wait_shard,
 )
 from sagas.store.settings import StoreSettings
@@ -38,7 +35,6 @@ _FULL_SHARE = 4
 in one shard by no chance worth a thought, and if they are it is asked again."""
 _LAST = "9999"
 """After every time, as they are stored."""
-_OLDEST = 5
 _LONGEST_PART = 64
 """Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
 
@@ -57,11 +53,7 @@ class IndexPosition:
 
     @classmethod
     def parse(cls, cursor: str) -> IndexPosition:
-        """Read a cursor back.
-
-        Raises:
-            InvalidRequest: it is none of ours.
-        """
+        """Read a cursor back."""
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
             position = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=cls)
@@ -109,31 +101,15 @@ class Listing:
         self._tables = tables
         self._settings = settings
         self.shards = Shards(tables, settings)
-        self.ended_since = EndedSince(tables, settings.sagas_table)
 
     def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
-        """Return sagas of these types, newest first.
-
-        Args:
-            names: of the types; or what sagas are found by, from :func:`sagas.store.findings.find_key`.
-            limit: how many at most.
-            cursor: of the page before.
-            within: only those that were started then.
-        """
+        """Return sagas of these types, newest first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [f"{name}#{shard}" for name in names for shard in range(shards)]
         return self._newest(model.by_name, "created_at", keys, limit, cursor, within)
 
     def by_end(self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
-        """Return sagas of these types that ended so, the last to end first.
-
-        Args:
-            names: of the types.
-            status: of sagas that are over.
-            limit: how many at most.
-            cursor: of the page before.
-            within: only those that ended then.
-        """
+        """Return sagas of these types that ended so, the last to end first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
@@ -152,13 +128,7 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
-        """Return ids of sagas in flight that may have a status, of these types among others.
-
-        Args:
-            status: of sagas that are not over.
-            names: of the types.
-            limit: how many at most.
-        """
+        """Return ids of sagas in flight that may have a status, of these types among others."""
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for undo in (False, True) for key in self.parked_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
@@ -166,48 +136,8 @@ class Listing:
         # One that needs a person and has a deadline is in both.
         return list(dict.fromkeys(found))[:limit]
 
-    def unlisted(self, saga_ids: Iterable[str]) -> set[str]:
-        """Return which of some sagas that are over the index ``ended`` does not have: an older version ended them.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
-        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in saga_ids]
-        asked = ("saga_id", "ended")
-        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
-        return {item["saga_id"]["S"] for item in items if "ended" not in item}
-
-    def ended_earlier(self, names: Iterable[str]) -> bool:
-        """Whether an earlier version ended sagas of these types, as far as their oldest ones tell.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
-        model, shards = self._tables.control, range(self.shards.number())
-        oldest = [
-            saga_of(item.saga_id)
-            for name in names
-            for shard in shards
-            for item in model.by_name.query(f"{name}#{shard}", limit=_OLDEST)
-        ]
-        keys: list[dict[str, Any]] = [{"saga_id": {"S": saga_id}} for saga_id in oldest]
-        asked = ("ended", "status")
-        items = self._tables.connection.get_many(self._settings.sagas_table, keys, attributes=asked)
-        return any("ended" not in item and item["status"]["S"] in OVER for item in items)
-
     def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
-        """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read.
-
-        Args:
-            index: its name.
-            key: of its partition; ``attribute`` is that of its sort key.
-            attribute: see there.
-            within: only those of that span.
-            most: to count no further.
-
-        Raises:
-            Unavailable: the index is out of reach.
-        """
+        """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read."""
         first, last = within.bounds()
         if first > last:  # DynamoDB refuses such a span
             return 0
@@ -236,13 +166,8 @@ class Listing:
             return [under_way.result() for under_way in [pool.submit(call) for call in calls]]
 
     def near(self, name: str, shard: int, at: float) -> str | None:
-        """Return the id of the saga of a type that was started last before a time, else first after it.
-
-        Args:
-            name: the type.
-            shard: of the index, from 0 on; ``None`` comes back when there is none of the type in it.
-            at: epoch seconds.
-        """
+        """Return the id of the saga of a type that was started last before a time, else first after it. ``at``: epoch
+        seconds."""
         model, key = self._tables.control, f"{name}#{shard}"
         for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
             for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
@@ -256,78 +181,36 @@ class Listing:
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
         found = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
-        # What version 0.1 put on the list is in another index.
-        earlier = model.due >= start.sort.removesuffix("Z") if start else None
-        old = model.open.query(OLD_ATTENTION, earlier, page_size=limit + 1)
-        found.append(IndexPosition(to_the_second(item.due), item.saga_id) for item in old)
         streams = [_beyond(start, positions) for positions in found]
         return _page(heapq.merge(*self._begun(streams)), limit)
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return open sagas that are due, longest due first.
-
-        Args:
-            until: epoch seconds by which they are due.
-            limit: how many at most.
-        """
+        """Return open sagas that are due, longest due first. ``until``: epoch seconds by which they are due."""
         return self._due(self.due_shards, until, limit)
 
     def waits(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas whose long waits end, longest ended first.
-
-        Args:
-            until: epoch seconds by which they end.
-            limit: how many at most.
-        """
+        """Return sagas whose long waits end, longest ended first. ``until``: epoch seconds by which they end."""
         return self._due(self.wait_shards, until, limit)
 
     def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas that are to be purged, longest due first.
-
-        Args:
-            until: epoch seconds by which they are due.
-            limit: how many at most.
-        """
+        """Return sagas that are to be purged, longest due first. ``until``: epoch seconds by which they are due."""
         return self._due(self.purge_shards, until, limit)
 
     def parked(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
-        """Return sagas of a type that wait until it is no longer paused.
-
-        Args:
-            name: of the type.
-            limit: how many at most.
-            only_undos: only those whose undo waits.
-        """
+        """Return sagas of a type that wait until it is no longer paused."""
         steps = [] if only_undos else self.parked_shards(name)
         return self._due([*steps, *self.parked_shards(name, undo=True)], NEVER_DUE, limit)
 
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
-        """Return what has been due longest in each shard; ``None`` where nothing is due.
-
-        Args:
-            shards: the index's keys of them.
-            until: epoch seconds by which it is due.
-
-        Raises:
-            Unavailable: the index is out of reach.
-        """
+        """Return what has been due longest in each shard; ``None`` where nothing is due. ``until``: epoch seconds by
+        which it is due."""
         return [next(stream, None) for stream in self._begun([self._first(shard, until) for shard in shards])]
 
     def _first(self, shard: str, until: float) -> Iterator[IndexPosition]:
         yield from self.due_page(shard, until, None, 1)
 
     def due_page(self, shard: str, until: float, after: IndexPosition | None, limit: int) -> list[IndexPosition]:
-        """Return a page of what is due in one shard, longest due first.
-
-        Args:
-            shard: the index's key of it.
-            until: epoch seconds by which it is due.
-            after: the position after which the page begins, whether it is still there or not; the first by default.
-            limit: how many positions at most; a page has room for some thousand.
-
-        Raises:
-            Unavailable: the index is out of reach.
-        """
+        """Return a page of what is due in one shard, longest due first. ``until``: epoch seconds by which it is due."""
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,
             "IndexName": "open",
@@ -399,7 +282,6 @@ def _beyond(
 def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
     found = list(itertools.islice(positions, limit + 1))
     page = found[:limit]
-    # A saga is listed twice where version 0.1 acted on one that this version had listed.
-    return Page(
-        list(dict.fromkeys(position.saga_id for position in page)), page[-1].cursor if len(found) > limit else None
-    )
+    # A query of several requests lists a saga twice that left the list and came back between two of them.
+    saga_ids = list(dict.fromkeys(position.saga_id for position in page))
+    return Page(saga_ids, page[-1].cursor if len(found) > limit else None)

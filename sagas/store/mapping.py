@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, format_of, forward, in_wait, patient_until
+from sagas.core.rules import LONG_WAIT, forward, in_wait, patient_until
 from sagas.core.states import (
     COUNTERS,
     DeadLetter,
@@ -28,7 +28,7 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.core.times import epoch, iso
-from sagas.formats import PLAIN, NewerFormat, check_format
+from sagas.formats import NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
@@ -37,9 +37,6 @@ Known = TypeVar("Known", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
-OLD_ATTENTION = "attention"
-"""The key of the index ``open`` under which version 0.1 put all sagas that need a person. They stay there until an
-operator acts on them."""
 _SECONDS = 19
 """Characters of a time up to its seconds."""
 
@@ -150,20 +147,14 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Return the control item that holds a state, but for its progress, which is none of the state's.
-
-    Args:
-        state: the saga.
-        settings: how many shards there are, and when a finished saga is purged.
-        stale_after: seconds of silence that count as a stall.
-    """
+    """Return the control item that holds a state, but for its progress, which is none of the state's. ``stale_after``:
+    seconds of silence that count as a stall."""
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
     # Of a correlation id that is the saga's id nothing is kept; of a long one that there is one: it is in the journal.
     correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
     item = attributes_of(
         {
             "saga_id": state.saga_id,
-            "format": None if (format_ := format_of(state)) == PLAIN else format_,
             "saga": state.saga,
             "version": state.version,
             "correlation_id": None if state.correlation_id == state.saga_id else correlation_id,
@@ -248,22 +239,16 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 
 
 def _head_of(state: SagaState) -> bytes | None:
-    """The hash of the last entry, and the digest of the results.
-
-    A byte of the entry's number comes first: version 0.1.0 leaves the head as it is when it moves the pointer on.
-    """
+    """The hash of the last entry, and the digest of the results."""
     if not state.head:
         return None
-    digest = packed_hash(state.digest) if state.digest else b""
-    return bytes([state.seq % 256]) + state.head + digest
+    return state.head + (packed_hash(state.digest) if state.digest else b"")
 
 
-def _head_in(item: Item, seq: int) -> tuple[bytes, str]:
-    """Hash and digest again, if they are of that entry."""
+def _head_in(item: Item) -> tuple[bytes, str]:
+    """Hash and digest again."""
     stored: bytes = item["head"]["B"] if "head" in item else b""
-    if not stored or stored[0] != seq % 256:
-        return b"", ""
-    return stored[1 : 1 + _HEAD], unpacked_hash(stored[1 + _HEAD :])
+    return stored[:_HEAD], unpacked_hash(stored[_HEAD:])
 
 
 def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:
@@ -354,11 +339,7 @@ def _flag_in(item: Item, name: str) -> bool:
 
 
 def state_of(item: Item) -> SagaState:
-    """Return the state that a control item holds.
-
-    Raises:
-        NewerFormat: a newer version wrote it.
-    """
+    """Return the state that a control item holds."""
     saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
@@ -372,7 +353,7 @@ def state_of(item: Item) -> SagaState:
         round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
         parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
     seq = int(item["seq"]["N"])
-    head, digest = _head_in(item, seq)
+    head, digest = _head_in(item)
     return SagaState(
         saga_id=saga_id,
         saga=item["saga"]["S"],
@@ -419,11 +400,7 @@ def state_of(item: Item) -> SagaState:
 
 
 def known(kind: type[Known], text: str, what: str) -> Known:
-    """Return what ``text`` names.
-
-    Raises:
-        NewerFormat: it names nothing that this version knows.
-    """
+    """Return what ``text`` names."""
     try:
         return kind(text)
     except ValueError:

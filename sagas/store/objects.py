@@ -56,12 +56,7 @@ class Objects:
         self.bucket = bucket
 
     def page(self, prefix: str, start_after: str = "") -> Page:
-        """List up to a thousand objects under ``prefix`` whose keys come after ``start_after``: one request.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-            SagaError: there is no such bucket, or it may not be listed.
-        """
+        """List up to a thousand objects under ``prefix`` whose keys come after ``start_after``: one request."""
         answer = self._list(prefix, start_after, PAGE)
         found = (
             Listed(
@@ -72,11 +67,7 @@ class Objects:
         return Page(tuple(found), not answer.get("IsTruncated"))
 
     def first_after(self, prefix: str, start_after: str) -> str | None:
-        """Return the first key under ``prefix`` after ``start_after``; ``None`` if there is none: one request.
-
-        Raises:
-            Unavailable, SagaError: as :meth:`page`.
-        """
+        """Return the first key under ``prefix`` after ``start_after``; ``None`` if there is none: one request."""
         found: list[dict[str, Any]] = self._list(prefix, start_after, 1).get("Contents", [])
         return found[0]["Key"] if found else None
 
@@ -87,15 +78,7 @@ class Objects:
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete up to a thousand objects, in one request but for keys that XML cannot say. One that is gone already
-        counts as deleted.
-
-        Returns:
-            S3's error code for each key it did not delete: it answers 200 all the same.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-            SagaError: the whole request was refused.
-        """
+        counts as deleted. Returns s3's error code for each key it did not delete: it answers 200 all the same."""
         refused = dict[str, str]()
         for key in filter(NOT_XML.search, keys):
             if code := self._verdict(self._client.delete_object, Bucket=self.bucket, Key=key):
@@ -108,19 +91,8 @@ class Objects:
         return refused
 
     def archive(self, listed: Listed, prefix: str, bucket: str = "") -> str:
-        """Copy an object to ``{prefix}{key}``.
-
-        Args:
-            listed: the object.
-            prefix: what its key begins with there, before its own.
-            bucket: where; this bucket by default.
-
-        Returns:
-            Why there is no copy, by S3's error code; empty when there is one.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-        """
+        """Copy an object to ``{prefix}{key}``. Returns why there is no copy, by S3's error code; empty when there is
+        one."""
         source = {"Bucket": self.bucket, "Key": listed.key}
         bucket, key = bucket or self.bucket, f"{prefix}{listed.key}"
         if listed.size <= _LARGEST_COPY:

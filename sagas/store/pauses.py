@@ -39,14 +39,7 @@ class Pauses:
 
     def all(self, *, fresh: bool = False) -> dict[Scope, Pause]:
         """Return the pauses as they were a moment ago, with those that ended today: what is cached for seconds may as
-        well be read where it costs half.
-
-        Args:
-            fresh: read them now, consistently.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        well be read where it costs half."""
         if not fresh and self._cached is not None and self._now() - self._cached[0] < _GOOD_FOR:
             return self._cached[1]
         request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
@@ -68,18 +61,7 @@ class Pauses:
         return self.all(fresh=fresh).get(scope, NO_PAUSE)
 
     def holding(self, name: str, step: str, saga_id: str, *, undo: bool, fresh: bool = False) -> Scope | None:
-        """Return the widest scope whose pause holds back a step, or its undo; ``None`` if it may begin.
-
-        Args:
-            name: of the saga type.
-            step: name of the step.
-            saga_id: the saga.
-            undo: whether its undo is next.
-            fresh: read the pauses now, consistently.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        """Return the widest scope whose pause holds back a step, or its undo; ``None`` if it may begin."""
         pauses = self.all(fresh=fresh)
         scopes = (Scope(name), Scope(name, step), Scope(name, saga_id=saga_id)) if pauses else ()
         return next((scope for scope in scopes if pauses.get(scope, NO_PAUSE).holds(undo=undo)), None)
@@ -91,11 +73,7 @@ class Pauses:
         return self.holding(state.saga, step, state.saga_id, undo=state.undoing, fresh=fresh)
 
     def put(self, scope: Scope, pause: Pause) -> None:
-        """Store a pause, or its end. Those that ended more than a day ago are removed.
-
-        Raises:
-            Ambiguous, Unavailable: the table is out of reach.
-        """
+        """Store a pause, or its end. Those that ended more than a day ago are removed."""
         pauses = {**self.all(), scope: pause}
         old = [other for other, its in pauses.items() if not its.on and self._now() - its.resumed_at > SETTLING]
         names = {f"#old{number}": f"{_OF}{other.text}" for number, other in enumerate(old)}

@@ -3,7 +3,7 @@
 The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to. A
 digest of the content is too, because two starts under one idempotency key have the same token: the one that is refused
 must not overwrite the other's request. A hash of the saga's id comes first: ids begin with the time, and S3 takes 3,500
-puts a second under one beginning. Version 0.1 had no such hash; an entry names its payload's key in full.
+puts a second under one beginning.
 """
 
 from __future__ import annotations
@@ -48,30 +48,11 @@ class Payloads:
         return PayloadEncryption(settings.payload_key, settings.region, settings.endpoint_url)
 
     def encrypted(self, saga_id: str, place: str, payload: str) -> str:
-        """Return a payload as it is to be stored: encrypted, where a key is configured.
-
-        Args:
-            saga_id: whose it is.
-            place: where in the saga it is stored, and what kind it is of. It can be decrypted only there.
-            payload: as JSON text.
-
-        Raises:
-            SagaError: the function may not use the key.
-            Unavailable: KMS is out of reach.
-        """
+        """Return a payload as it is to be stored: encrypted, where a key is configured."""
         return payload if self._encryption is None else self._encryption.encrypt(saga_id, place, payload)
 
     def decrypted(self, saga_id: str, place: str, stored: str) -> str:
-        """Return a payload that is stored, as it was before.
-
-        Args:
-            saga_id, place: as it was encrypted with.
-            stored: as it is stored.
-
-        Raises:
-            SagaError: it is encrypted, and no key is configured or usable, or it was changed or moved.
-            Unavailable: KMS is out of reach.
-        """
+        """Return a payload that is stored, as it was before."""
         if not is_encrypted(stored):
             return stored
         if self._encryption is None:
@@ -83,12 +64,7 @@ class Payloads:
         return len(payload.encode()) > self._settings.payload_limit
 
     def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
-        """Store ``payload`` and return its key.
-
-        Raises:
-            TooLarge: no bucket is configured.
-            Unavailable: S3 is out of reach.
-        """
+        """Store ``payload`` and return its key."""
         if not self._settings.payload_bucket:
             raise TooLarge(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
@@ -100,19 +76,11 @@ class Payloads:
         return key
 
     def get(self, key: str) -> str:
-        """Return the payload stored under ``key``.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-        """
+        """Return the payload stored under ``key``."""
         return self.get_within(key)[0] or ""
 
     def get_within(self, key: str, most: int | None = None) -> tuple[str | None, int]:
-        """Return the payload stored under ``key``, ``None`` if it has more than ``most`` bytes, and how many it has.
-
-        Raises:
-            Unavailable: S3 is out of reach.
-        """
+        """Return the payload stored under ``key``, ``None`` if it has more than ``most`` bytes, and how many it has."""
         with translated("S3"):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             size, body = int(answer["ContentLength"]), answer["Body"]
@@ -122,19 +90,13 @@ class Payloads:
             return body.read().decode(errors="replace"), size  # what was changed may be no text
 
     def delete_all(self, saga_id: str) -> None:
-        """Delete every payload of a saga, those included that no entry points to.
-
-        Raises:
-            SagaError: the function may not, or S3 refused to delete one.
-            Unavailable: S3 is out of reach.
-        """
+        """Delete every payload of a saga, those included that no entry points to."""
         if not self._settings.payload_bucket:
             return
         objects = Objects(self._client, self._settings.payload_bucket)
-        for prefix in (prefix_of(saga_id), f"payloads/{saga_id}/"):  # the other is version 0.1's
-            last = False
-            while not last:
-                page = objects.page(prefix)
-                last = page.last
-                if page.objects and (refused := objects.delete([one.key for one in page.objects])):
-                    raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")
+        last = False
+        while not last:
+            page = objects.page(prefix_of(saga_id))
+            last = page.last
+            if page.objects and (refused := objects.delete([one.key for one in page.objects])):
+                raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")

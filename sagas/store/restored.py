@@ -46,11 +46,8 @@ class Trimmed:
 
 
 def time_of_restore(connection: SharedConnection, table: str) -> float | None:
-    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored, but imported, say.
-
-    Raises:
-        Unavailable, SagaError: as :func:`trim_audit`.
-    """
+    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored, but imported,
+    say."""
     described = connection.dispatch("DescribeTable", {"TableName": table})["Table"]
     restored: datetime | None = described.get("RestoreSummary", {}).get("RestoreDateTime")
     return None if restored is None else restored.timestamp()
@@ -58,17 +55,7 @@ def time_of_restore(connection: SharedConnection, table: str) -> float | None:
 
 def trim_audit(connection: SharedConnection, sagas: str, audit: str, restored_to: float) -> Trimmed:
     """Remove the entries that come after what the table of sagas knows. Each saga is then as it was at that time.
-
-    Args:
-        connection: to DynamoDB.
-        sagas: the restored table of sagas.
-        audit: the table of audit entries, restored to the same time or later.
-        restored_to: epoch seconds to which the table of sagas was restored.
-
-    Raises:
-        Unavailable: DynamoDB is out of reach.
-        SagaError: DynamoDB refuses, as where there is no such table.
-    """
+    ``restored_to``: epoch seconds to which the table of sagas was restored."""
 
     def trim(entries: Sequence[Item]) -> int:
         known = _sagas(connection, sagas, (entry["saga_id"]["S"] for entry in entries), "seq", "token")
@@ -89,17 +76,8 @@ def _comes_later(entry: Item, saga: Item | None) -> bool:
 
 
 def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to: float) -> Trimmed:
-    """Remove the ends that their children have not come to yet, and correct the counts of those joins.
-
-    Args:
-        connection: to DynamoDB.
-        sagas: the restored table of sagas.
-        joins: the table of joins, restored to the same time or later.
-        restored_to: epoch seconds to which the table of sagas was restored.
-
-    Raises:
-        Unavailable, SagaError: as :func:`trim_audit`.
-    """
+    """Remove the ends that their children have not come to yet, and correct the counts of those joins. ``restored_to``:
+    epoch seconds to which the table of sagas was restored."""
     changed = set[str]()
 
     def look(ends: Sequence[Item]) -> int:
@@ -172,15 +150,8 @@ def _scan_recent(
     attributes: Sequence[str],
     handle: Callable[[Sequence[Item]], int],
 ) -> Trimmed:
-    """Scan a table from several threads for what was written since that time, or shortly before.
-
-    Args:
-        connection: to DynamoDB.
-        table: which.
-        restored_to: epoch seconds.
-        attributes: of the items, those that are needed.
-        handle: is called with some items after others, and returns how many it removed.
-    """
+    """Scan a table from several threads for what was written since that time, or shortly before. ``restored_to``: epoch
+    seconds."""
     stopped = Event()
     request = {
         "TableName": table,

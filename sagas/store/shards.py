@@ -36,21 +36,13 @@ class Shards:
         self._known: tuple[float, int] | None = None
 
     def number(self) -> int:
-        """Return over how many shards sagas may be; an answer is kept for a minute.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        """Return over how many shards sagas may be; an answer is kept for a minute."""
         if self._known is None or self._now() - self._known[0] >= _GOOD_FOR:
             self._keep(self._stored())
         return self._known[1] if self._known else self.deployed
 
     def note(self) -> int:
-        """Return the same by a read, and keep the deployed number in the table if none as high was.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        """Return the same by a read, and keep the deployed number in the table if none as high was."""
         stored = self._stored()
         if stored < self.deployed:
             request = {

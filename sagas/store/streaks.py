@@ -55,11 +55,7 @@ class Streaks:
         self._tables = tables
 
     def get(self, name: str) -> Streak:
-        """Return the streak of a saga type, by a consistent read.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Return the streak of a saga type, by a consistent read."""
         model = self._tables.streak
         try:
             return _streak_of(model.get(_key(name), consistent_read=True))
@@ -67,23 +63,13 @@ class Streaks:
             return Streak()
 
     def forget(self, name: str) -> None:
-        """Forget all failures of a saga type, and accept starts again.
-
-        Raises:
-            Ambiguous, Unavailable: the store is out of reach.
-        """
+        """Forget all failures of a saga type, and accept starts again."""
         model = self._tables.streak
         self._update(name, [model.failures.remove(), model.paused_until.remove()], model.saga_id.exists())
 
     def count(self, name: str, failed: FailedSaga) -> Streak | None:
-        """Add a failed saga, atomically and once however often it is added.
-
-        Returns:
-            The streak after it; ``None`` while starts are refused, when failures do not count.
-
-        Raises:
-            Unavailable: the store is out of reach.
-        """
+        """Add a failed saga, atomically and once however often it is added. Returns the streak after it; ``None`` while
+        starts are refused, when failures do not count."""
         return self._update(name, [self._tables.streak.failures.add({failed.text})], self._counts(failed.at))
 
     def forget_failures(self, name: str, failures: Iterable[FailedSaga]) -> None:
@@ -93,16 +79,8 @@ class Streaks:
             self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
 
     def pause(self, name: str, until: float, last: FailedSaga) -> bool:
-        """Refuse starts until then, unless an operator or another worker was faster.
-
-        Args:
-            name: the saga type.
-            until: epoch seconds.
-            last: the failed saga that was one too many; it must still count.
-
-        Returns:
-            Whether this call refuses them.
-        """
+        """Refuse starts until then, unless an operator or another worker was faster. ``until``: epoch seconds. Returns
+        whether this call refuses them."""
         model = self._tables.streak
         counts = self._counts(last.at) & model.failures.contains(last.text)
         if self._update(name, [model.paused_until.set(iso(until))], counts):

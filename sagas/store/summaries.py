@@ -47,10 +47,6 @@ class SagaSummaries:
         """Return the summary of those sagas that exist, or were purged, by consistent reads of up to 100 at a time.
 
         What DynamoDB leaves unprocessed is asked for again.
-
-        Raises:
-            NewerFormat: a newer version wrote one of them.
-            Unavailable: the table is out of reach.
         """
         found, asked = dict[str, SagaSummary](), set(saga_ids)
         keys = [attributes_of({"saga_id": saga_id}) for saga_id in asked]

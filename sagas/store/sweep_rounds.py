@@ -43,8 +43,8 @@ class Round:
 
     @property
     def under_way(self) -> bool:
-        """Whether it has not ended. Version 0.1.0 knew no parts: what it left unfinished is begun anew."""
-        return self.number > 0 and self.began_at > self.finished_at
+        """Whether it has not ended."""
+        return self.began_at > self.finished_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,7 @@ class SweepRounds:
         self._table = settings.sagas_table
 
     def get(self, saga: str) -> Round:
-        """Return a saga type's round, by a consistent read.
-
-        Raises:
-            Unavailable: the table is out of reach; likewise below.
-        """
+        """Return a saga type's round, by a consistent read."""
         request = {"TableName": self._table, "Key": _key(saga), "ConsistentRead": True}
         item: Item = self._tables.connection.dispatch("GetItem", request).get("Item", {})
         began_at, finished_at = (time_of(text_in(item, name)) for name in ("began_at", "finished_at"))
@@ -108,35 +104,20 @@ class SweepRounds:
         return sorted((part for part in found if part.round == of.number), key=lambda part: part.number)
 
     def begin(self, seen: Round, now: float) -> Round | None:
-        """Begin the next round, with one part that has all keys.
-
-        Args:
-            seen: the round as it was read.
-            now: epoch seconds.
-
-        Returns:
-            The new round; ``None`` when another was faster.
-        """
+        """Begin the next round, with one part that has all keys. ``now``: epoch seconds. Returns the new round;
+        ``None`` when another was faster."""
         begun = Round(seen.saga, seen.number + 1, now, seen.finished_at, 1, 1)
         head = self._update(
             _key(seen.saga),
             {"round": begun.number, "began_at": text_of(now), "parts": 1, "open": 1},
             ["#round = :seen" if seen.number else "attribute_not_exists(#round)"],
             {"seen": seen.number} if seen.number else {},  # DynamoDB refuses a value that no expression has
-            removed=["start_after"],
         )
         return begun if self._together([{"Update": head}, self._put(Part(seen.saga, begun.number, 0))]) else None
 
     def claim(self, part: Part, now: float) -> Part | None:
-        """Take a part that nobody is at work on.
-
-        Args:
-            part: names saga type, round and number, and its new owner and how long that holds it.
-            now: epoch seconds.
-
-        Returns:
-            The part as it is now; ``None`` when it is held, done, or of another round.
-        """
+        """Take a part that nobody is at work on. ``now``: epoch seconds. Returns the part as it is now; ``None`` when
+        it is held, done, or of another round."""
         free = "(attribute_not_exists(#owner) OR #held_until <= :now)"
         request = self._update(
             _key(part.saga, part.number),
@@ -171,17 +152,8 @@ class SweepRounds:
         return self._together([{"Update": progress}, {"Update": self._counted(part, {"open": -1}, [], {})}])
 
     def split(self, part: Part, at: str, seen: Round, most: int) -> Part | None:
-        """Leave what comes after a key to a new part.
-
-        Args:
-            part: is held.
-            at: its new last key.
-            seen: the round as it was read.
-            most: parts that may be open at a time.
-
-        Returns:
-            The new part; ``None`` when the part is held no more, another made one meanwhile, or enough are open.
-        """
+        """Leave what comes after a key to a new part. Returns the new part; ``None`` when the part is held no more,
+        another made one meanwhile, or enough are open."""
         other = Part(part.saga, part.round, seen.parts, at, part.until)
         shorter = self._progress(replace(part, until=at), {}, [])
         as_seen = self._counted(part, {"open": 1, "parts": 1}, ["#parts = :seen", "#open < :most"], {

@@ -212,6 +212,14 @@ def _entry(settings: StoreSettings) -> type[Model]:
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
+    connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
+    impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)
+    impatient.config = IMPATIENT
+    return tables_over(settings, connection, impatient)
+
+
+def tables_over(settings: StoreSettings, connection: SharedConnection, impatient: SharedConnection) -> Tables:
+    """Return new models of these tables, which ask over ``connection``."""
 
     class Streak(Model):
         """Sagas of one type that failed in a row. Kept next to the sagas, under a key that no saga can have."""
@@ -252,11 +260,8 @@ def tables_for(settings: StoreSettings) -> Tables:
         join = UnicodeAttribute(hash_key=True)
         part = UnicodeAttribute(range_key=True)
 
-    connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     control, entry = _control(settings), _entry(settings)
     models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, Lane, HandOutItem, JoinItem
     for model in models:
         connection.serve(model)
-    impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)
-    impatient.config = IMPATIENT
     return Tables(*models, connection, impatient)

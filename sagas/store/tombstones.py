@@ -1,9 +1,7 @@
 """What purges leave of sagas, and the removal of the rest.
 
 A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live: of
-two, one may go days before the other, and what is left then looks like a start that was never finished. A tombstone has
-its request's hash under another name than an entry has it: version 0.1.0, which knows of no purge, takes a repeated
-start for one with another request, and refuses it, instead of running the saga again.
+two, one may go days before the other, and what is left then looks like a start that was never finished.
 """
 
 from __future__ import annotations
@@ -45,22 +43,15 @@ class Tombstones:
         self._payloads = payloads
 
     def get_many(self, saga_ids: Iterable[str]) -> dict[str, Tombstone]:
-        """Return the tombstones of those sagas that have one.
-
-        Raises:
-            Unavailable: the table is out of reach.
-        """
+        """Return the tombstones of those sagas that have one."""
         keys = [_key(saga_id, 1) for saga_id in saga_ids]
         items = self._tables.connection.get_many(self._settings.audit_table, keys, consistent=True)
         found = {item["saga_id"]["S"]: tombstone_in(item) for item in items}
         return {saga_id: tombstone for saga_id, tombstone in found.items() if tombstone is not None}
 
     def put(self, saga_id: str, tombstone: Tombstone) -> None:
-        """Make the first entry of a saga its tombstone: payload, salt and details go. One that is there already stays.
-
-        Raises:
-            Ambiguous, Unavailable: try again.
-        """
+        """Make the first entry of a saga its tombstone: payload, salt and details go. One that is there already
+        stays."""
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
         actions = tombstone.actions[-MOST_ACTIONS:]
@@ -75,8 +66,7 @@ class Tombstones:
             left["objects"] = [[*one] for one in tombstone.objects]
             left["more_objects"] = tombstone.more_objects
         stored = packed(left)
-        if all(one.seal for one in actions):
-            stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
+        stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
         if tombstone.link:
             stored["M"]["prev"] = {"B": tombstone.link}
         stored["M"]["purge"] = purge_item(tombstone.purge)
@@ -101,41 +91,27 @@ class Tombstones:
             return
 
     def clear(self, saga_id: str, seqs: Sequence[int], *, aside: bool) -> None:
-        """Delete entries, and all payloads of the saga that are in S3.
-
-        Args:
-            saga_id: the saga.
-            seqs: of the entries; not that of its tombstone.
-            aside: whether there may be payloads in S3.
-
-        Raises:
-            Ambiguous, Unavailable: try again.
-        """
+        """Delete entries, and all payloads of the saga that are in S3."""
         if aside:
             self._payloads.delete_all(saga_id)
         self._tables.connection.delete_many(self._settings.audit_table, [_key(saga_id, seq) for seq in seqs])
 
 
 def tombstone_in(item: Item) -> Tombstone | None:
-    """Return the tombstone that a journal entry's item holds, if it holds one.
-
-    Raises:
-        NewerFormat: a newer version wrote the saga.
-    """
+    """Return the tombstone that a journal entry's item holds, if it holds one."""
     if "purge" not in item:
         return None
     stored = item["purge"]["M"]
     actions: list[list[Any]] = unpacked(stored["actions"])
-    seals: bytes = stored["seals"]["B"] if "seals" in stored else b""
+    seals: bytes = stored["seals"]["B"]
     parts = [seals[_SEAL * at : _SEAL * (at + 1)] for at in range(len(actions))]
-    whole = len(seals) == _SEAL * len(actions)
     objects: list[list[str]] = unpacked(stored["objects"]) if "objects" in stored else []
     return Tombstone(
         purge_in(stored["purge"]),
         stored["request_hash"]["S"],
         state_of({name: item[there] for name, there in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
         tuple(
-            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal if whole else b""))
+            Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal))
             for (seq, action, status, step, attempt, at, actor), seal in zip(actions, parts, strict=True)
         ),
         stored["aside"]["BOOL"],

@@ -158,14 +158,7 @@ class Wire:
             client._make_api_call = send
 
     def request(self, name: str, parameters: dict[str, Any], send: Callable[[], T], service: str = "") -> T:
-        """Do what counts as one request: a step's own effect on the world is one, too.
-
-        Args:
-            name: what to call it in a trace.
-            parameters: given to ``watch``.
-            send: does it.
-            service: whose request it is, by botocore's name; empty for an effect.
-        """
+        """Do what counts as one request: a step's own effect on the world is one, too."""
 
         def watched() -> T:
             answer = send()
@@ -214,21 +207,8 @@ def crash_points(
     sample: int | None = None,
     seed: int = 0,
 ) -> Iterator[Trial]:
-    """Run ``scenario`` undisturbed, then once for each request and fault.
-
-    Args:
-        scenario: makes its own world, runs processes inside ``wire.process()``, starts them anew when they die, and
-            raises ``Exception`` when what is left of the world is wrong.
-        wire: what it runs on; a new one by default.
-        faults: what goes wrong.
-        bounds: how much others do meanwhile, for faults that let them act.
-        at_once: how many faults a run has. The requests are numbered as they come in the disturbed run.
-        sample: take this many runs at random; all by default.
-        seed: decides which.
-
-    Yields:
-        Each run, the undisturbed one first.
-    """
+    """Run ``scenario`` undisturbed, then once for each request and fault. Returns each run, the undisturbed one
+    first."""
     wire = wire or Wire()
     with wire.installed():
         first = _try(scenario, wire, ())

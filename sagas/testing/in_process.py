@@ -14,7 +14,6 @@ from typing import Any
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition import SagaDefinition, StepDefinition
 from sagas.core import events as ev
-from sagas.core.automaton import decide
 from sagas.core.commands import Die, Postpone
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
@@ -28,6 +27,7 @@ from sagas.engine.clock import SystemClock
 from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.context import StepContext
 from sagas.engine.joining import JoinObserver
+from sagas.engine.looking import in_time
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.runner import Runner, new_instance
@@ -38,11 +38,9 @@ from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
 from sagas.store.entries import Entry
 from sagas.store.sent import Signal
 from sagas.testing.fake_context import fake_callback_url
-from sagas.testing.memory import MemoryBreakers, MemoryControl, MemoryInbox, MemoryJoins, MemoryJournal
+from sagas.testing.run import Failing, Raised
+from sagas.testing.store import MemoryStore
 
-Raised = BaseException | type[BaseException]
-Failing = Raised | Sequence[Raised | None]
-"""What every attempt raises instead of running; or what each raises in turn: ``None`` where it runs, as do the rest."""
 _LIFETIME = 900.0
 """Seconds that each invocation has, as on Lambda at most."""
 
@@ -55,6 +53,7 @@ class SkippingClock:
         self._now = self._machine.now()
         self._running_since: float | None = None
         self._saga_id = saga_id
+        self._owners = 0
 
     def now(self) -> float:
         """Epoch seconds, to the millisecond."""
@@ -83,8 +82,9 @@ class SkippingClock:
         return self._saga_id
 
     def new_owner(self) -> str:
-        """A claim's nonce: nothing but the time."""
-        return f"{round(self._now * 1000):011x}"
+        """A nonce: the time, and how many there were before."""
+        self._owners += 1
+        return f"{round(self._now * 1000):011x}{self._owners:08x}"
 
     def new_salt(self) -> str:
         """No salt: nothing is kept."""
@@ -149,6 +149,7 @@ class InProcessRun:
         clients: what ``ctx.client(service)`` returns: by service, or a function.
         saga_id: the saga's id.
         request: its request, as JSON builtins.
+        store: where it is stored, with its children.
         signals: what is sent to each wait, by its name.
         at: how long after the wait began it is sent; at once by default.
     """
@@ -160,15 +161,14 @@ class InProcessRun:
         clients: Mapping[str, Any] | Callable[[str], Any] | None,
         saga_id: str,
         request: Any,
+        store: MemoryStore,
         signals: Mapping[str, object] | None = None,
         at: Mapping[str, timedelta] | None = None,
     ) -> None:
         self.definition = definition
         self.saga_id = saga_id
         self._clock = SkippingClock(saga_id)
-        joins = MemoryJoins()
-        self._control, self._journal = MemoryControl(joins), MemoryJournal()
-        self._inbox = MemoryInbox(self._control)
+        self._store = store
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         self._work: list[Work] = []
@@ -182,50 +182,45 @@ class InProcessRun:
         except Exception as error:
             told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(told) from error
-        breakers = Breakers(MemoryBreakers(), registry, self._clock, logger, quiet)
-        joined = JoinObserver(self._control, joins, self, logger)
-        committer = Committer(self._control, self._journal, self._clock, (breakers, joined), inbox=self._inbox)
+        breakers = Breakers(store.breakers, registry, self._clock, logger, quiet)
+        joined = JoinObserver(store.control, store.joins, self, logger)
+        committer = Committer(store.control, store.journal, self._clock, (breakers, joined), inbox=store.inbox)
         services = AttemptServices(
-            self._control,
-            self._journal,
+            store.control,
+            store.journal,
             committer,
             runner,
             self._clock,
             logger,
             connect=_connecting(clients),
             callback_url=fake_callback_url,
-            accept=self._inbox.accept,
+            accept=store.inbox.accept,
             gates=(breakers,),
         )
         self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)
-        births = Births(registry, self._control, self._journal, self._clock)
-        self._children = Children(self._advancer, self._control, joins, births, self, self)
+        births = Births(registry, store.control, store.journal, self._clock)
+        self._children = Children(self._advancer, store.control, store.joins, births, self, self)
         self._start(SagaType(definition), request)
-
-    @property
-    def state(self) -> SagaState:
-        """The saga as it is."""
-        return self._control.items[self.saga_id]
 
     def stored(self, saga_id: str) -> SagaState:
         """A saga as it is."""
-        return self._control.items[saga_id]
+        return self._store.states()[saga_id]
 
     def children(self, saga_id: str) -> Iterator[SagaState]:
         """The children of a saga, as they are."""
-        for state in self._control.items.values():
+        for state in self._store.states().values():
             if state.parent is not None and state.parent.saga_id == saga_id:
                 yield state
 
     def entries(self, saga_id: str) -> dict[int, Entry]:
         """A saga's committed entries, by their number."""
-        last = self._control.items[saga_id].seq
-        return {seq: self._journal.stored[saga_id, seq] for seq in range(1, last + 1)}
+        entries = self._store.journal.entries(saga_id, range(1, self.stored(saga_id).seq + 1))
+        return dict(sorted(entries.items()))
 
     def path(self, saga_id: str) -> str:
         """What comes before the names of a saga's steps: nothing for the topmost, ``payouts[3].`` for a child."""
-        state = self._control.items.get(saga_id)
+        state = self._store.states().get(saga_id)
         if state is None or state.parent is None:
             return ""
         return f"{self.path(state.parent.saga_id)}{state.parent.step}[{state.parent.position}]."
@@ -270,7 +265,7 @@ class InProcessRun:
             if self._sent:
                 first = min(range(len(self._sent)), key=lambda index: self._sent[index][0])
                 coming.append((self._sent[first][0], 1, partial(self._deliver, first)))
-            for state in self._control.items.values():
+            for state in self._store.states().values():
                 coming += self._awaited(state)
             if not coming:
                 return
@@ -289,7 +284,7 @@ class InProcessRun:
                 yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id)
         parked = state.status is SagaStatus.DEAD_LETTERED and state.saga_id == self.saga_id
         if state.ends_at and not parked:  # it waits for an operator now, whatever its step is
-            yield state.ends_at, 3, partial(self._decided, state.saga_id, ev.CancelAsked(ev.DEADLINE))
+            yield state.ends_at, 3, partial(self._look, state.saga_id)
 
     def _deliver(self, index: int) -> bool:
         _, message = self._sent.pop(index)
@@ -299,8 +294,11 @@ class InProcessRun:
         return not isinstance(end, Die) or message.saga_id != self.saga_id
 
     def _look(self, saga_id: str) -> bool:
-        """What the supervisor does at the end of a wait: of a step that looks again it sends the message."""
-        state = self._control.items[saga_id]
+        """What the supervisor does at the end of a wait, and of a saga's own time: of a step that looks again it sends
+        the message."""
+        state = in_time(self._advancer, self._store.control, self.stored(saga_id))
+        if state is None:
+            return True
         owed = state.cancel_requested_at or owed_by_time(state, self._clock.now())
         if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
             self._advancer.send_again(state, 0.0)
@@ -309,25 +307,19 @@ class InProcessRun:
         return True
 
     def _signal(self, saga_id: str) -> bool:
-        state = self._control.items[saga_id]
-        step = state.steps[state.cursor]
-        own = self._advancer.registry.get(state.saga).definition.step(step.name)
-        data = encode(self._signals[self.path(saga_id) + step.name], own.signal_type)
+        state = self.stored(saga_id)
+        step, definition = state.steps[state.cursor], self._advancer.registry.get(state.saga).definition
+        data = encode(self._signals[self.path(saga_id) + step.name], definition.step(step.name).signal_type)
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         signal = Signal(payload, content_hash(data), "test", self._clock.now())
-        self._inbox.stored[saga_id, step.name, step.round] = signal
-        return self._decided(saga_id, ev.SignalAsked(state.cursor))
-
-    def _decided(self, saga_id: str, arrival: ev.Arrival) -> bool:
-        state = self._control.items[saga_id]
-        self._control.items[saga_id] = decide(self._advancer.plan(state), state, arrival, self._clock.now()).state
+        self._store.inbox.accept(state, state.cursor, signal, definition.stale_after.total_seconds())
         return self._look(saga_id)
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
         entry = first_entry(saga_type, self.saga_id, request, "test", self._clock, {})
         state = new_state(saga_type, entry)
-        self._journal.put(entry)
-        self._control.create(state, saga_type.definition.stale_after.total_seconds())
+        self._store.journal.put(entry)
+        self._store.control.create(state, saga_type.definition.stale_after.total_seconds())
         inputs = (carried(entry),)
         self.send(Message(state.saga_id, state.saga, state.steps[0].name, 0, False, state.dispatch, inputs=inputs))
 

@@ -17,8 +17,13 @@ from sagas.authoring.waits import Wait
 from sagas.engine.views import audit_view, step_status
 from sagas.errors import InvalidRequest, listed
 from sagas.store.entries import RESULTS, Entry
-from sagas.testing.in_process import Failing, InProcessRun
 
+if TYPE_CHECKING:
+    from sagas.testing.in_process import InProcessRun
+
+Raised = BaseException | type[BaseException]
+Failing = Raised | Sequence[Raised | None]
+"""What every attempt raises instead of running; or what each raises in turn: ``None`` where it runs, as do the rest."""
 _CHILD = re.compile(r"(\w+)\[(\d+)\]\.(.+)", re.ASCII)
 """A child of a step, and what of it is meant."""
 T = TypeVar("T")
@@ -152,12 +157,16 @@ def run(
         decode(data, definition.request_type)
     except InvalidRequest as error:
         raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
-    played = InProcessRun(definition, failing, clients, saga_id, data, signalled, at)
-    played.play()
-    for what, paths in (("fail", failing), ("signals", signalled)):
-        for path in paths:
-            _check_position(played, saga_id, path, what)
-    return _outcome(played, definition, saga_id)
+    from sagas.testing.in_process import InProcessRun  # with boto3, which tests of mere functions need not wait for
+    from sagas.testing.store import memory_store
+
+    with memory_store() as store:
+        played = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at)
+        played.play()
+        for what, paths in (("fail", failing), ("signals", signalled)):
+            for path in paths:
+                _check_position(played, saga_id, path, what)
+        return _outcome(played, definition, saga_id)
 
 
 def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:

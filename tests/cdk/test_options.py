@@ -183,8 +183,7 @@ class TestService:
     def test_retention_of_finished_sagas(self, everything: Template, plain: Template) -> None:
         assert variables(everything)["SAGAS_RETENTION"] == "2592000"
         assert variables(everything)["SAGAS_KEY_RETENTION"] == "604800"
-        for part in ("sagas_table", "audit_table"):
-            assert marks(everything)[part,]["TimeToLiveSpecification"]["Enabled"] is True
+        assert marks(everything)["audit_table",]["TimeToLiveSpecification"]["Enabled"] is True
         assert not {"SAGAS_RETENTION", "SAGAS_KEY_RETENTION"} & variables(plain).keys()
 
     def test_payload_limit_and_shards(self, everything: Template) -> None:

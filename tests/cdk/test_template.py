@@ -88,12 +88,10 @@ class TestTables:
             assert table["@resource"]["DeletionPolicy"] == "RetainExceptOnCreate"
             assert table["@resource"]["UpdateReplacePolicy"] == "Retain"
 
-    def test_items_of_sagas_expire(self, template: Template) -> None:
-        for part in ("sagas_table", "audit_table"):
-            assert marked(template, part)["TimeToLiveSpecification"] == {
-                "AttributeName": "expires_at",
-                "Enabled": True,
-            }
+    def test_tombstones_expire_and_nothing_else(self, template: Template) -> None:
+        expires = {"AttributeName": "expires_at", "Enabled": True}
+        assert marked(template, "audit_table")["TimeToLiveSpecification"] == expires
+        assert "TimeToLiveSpecification" not in marked(template, "sagas_table")
 
 
 class TestTransportAndEncryption:

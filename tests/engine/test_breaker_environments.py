@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,7 @@ class _Mail:
     """Queues that nobody reads."""
 
     def send(self, message: Message, delay: float = 0.0) -> None: ...
+    def send_all(self, messages: Sequence[Message]) -> None: ...
 
 
 @pytest.fixture

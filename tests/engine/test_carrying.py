@@ -56,7 +56,6 @@ def test_a_payload_under_anothers_hash_is_not_believed() -> None:
 
 
 def test_without_a_digest_nothing_is_believed() -> None:
-    """A saga that version 0.1.0 started."""
     assert brought((result(1, '"a"'),), "") == {}
 
 

@@ -110,13 +110,6 @@ def test_nothing_stored_tells_and_all_is_there(keyed: Bench) -> None:
     assert [one["result"] for one in view["steps"]] == ["the-score", "the-answer", "the-large-result" * 2_000]
 
 
-def test_only_code_that_knows_of_it_goes_on(keyed: Bench) -> None:
-    saga_id = run_through(keyed)
-    formats = {one["action"]: int(one.get("format", 1)) for one in keyed.stack.entries(saga_id)}
-    with_payload = {"SagaStarted", "StepCompleted", "SignalReceived"}
-    assert {action for action, number in formats.items() if number == 4} == with_payload
-
-
 def test_the_audit_trail_can_be_verified(keyed: Bench) -> None:
     saga_id = run_through(keyed)
     assert keyed.engine.verifier.verify("loan", saga_id).finding.bad is None

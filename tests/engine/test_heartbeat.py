@@ -55,7 +55,7 @@ class Book:
 
     def beating(self, lost: Callable[[], None] = lambda: None, news: Any = lambda: None) -> Heartbeat:
         state = SagaState("id", "brief", "1", (StepState("act"),), lease=self.lease)
-        return Heartbeat(self, state, LENGTH, self.clock, lost, news)
+        return Heartbeat(self.extend, state, LENGTH, self.clock, lost, news)
 
 
 def test_a_lease_that_lasts_as_long_as_its_function_needs_none() -> None:

@@ -47,7 +47,7 @@ class Notebook:
 
 
 def report(notebook: Notebook, lost: Callable[[], None] = lambda: None) -> ProgressReport:
-    return ProgressReport(notebook, STATE, SystemClock(), lost, SHORT)
+    return ProgressReport(notebook.note_progress, STATE, SystemClock(), lost, SHORT)
 
 
 def test_silence_starts_no_thread() -> None:
@@ -115,7 +115,7 @@ def test_a_refused_write_tells_that_the_lease_is_lost() -> None:
 
 def test_whoever_writes_anyway_takes_it_along() -> None:
     book = Notebook()
-    with ProgressReport(book, STATE, SystemClock(), lambda: None, 0.0) as progress:
+    with ProgressReport(book.note_progress, STATE, SystemClock(), lambda: None, 0.0) as progress:
         assert progress.take() is None
         progress.tell(0.3, "x" * 300)
         until(lambda: book.notes or progress.take())

@@ -23,15 +23,15 @@ from sagas.core.times import iso
 from sagas.engine.clock import uuid7
 from sagas.store.connection import SharedConnection
 from sagas.store.restored import Trimmed, trim_audit, trim_joins
+from sagas.testing.expressions import plain
+from sagas.testing.tables import Key, keys_of
 from tests.engine.test_children import Basketful, Shipment
 from tests.engine.test_disaster import live
 from tests.support.aws import REGION, HandmadeStack, client, create_joins_table, create_tables
 from tests.support.bench import Bench
 from tests.support.databases import dynamodb_local
 from tests.support.dynamodb import Tables, aws
-from tests.support.expressions import plain
 from tests.support.sagas import Booked
-from tests.support.tables import Key, keys_of
 
 Item = dict[str, Any]
 Copy = Mapping[str, Mapping[Key, Item]]

@@ -347,21 +347,6 @@ def _dying_by_chance(monkeypatch: pytest.MonkeyPatch, write: str, chance: random
 # What is stored, and what is sent
 
 
-def test_what_version_0_1_left_unfinished_is_begun_anew(desk: Callable[..., SweepDesk]) -> None:
-    d = desk()
-    mixed(d, 10)
-    old = {
-        "saga_id": {"S": "sweep#zip"},
-        "start_after": {"S": "zips/zzz"},
-        "began_at": {"S": "2026-09-21T00:00:00.000Z"},
-        "finished_at": {"S": "2026-09-20T00:00:00.000Z"},
-    }
-    d.bench.stack.dynamodb.put_item(TableName=d.bench.stack.sagas_table, Item=old)
-    tick(d)
-    assert d.work_off() == 1
-    assert totals(d)["listed"] == 10
-
-
 def test_the_next_round_takes_the_same_items(desk: Callable[..., SweepDesk], small: None) -> None:
     d = desk(Look)
     for number in (1, 2):

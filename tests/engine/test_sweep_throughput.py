@@ -19,7 +19,8 @@ from sagas.engine.orphans import SweepReport
 from sagas.engine.sweep_pages import SweepServices
 from sagas.engine.sweep_rounds import EndedRound, PartName, RoundSweep
 from sagas.store.entries import Entry
-from sagas.store.summaries import SagaSummary
+from sagas.store.journal import Journal
+from sagas.store.summaries import SagaSummaries, SagaSummary
 from sagas.store.sweep_rounds import SweepRounds
 from tests.engine.sweeping import BUCKET, DAY, SweepDesk
 
@@ -78,12 +79,11 @@ class WorkerClock(SystemClock):
 
 @dataclass
 class MadeUp:
-    """S3, and the tables of sagas: nine of ten are COMPLETED and name their object, the others were undone."""
+    """S3."""
 
     turns: Turns
     keys: list[str]
     deleted: set[str] = field(default_factory=set[str])
-    seen: int = 0
 
     def list_objects_v2(self, *, StartAfter: str = "", MaxKeys: int, **_: Any) -> dict[str, Any]:
         self.turns.take(PROBE if MaxKeys == 1 else LIST)
@@ -99,6 +99,13 @@ class MadeUp:
         self.deleted |= keys
         return {}
 
+
+@dataclass
+class MadeUpSummaries(SagaSummaries):
+    """Sagas of which nine of ten are COMPLETED and name their object; the others were undone."""
+
+    turns: Turns
+
     def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
         self.turns.take(READ)
         return {
@@ -107,6 +114,13 @@ class MadeUp:
             else SagaSummary("zip", SagaStatus.CANCELLED, attention=False)
             for saga_id in saga_ids
         }
+
+
+@dataclass
+class MadeUpJournal(Journal):
+    """Their results."""
+
+    turns: Turns
 
     def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
         self.turns.take(RESULTS)
@@ -137,7 +151,8 @@ def sweep_with(d: SweepDesk, workers: int, keys: list[str], start: float) -> End
     rounds = TimedRounds(d.engine.tables, settings_from(d.bench.stack.environment))
     rounds.turns = turns
     clock, logger = WorkerClock(turns, start), d.engine.services.logger
-    services = SweepServices(world, world, world, clock, logger, {"ZIPS_BUCKET": BUCKET})
+    sagas = MadeUpSummaries(turns), MadeUpJournal(turns)
+    services = SweepServices(*sagas, world, clock, logger, {"ZIPS_BUCKET": BUCKET})
     definition, policy = d.sweeper.declared("zip")
 
     def send(part: PartName) -> None:

@@ -20,7 +20,7 @@ from tests.support.bench import Bench
 from tests.support.databases import dynamodb_local
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, Fatal, Trip
-from tests.support.tables import MemoryTables
+from tests.support.tables import StrictTables
 
 Request = tuple[str, dict[str, Any]]
 SUBJECT = "tables in memory"
@@ -336,23 +336,23 @@ def test_another_answer_fails_the_test_that_asked(
 ) -> None:
     """Even if who asked outlives it."""
     monkeypatch.setattr(dynamodb, "COMPARED", set[str]())
-    monkeypatch.setattr(MemoryTables, "_get_item", _wrong)
+    monkeypatch.setattr(StrictTables, "_get_item", _wrong)
     with pytest.raises(AssertionError, match="GetItem"), aws(chosen):
         _ask_on_new_tables("get_item", Key=KEY)
 
 
 def test_another_outcome_fails_the_test_that_asked(credentials: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamodb, "COMPARED", set[str]())
-    monkeypatch.setattr(MemoryTables, "_leave", _nothing)
+    monkeypatch.setattr(StrictTables, "_leave", _nothing)
     with pytest.raises(AssertionError, match="PutItem"), aws("memory"):
         _ask_on_new_tables("put_item", Item=KEY)
 
 
-def _wrong(tables: MemoryTables, request: object) -> dict[str, Any]:
+def _wrong(tables: StrictTables, request: object) -> dict[str, Any]:
     return {"Item": KEY}
 
 
-def _nothing(tables: MemoryTables, request: object, after: object) -> None:
+def _nothing(tables: StrictTables, request: object, after: object) -> None:
     """A write that leaves nothing."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagas.aws import code_of
-from tests.support.tables import MemoryTables
+from tests.support.tables import StrictTables
 
 SAGAS, AUDIT = "t-sagas", "t-audit"
 KEY = {"saga_id": {"S": "s1"}}
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_it_is_refused(what: str) -> None:
     with pytest.raises(ClientError) as raised:
-        MemoryTables().answer(*REFUSED[what])
+        StrictTables().answer(*REFUSED[what])
     assert code_of(raised.value) == "ValidationException"
 
 
@@ -132,6 +132,6 @@ TAKEN: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("what", TAKEN)
 def test_it_is_taken(what: str) -> None:
     """What is refused for the item is none of the request's faults."""
-    tables = MemoryTables()
+    tables = StrictTables()
     tables.answer(*put(a={"L": [{"N": "0"}]}, status={"N": "1"}, due={"S": "-"}, v={"S": "x"}))
     tables.answer(*TAKEN[what])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.testing.faults import DEATHS, DELAYS, LOST_ANSWERS, Fault
-from tests.faults.answering import AT_ONCE, EXPIRING, behind, beside_moto, scarce
+from tests.faults.answering import AT_ONCE, LOSING, behind, beside_moto, scarce
 from tests.faults.cover import Computation, table
 from tests.faults.explore import explore, replay
 from tests.faults.gate import FILE, SHORT, catch, cover
@@ -91,7 +91,7 @@ def _moto(one: CrashWorld) -> bool:
     """Every scenario, undisturbed, on the tables in memory and on moto's."""
     requests, wrong = 0, list[str]()
     for name in EVERY:
-        if name not in EXPIRING:
+        if name not in LOSING:
             with beside_moto(one) as compared:
                 [trial] = replay(one, name, [()])
             requests += compared.requests

@@ -16,7 +16,7 @@ from tests.support.aws import client, create_joins_table, create_tables
 
 AT_ONCE = ("paused_and_cancelled",)
 """Scenarios that have a pause seen at once, which functions do not promise where reads are behind."""
-EXPIRING = ("started_again_after_its_item_expired", "started_again_after_its_item_expired, chained")
+LOSING = ("started_again_after_its_item_was_lost", "started_again_after_its_item_was_lost, chained")
 """Scenarios in which the tables themselves delete an item, and moto's do not."""
 Ask = Callable[[str, dict[str, Any]], Any]
 

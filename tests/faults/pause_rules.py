@@ -47,7 +47,7 @@ def _patience_runs_on_in_a_pause() -> Generator[None]:
 
 @_rule("patience counts no time for which nobody can look, whatever was journaled meanwhile")
 def _lateness_is_counted_from_the_last_commit() -> Generator[None]:
-    held_up = failures._held_up
+    held_up = failures._held_up  # pyright: ignore[reportPrivateUsage]
 
     def counted(held: SagaState, polling: Polling) -> float:
         return held_up(held, replace(polling, due=held.updated_at + polling.after))

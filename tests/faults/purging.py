@@ -90,9 +90,8 @@ def _started_again_while_it_is_purged(world: CrashWorld) -> None:
 
 
 @PURGING.ends()
-def _started_again_after_its_item_expired(world: CrashWorld) -> None:
-    """Under version 0.1.0."""
+def _started_again_after_its_item_was_lost(world: CrashWorld) -> None:
     life(world)
-    world.delete_by_time_to_live()
+    world.lose_items()
     world.start()
     world.settle()

@@ -458,7 +458,7 @@ def _starts_ignore_tombstones() -> Generator[None]:
     found = cast("Any", Starter)._found
 
     def ignoring(self: Any, saga_type: Any, entry: Entry) -> Any:
-        return found(self, saga_type, replace(entry, tombstone=None))
+        return found(self, saga_type, replace(entry, tombstone=None, details=saga_type.first_entry_details))
 
     # DynamoDB refuses a name that no expression has.
     anything = "attribute_exists(seq) OR attribute_exists(#purge)"
@@ -466,7 +466,7 @@ def _starts_ignore_tombstones() -> Generator[None]:
         yield
 
 
-@_rule("13: what has a second entry was over")
+@_rule("13: what has a second entry does not start again")
 def _starts_ignore_the_journal() -> Generator[None]:
     def nothing(self: Any, saga_id: str) -> None:
         return None

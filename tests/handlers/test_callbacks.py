@@ -13,7 +13,7 @@ from sagas.engine.callbacks import Callbacks, Called
 from sagas.errors import NotFound
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from sagas.store.callback_keys import CallbackKey, CallbackKeys
+from sagas.store.callback_keys import CallbackKeys
 from tests.engine.test_waits import Approval
 from tests.handlers.conftest import Answer, Make, Site, request
 from tests.support.aws import REGION, LambdaContext, client
@@ -234,18 +234,10 @@ def test_a_key_that_is_too_short_is_none(site: Make) -> None:
     assert keys.named("anything") is None
 
 
-class OneKey:
-    """A key that does not change."""
-
-    def signing(self) -> CallbackKey:
-        return CallbackKey("one", b"k" * 32)
-
-    def named(self, key_id: str) -> CallbackKey | None:
-        return self.signing() if key_id == "one" else None
-
-
-def test_a_token_reads_as_what_it_was_made_for() -> None:
-    callbacks = Callbacks(URL, OneKey())
+def test_a_token_reads_as_what_it_was_made_for(site: Make) -> None:
+    _ = site
+    client("secretsmanager").create_secret(Name=SECRET, SecretString="k" * 64)
+    callbacks = Callbacks(URL, CallbackKeys(SECRET, ManualClock().now, REGION))
     for name in ("approval", "größe", "a" * 300):
         token = callbacks.url("loan", "id", name).rpartition("/")[2]
         assert callbacks.read(token) == Called("loan", "id", name)

@@ -74,7 +74,7 @@ def seen(s: Site, saga_id: str) -> Any:
 
 @pytest.fixture
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of any size, as earlier versions stored them."""
+    """Results of any size: one within the limit does not fit either once its quotes are escaped."""
     monkeypatch.setattr(runner, "LARGEST_RESULT", 10**9)
 
 
@@ -127,7 +127,7 @@ def test_results_kept_in_entries_are_counted_too(site: Make, monkeypatch: pytest
     ]
 
 
-def test_what_an_earlier_version_stored_is_not_loaded(site: Make, unlimited: None) -> None:
+def test_a_result_that_fits_no_answer_is_not_loaded(site: Make, unlimited: None) -> None:
     s = site(Bulk)
     saga = seen(s, run(s, first=7_000_000))
     assert saga["status"] == "COMPLETED"

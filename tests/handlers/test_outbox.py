@@ -136,7 +136,7 @@ def endings(site: Site) -> dict[str, tuple[str, list[str]]]:
     found["undone"] = site.begin("trip"), ["SagaCompensated"]
     site.run()
     FAIL["unbook"] = RuntimeError("stuck")
-    found["stuck"] = site.begin("trip"), ["SagaFailed", "SagaNeedsAttention"]
+    found["stuck"] = site.begin("trip"), ["SagaCompensationFailed", "SagaNeedsAttention"]
     site.run()
     FAIL.clear()
     found["cancelled"] = site.begin("loan"), ["SagaWaiting", "SagaCancelled"]

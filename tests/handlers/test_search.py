@@ -139,20 +139,6 @@ def test_a_settlement_leaves_the_end_where_it_was(site: Make) -> None:
     assert w.call("GET", f"/sagas/frail/{begin(w, name='frail')}").body["ended_at"] is None
 
 
-def test_what_an_earlier_version_ended_is_found_by_going_over_all(site: Make) -> None:
-    w = site(Tour)
-    old = [begin(w) for _ in range(3)]
-    w.run()
-    for saga_id in old[:2]:
-        key = {"saga_id": {"S": saga_id}}
-        w.stack.dynamodb.update_item(TableName=w.stack.sagas_table, Key=key, UpdateExpression="REMOVE ended")
-    assert ids(w, status="COMPLETED") == [old[2]]  # until the supervisor has come by
-    w.engine.finder.run("recover", 60)
-    new = begin(w)
-    w.run()
-    assert ids(w, status="COMPLETED", limit="2") == [new, *old[::-1]]
-
-
 def test_where_no_earlier_version_was_the_index_has_all(site: Make) -> None:
     w = site(Tour)
     one = begin(w)

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,6 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 from sagas import Context, Saga, step
 from sagas.handlers import otel, supervisor, tracing
 from sagas.handlers import step as step_handler
-from sagas.messaging.message import Message, parse_record
-from sagas.messaging.trace import Trace
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Order, Stubborn, Trip
@@ -189,7 +186,7 @@ def test_an_operators_retry_goes_on_in_the_sagas_trace(traced: Make) -> None:
     assert format(link.context.trace_id, "032x") != CALLER_TRACE
 
 
-def test_a_message_of_older_code_begins_a_trace_that_goes_on(traced: Make) -> None:
+def test_a_message_without_a_trace_begins_one_that_goes_on(traced: Make) -> None:
     s = traced(Trip)
     s.engine.starter.start("trip", {"item": "train"})
     s.run()
@@ -236,24 +233,6 @@ def test_the_supervisor_is_traced(traced: Make) -> None:
     supervisor.reset()
     (ran,) = spans("supervisor")
     assert attributes(ran)["faas.trigger"] == "timer"
-
-
-# Messages.
-
-
-def test_the_last_release_reads_a_message_that_has_a_trace() -> None:
-    wheel = Path(__file__).parents[1] / "versions" / "lambda_sagas-0.1.0-py3-none-any.whl"
-    body = Message(
-        "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17", "trip", "book", 0, False, 1, trace=Trace(CALLER, "vendor=1", CALLER)
-    ).body
-    source = "import sys; sys.path.insert(0, sys.argv[1]); from sagas.messaging import message; import sagas; "
-    source += "print(sagas.__path__[0], message.parse_record({'body': sys.argv[2]}).step)"
-    told = subprocess.run(
-        [sys.executable, "-c", source, str(wheel), body], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert wheel.name in told[0]
-    assert told[1] == "book"
-    assert parse_record({"body": body}).trace == Trace(CALLER, "vendor=1", CALLER)
 
 
 # The provider and its exporter.

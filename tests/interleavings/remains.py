@@ -12,7 +12,7 @@ from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Event, Rows, never_started_in, rows_of
 from tests.interleavings.replay import Replay
 from tests.interleavings.snapshot import Snapshot
-from tests.support.tables import MemoryTables
+from tests.support.tables import StrictTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Remains:
     """A last moment. ``tables``: their content."""
 
     replay: Replay
-    tables: MemoryTables
+    tables: StrictTables
     last: Snapshot
 
     @property

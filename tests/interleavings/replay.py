@@ -37,7 +37,7 @@ from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.interleavings.texts import text_of, value_of
 from tests.support.aws import REGION, LambdaContext
-from tests.support.tables import MemoryTables
+from tests.support.tables import StrictTables
 
 WORKING = {BULK: bulk_handler, NOW: now_handler}
 """The functions behind the service's own queues."""
@@ -222,7 +222,7 @@ class Replay:
             "start": lambda process: self.engine.starter.start(self.name, {"item": "book"}, key="key"),
         }
         self.histories = self.runs = 0
-        self._tables: MemoryTables | None = None
+        self._tables: StrictTables | None = None
 
     @contextmanager
     def installed(self) -> Generator[None]:
@@ -243,7 +243,7 @@ class Replay:
             yield
 
     @contextmanager
-    def asking(self, tables: MemoryTables) -> Generator[None]:
+    def asking(self, tables: StrictTables) -> Generator[None]:
         """Have requests answered by these tables: a look at them, no process's doing."""
         self._tables = tables
         try:
@@ -251,7 +251,7 @@ class Replay:
         finally:
             self._tables = None
 
-    def pass_by(self, tables: MemoryTables, now: float) -> None:
+    def pass_by(self, tables: StrictTables, now: float) -> None:
         """Have noted that all queues have handled what was sent long after ``now``."""
         queues, notes = self.engine.recovery.queues, self.engine.recovery.watermarks
         with self.asking(tables):

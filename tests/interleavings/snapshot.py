@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.faults.mailbox import VISIBILITY, Letter
 from tests.interleavings.replay import Answer, Request
 from tests.interleavings.texts import text_of
-from tests.support.tables import MemoryTables
+from tests.support.tables import StrictTables
 
 DISTURBANCES = (
     "crash",  # a process dies
@@ -36,7 +36,7 @@ DISTURBANCES = (
     "start",  # it is started again, under the same key
     "redrive",  # an operator redrives the dead letters
     "deploy",  # the other version of the saga's code is deployed; what is under way goes on as it is
-    "expiry",  # DynamoDB deletes the control item of a saga that is over
+    "loss",  # the control item of a saga that is over is deleted by hand, or lost in a restore
     "switch",  # a process is interrupted by another before it is done; as often as may be by default
 )
 """What may go wrong, or be done by people."""
@@ -125,19 +125,19 @@ class Shelf:
     """Every content of the tables that was ever reached, each under a number; requests are answered once for each."""
 
     def __init__(self) -> None:
-        self._contents: list[MemoryTables] = []
+        self._contents: list[StrictTables] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._answers: dict[tuple[str, int], tuple[int, Answer]] = {}
         self._texts: dict[int, str] = {}
         self._kept: list[dict[str, Any]] = []
-        self.empty = self.number(MemoryTables())
+        self.empty = self.number(StrictTables())
 
-    def __getitem__(self, number: int) -> MemoryTables:
+    def __getitem__(self, number: int) -> StrictTables:
         return self._contents[number]
 
-    def copy(self, number: int) -> MemoryTables:
+    def copy(self, number: int) -> StrictTables:
         """Return the content of that number, to be changed."""
-        return MemoryTables({name: dict(rows) for name, rows in self._contents[number].tables.items()})
+        return StrictTables({name: dict(rows) for name, rows in self._contents[number].tables.items()})
 
     def answer(self, request: Request, number: int) -> tuple[int, Answer]:
         """Carry out a request on the content of that number; return what the content is then, and the answer."""
@@ -154,9 +154,9 @@ class Shelf:
     def without(self, number: int, table: str, key: str) -> int:
         """Return what the content is without an item."""
         before = self._contents[number].tables
-        return self.number(MemoryTables(before | {table: {k: v for k, v in before[table].items() if k != (key,)}}))
+        return self.number(StrictTables(before | {table: {k: v for k, v in before[table].items() if k != (key,)}}))
 
-    def number(self, tables: MemoryTables) -> int:
+    def number(self, tables: StrictTables) -> int:
         """Return the number of a content."""
         rows = ((name, key, item) for name, rows in tables.tables.items() for key, item in rows.items())
         content = tuple(sorted((name, str(key), self._text(item)) for name, key, item in rows))

@@ -15,7 +15,7 @@ from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.world import past_pivot
 from tests.interleavings.snapshot import Execution
-from tests.support.tables import MemoryTables
+from tests.support.tables import StrictTables
 
 _NOTHING: dict[str, Any] = {}
 _SHORTEST = 5.0 + RECORDING + SKEW
@@ -49,7 +49,7 @@ def wrong_start(execution: Execution, begun: frozenset[Execution], most: int) ->
 
 
 def wrong_write(
-    settings: StoreSettings, patience: int, before: MemoryTables, after: MemoryTables, letter: Letter | None
+    settings: StoreSettings, patience: int, before: StrictTables, after: StrictTables, letter: Letter | None
 ) -> None:
     """Look at a write.
 
@@ -95,7 +95,7 @@ class _Stored:
     entries: dict[int, dict[str, Any]]
 
 
-def _changed(settings: StoreSettings, before: MemoryTables, after: MemoryTables) -> set[str]:
+def _changed(settings: StoreSettings, before: StrictTables, after: StrictTables) -> set[str]:
     """The ids of the sagas of which something was written or deleted. Items are never changed in place."""
     ids = set[str]()
     for name in (settings.sagas_table, settings.audit_table):
@@ -137,12 +137,12 @@ def _purged(seq: int, entries: dict[int, dict[str, Any]]) -> bool:
     return "purge" in entries.get(1, _NOTHING) and (seq == 1 or seq not in entries)
 
 
-def _journal(tables: MemoryTables, settings: StoreSettings, saga_id: str) -> dict[int, dict[str, Any]]:
+def _journal(tables: StrictTables, settings: StoreSettings, saga_id: str) -> dict[int, dict[str, Any]]:
     rows = tables.tables.get(settings.audit_table, {})
     return {seq: row for (owner, seq), row in rows.items() if owner == saga_id}
 
 
-def _item(tables: MemoryTables, settings: StoreSettings, saga_id: str) -> dict[str, Any]:
+def _item(tables: StrictTables, settings: StoreSettings, saga_id: str) -> dict[str, Any]:
     row = tables.tables.get(settings.sagas_table, {}).get((saga_id,), _NOTHING)
     return row if "steps" in row else _NOTHING
 

@@ -31,11 +31,12 @@ from sagas.handlers import step as step_handler
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store.settings import StoreSettings
+from sagas.testing.expressions import Item
 from sagas.testing.faults import ProcessDied, Wire
+from sagas.testing.tables import refusal
 from tests.load.simulation import Simulation
 from tests.support.aws import REGION, LambdaContext
-from tests.support.expressions import Item
-from tests.support.tables import MemoryTables, page_of, refusal
+from tests.support.tables import StrictTables
 
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
 TICK = 60.0
@@ -84,7 +85,7 @@ class Lane:
     wakes: set[float] = field(default_factory=set[float])
 
 
-class _Tables(MemoryTables):
+class _Tables(StrictTables):
     """The index of what is due, without evaluating an expression for every item."""
 
     def _query(self, request: Item) -> Item:
@@ -98,7 +99,7 @@ class _Tables(MemoryTables):
             if item.get("open_shard") == shard and item["due"]["S"] <= until
         ]
         found.sort(key=lambda item: (item["due"]["S"], item["saga_id"]["S"]))
-        return page_of(request, found, ("open_shard", "due", "saga_id"))
+        return self._page(request, found, ("open_shard", "due", "saga_id"))
 
 
 class Cloud:

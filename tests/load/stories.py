@@ -14,11 +14,11 @@ from botocore.exceptions import ClientError
 from sagas.aws import code_of
 from sagas.core.keys import id_for_key
 from sagas.messaging.work import BULK, NOW
+from sagas.testing.expressions import Item
 from sagas.testing.faults import ProcessDied
 from tests.load.cloud import Cloud, away, contended, throttled
 from tests.load.sagas import PARTS, Asked, Five, Held, Parked, Part, Sleeping, Slow, Stage, Whole
 from tests.load.simulation import Simulation
-from tests.support.expressions import Item
 
 MINUTE = 60.0
 HOUR = 3600.0

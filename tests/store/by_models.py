@@ -9,8 +9,8 @@ from pynamodb.expressions.update import Update
 
 from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.formats import FORMAT, WAITS
-from sagas.store.entries import Entry, format_of_action
+from sagas.formats import FORMAT
+from sagas.store.entries import Entry
 from sagas.store.mapping import OVERTAKEN, due_at, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
@@ -46,9 +46,7 @@ _PLAIN = (
 def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stale_after: float) -> dict[str, Any]:
     """A state as DynamoDB has it, without what only the store adds: when it is due, and when it expires."""
     dead = state.dead
-    waits = state.status is SagaStatus.WAITING or state.polling or state.deadline
     values: dict[str, Any] = {
-        "format": WAITS if waits or any(one.waits_for or one.pivot or one.postponed for one in state.steps) else None,
         "saga": state.saga,
         "version": state.version,
         "correlation_id": state.correlation_id if state.correlation_id != state.saga_id else None,
@@ -65,7 +63,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
-        "head": bytes([state.seq % 256]) + state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
+        "head": state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
     }
     values |= {name: getattr(state, name) or None for name in _PLAIN}
     values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
@@ -160,8 +158,8 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
         overdue=bool(item.overdue),
-        head=(item.head or b"")[1:33],
-        digest=urlsafe_b64encode((item.head or b"")[33:]).decode().rstrip("="),
+        head=(item.head or b"")[:32],
+        digest=urlsafe_b64encode((item.head or b"")[32:]).decode().rstrip("="),
         created_at=epoch(item.created_at),
         updated_at=epoch(item.updated_at),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
@@ -207,7 +205,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
     item = tables.entry(
         saga_id=entry.saga_id,
         seq=entry.seq,
-        format=format_of_action(entry.action),
+        format=FORMAT,
         at=iso(entry.at),
         saga=entry.saga,
         action=entry.action,
@@ -221,7 +219,7 @@ def entry_item(tables: Tables, entry: Entry) -> dict[str, Any]:
         prev=entry.link or None,
         details=entry.details,
         payload=entry.payload,
-        payload_hash=entry.payload_hash if entry.salt and entry.payload is not None else None,
+        payload_hash=entry.payload_hash if entry.payload is not None else None,
         salt=entry.salt or None,
     )
     return _sent(item.to_dynamodb_dict())

@@ -95,19 +95,6 @@ def test_finished_sagas_are_to_be_purged_only_if_told_and_settled(store: Store) 
     assert found(resolved, NOW + 4100)
 
 
-def test_what_goes_on_loses_the_time_to_live_of_an_earlier_version(store: Store) -> None:
-    state = saga(SagaStatus.FAILED)
-    store.control.create(state, STALE_AFTER)
-    store.dynamodb.update_item(
-        TableName=store.settings.sagas_table,
-        Key={"saga_id": {"S": state.saga_id}},
-        UpdateExpression="SET expires_at = :one",
-        ExpressionAttributeValues={":one": {"N": "1"}},
-    )
-    assert store.control.claim(state, replace(state, lease=lease(), token=1), STALE_AFTER)
-    assert "expires_at" not in _item_names(store, state.saga_id)
-
-
 # Purges.
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.formats import FORMAT, PLAIN, NewerFormat
+from sagas.formats import FORMAT, NewerFormat
 from sagas.store.entries import Entry
 from sagas.store.summaries import SagaSummaries
 from tests.store.conftest import STALE_AFTER, Store
@@ -19,16 +19,16 @@ NEWER = {"N": str(FORMAT + 1)}
 Claim = Callable[[Store, SagaState], object]
 
 
-def _set(store: Store, saga_id: str, path: str, value: dict[str, Any] | None) -> None:
-    """Write an attribute behind the store's back, or remove it."""
+def _set(store: Store, saga_id: str, path: str, value: dict[str, Any]) -> None:
+    """Write an attribute behind the store's back."""
     *before, name = path.split(".")
     place = "".join(f"{part}." for part in before) + "#n"
     store.dynamodb.update_item(
         TableName=store.settings.sagas_table,
         Key={"saga_id": {"S": saga_id}},
-        UpdateExpression=f"SET {place} = :v" if value else f"REMOVE {place}",
+        UpdateExpression=f"SET {place} = :v",
         ExpressionAttributeNames={"#n": name},
-        **({"ExpressionAttributeValues": {":v": value}} if value else {}),
+        ExpressionAttributeValues={":v": value},
     )
 
 
@@ -56,18 +56,20 @@ def _created(store: Store, status: SagaStatus = SagaStatus.PENDING) -> SagaState
     return state
 
 
-def test_items_and_entries_say_their_format(store: Store) -> None:
-    state = _created(store)
-    store.journal.put(Entry(state.saga_id, 1, NOW, "trip", "SagaStarted", "PENDING", 0))
-    for item in (store.item(state.saga_id), store.entry(state.saga_id, 1)):
-        assert item is not None
-        assert item.get("format", {"N": "1"}) == {"N": str(PLAIN)}
+def test_entries_say_their_format(store: Store) -> None:
+    saga_id = new_id()
+    store.journal.put(Entry(saga_id, 1, NOW, "trip", "SagaStarted", "PENDING", 0))
+    item = store.entry(saga_id, 1)
+    assert item is not None
+    assert item["format"] == {"N": str(FORMAT)}
 
 
 @CLAIMS
-def test_what_has_no_number_is_the_first_releases(store: Store, status: SagaStatus, claim: Claim) -> None:
+def test_a_control_item_says_its_format_once_it_is_not_the_first(
+    store: Store, status: SagaStatus, claim: Claim
+) -> None:
     state = _created(store, status)
-    _set(store, state.saga_id, "format", None)
+    assert "format" not in (store.item(state.saga_id) or {})
     assert store.control.get(state.saga_id) == state
     assert claim(store, state)
 

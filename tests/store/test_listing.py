@@ -85,31 +85,6 @@ def test_attention_lists_the_longest_waiting_first(fresh: Store) -> None:
     assert found == expected
 
 
-def test_sagas_that_the_last_release_put_on_the_attention_list_are_on_it_in_their_place(fresh: Store) -> None:
-    """It had one key for all. Whatever touches such a saga moves it."""
-    waiting = [saga(SagaStatus.FAILED, attention=NOW + moment % 3, token=1) for moment in range(9)]
-    for number, state in enumerate(waiting):
-        fresh.control.create(state, STALE_AFTER)
-        if number % 2:
-            fresh.dynamodb.update_item(
-                TableName=fresh.settings.sagas_table,
-                Key={"saga_id": {"S": state.saga_id}},
-                UpdateExpression="SET open_shard = :old",
-                ExpressionAttributeValues={":old": {"S": "attention"}},
-            )
-    expected = [state.saga_id for state in sorted(waiting, key=lambda state: (state.attention, state.saga_id))]
-    found, cursor = list[str](), None
-    while page := fresh.listing.attention(2, cursor):
-        found += page.saga_ids
-        cursor = page.cursor
-        if cursor is None:
-            break
-    assert found == expected
-    old = waiting[1]
-    assert fresh.control.claim(old, replace(old, attention=0.0, resolution_seq=2, token=2), STALE_AFTER)
-    assert old.saga_id not in fresh.listing.attention(10, None).saga_ids
-
-
 def test_no_key_of_the_index_takes_all_that_need_a_person(store: Store) -> None:
     keys = set[str]()
     for _ in range(30):
@@ -182,7 +157,7 @@ class Requests:
 
 _LISTS: dict[str, tuple[Callable[[Store, str], Any], int]] = {
     "by name": (lambda store, name: store.listing.by_name([name, f"{name}-b", f"{name}-c"], 5, None), 3 * SHARDS),
-    "attention": (lambda store, _: store.listing.attention(5, None), SHARDS + 1),
+    "attention": (lambda store, _: store.listing.attention(5, None), SHARDS),
     "due": (lambda store, _: store.listing.due(NOW + 10_000, 5), SHARDS),
     "first due": (lambda store, _: store.listing.first_due(store.listing.due_shards, NOW + 10_000), SHARDS),
 }

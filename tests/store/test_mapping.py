@@ -290,8 +290,6 @@ def test_a_commit_writes_what_differs_and_no_more(
         old["steps"]["L"][int(index)] = values[value]
     for name in update.partition("REMOVE ")[2].split(", "):
         # What an index sorts by may be stored though ``before`` does not entail it: it is removed all the same.
-        # So is what an earlier version may have left.
-        listed = ("#attention_shard", "#attention_at")
-        stored = name in ("#progress", "#due", "#open_shard", *listed) or (name == "#expires_at" and before.over)
+        stored = name in ("#progress", "#due", "#open_shard")
         assert old.pop(name[1:], None) is not None or stored
     assert old == new

@@ -32,12 +32,13 @@ from botocore.exceptions import ClientError
 from moto import backend_index, mock_aws
 from moto.core import models as moto_core
 
+from sagas.testing.expressions import Item, copied
+from sagas.testing.tables import refusal
 from tests.subjects import runs
 from tests.support.aws import REGION
 from tests.support.calls import Watch, watching
 from tests.support.databases import dynamodb_local
-from tests.support.expressions import Item, copied
-from tests.support.tables import MemoryTables, refusal
+from tests.support.tables import StrictTables
 
 Answer = tuple[Any, Item]
 """What botocore has of an HTTP response, and what it read in its body."""
@@ -47,7 +48,7 @@ _NOT_TOLD = ("ResponseMetadata", "ConsumedCapacity", "ItemCollectionMetrics")
 """What nobody reads of an answer; moto tells the last unasked."""
 
 
-class Declared(MemoryTables):
+class Declared(StrictTables):
     """Tables that were created: others are not found."""
 
     def __init__(self) -> None:
@@ -281,7 +282,7 @@ class Tables:
         """What there is of the items that a request may look at."""
         if "TableName" in asked and not asked.keys() & {"Key", "Item"}:
             return [(asked["TableName"], item) for item in self.memory.items(asked["TableName"])]
-        found = ((name, self.memory.found(name, key)) for name, key in keys_in(asked) if name in self.memory.made)
+        found = ((name, self.memory.item(name, key)) for name, key in keys_in(asked) if name in self.memory.made)
         return [(name, item) for name, item in found if item is not None]
 
     def _compare(self, model: Any, request: Item, asked: Item, before: list[tuple[str, Item]], mine: Answer) -> None:

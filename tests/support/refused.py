@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
 
-from tests.support.expressions import (
-    EXPRESSIONS,
-    Impossible,
-    Item,
-    Names,
-    check_placeholders,
-    condition,
-    plain,
-)
+from sagas.testing.expressions import Impossible, Item, Placeholders, condition, plain
 
+EXPRESSIONS = (
+    "ConditionExpression",
+    "UpdateExpression",
+    "KeyConditionExpression",
+    "FilterExpression",
+    "ProjectionExpression",
+)
 _RESERVED = frozenset(ReservedKeywords.get_reserved_keywords())
 _WORD = re.compile(r"(?<![\w#:])[A-Za-z_]\w*(?!\w*\s*\()")
 _SYNTAX = {"AND", "OR", "NOT", "IN", "BETWEEN", "SET", "REMOVE", "ADD", "DELETE"}
@@ -29,6 +28,7 @@ _ORDERED = re.compile(r"(?:<=|>=|<(?!>)|(?<!<)>)\s*(:\w+)")
 _BEGINNING = re.compile(r"begins_with\s*\([^,]+,\s*(:\w+)")
 _OPERATOR = re.compile(r"<=|>=|<>|[=<>+]|\b(?:AND|OR|NOT|IN|BETWEEN)\b|\w+\s*\(")
 _IN = re.compile(r"\bIN\s*\(([^)]*)\)")
+_PLACEHOLDER = re.compile(r"[#:]\w+")
 _CLAUSE = re.compile(r"\b(SET|REMOVE|ADD|DELETE)\b")
 _LONGEST = 4096
 """Bytes of an expression."""
@@ -57,7 +57,7 @@ def check(operation: str, request: Item, keys: Sequence[str], index: Sequence[st
     Raises:
         Impossible: AWS answers with a ValidationException.
     """
-    check_placeholders(request)
+    _check_placeholders(request)
     texts = tuple((name, request[name]) for name in EXPRESSIONS if name in request)
     told = _told(texts)
     if "ExpressionAttributeValues" in request:
@@ -76,12 +76,36 @@ def check(operation: str, request: Item, keys: Sequence[str], index: Sequence[st
         _check_search(request, keys, index)
 
 
+def _check_placeholders(request: Item) -> None:
+    """Refuse what AWS refuses before it looks at any item, and moto only outside of transactions.
+
+    Raises:
+        Impossible: a placeholder stands for nothing, or one is in no expression.
+    """
+    used = _placeholders(tuple(request.get(name, "") for name in EXPRESSIONS))
+    for what in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+        if what not in request:
+            continue
+        if not request[what]:
+            raise Impossible(f"{what} must not be empty")
+        if unused := request[what].keys() - used:
+            raise Impossible(f"Value provided in {what} unused in expressions: keys: {unused}")
+    given = {*request.get("ExpressionAttributeNames", ()), *request.get("ExpressionAttributeValues", ())}
+    if undefined := used - given:
+        raise Impossible(f"not defined: {undefined}")
+
+
+@lru_cache(maxsize=4096)
+def _placeholders(texts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_PLACEHOLDER.findall(" ".join(texts)))
+
+
 def _check_search(request: Item, keys: Sequence[str], index: Sequence[str]) -> None:
     if index and request.get("ConsistentRead"):
         raise Impossible("Consistent reads are not supported on global secondary indexes")
     if request.get("Select") == "COUNT" and "ProjectionExpression" in request:
         raise Impossible("Cannot specify the ProjectionExpression when choosing to get the COUNT")
-    known = Names.of(request)
+    known = Placeholders.of(request)
     if "FilterExpression" in request and "KeyConditionExpression" in request:
         words = re.findall(r"(?<!:)#?\b[A-Za-z_]\w*", request["FilterExpression"])
         if any(known.names.get(word, word) in (index or keys) for word in words):

@@ -1,5 +1,4 @@
-"""DynamoDB in memory: the requests the store and its tests make, with their conditions, twenty times faster than an
-emulator.
+"""DynamoDB in memory as strict, as slow to show a write and as short of room as AWS's, for the tests.
 
 ``tests/support/dynamodb.py`` has moto answer each kind of request, too, and compares the answers.
 """
@@ -15,29 +14,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from benchmarks.units import item_size
-from tests.support.expressions import (
-    Impossible,
-    Item,
-    Names,
-    condition,
-    copied,
-    plain,
-    projected,
-    update,
-)
+from sagas.testing.expressions import Impossible, Item, copied, plain
+from sagas.testing.tables import Key, MemoryTables, canceled, keys_of, place_of, refusal
 from tests.support.refused import check, check_indexed, check_item, check_key
 
-Key = tuple[Any, ...]
-
-KEYS: dict[str, tuple[str, ...]] = {
-    "sagas": ("saga_id",),
-    "audit": ("saga_id", "seq"),
-    "joins": ("join", "part"),
-}
-"""The primary keys, by the last part of a table's name."""
 _INDEXES = {
     "open": ("open_shard", "due"),
     "by_name": ("name_shard", "created_at"),
@@ -53,33 +34,21 @@ _MOST_SCANNED = 4_000
 """Items of a page of a scan."""
 _MOST = {"BatchGetItem": 100, "BatchWriteItem": 25, "TransactWriteItems": 100, "TransactGetItems": 100}
 """Items of a request."""
-_REFUSED = "The conditional request failed"
-_TWICE = "Provided list of item keys contains duplicates"
-_SEVERAL = "Transaction request cannot include multiple operations on one item"
-
-
-def refusal(code: str, operation: str, message: str = "", **more: Any) -> ClientError:
-    """Return the error that botocore raises for an answer of AWS."""
-    error = {"Code": code, "Message": message or code}
-    answer: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
-    return ClientError(answer, operation)
-
-
-def _invalid(operation: str, message: str) -> ClientError:
-    return refusal("ValidationException", operation, message)
-
-
-def keys_of(table: str) -> tuple[str, ...]:
-    """Return what the primary key of a table is, by its name."""
-    return KEYS[table.rsplit("-", 1)[1]]
+_TWICE = {
+    "BatchGetItem": "Provided list of item keys contains duplicates",
+    "BatchWriteItem": "Provided list of item keys contains duplicates",
+    "TransactWriteItems": "Transaction request cannot include multiple operations on one item",
+}
+_NO_CAPACITY = "Throughput exceeds the current capacity for one or more keys"
+Units = Counter[tuple[str, str]]
+"""Write units, by the table or index and its partition."""
 
 
 @dataclass
-class MemoryTables:
-    """Answers DynamoDB's requests. What a table's name ends in tells its key.
+class StrictTables(MemoryTables):
+    """Tables in memory that refuse what DynamoDB refuses, and answer what only tests, lists and purges ask for.
 
     Args:
-        tables: their items.
         now: tells the time in seconds, for ``lag``.
         lag: by how many seconds an answer is behind what was written, where the request does not ask for a consistent
             read or reads an index, which has none; DynamoDB's are mostly behind by less than one.
@@ -89,13 +58,12 @@ class MemoryTables:
             refused that has no room in the table's partition, or in one of an index: there it waits for the index.
     """
 
-    tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     now: Callable[[], float] = lambda: 0.0
     lag: float = 0.0
     scarce: bool = False
     capacity: int = 0
     _second: int = 0
-    _units: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    _units: Units = field(default_factory=Units)
     """What each partition of a table or an index has taken in that second."""
     _behind: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
     _coming: deque[tuple[float, str, Key, Item | None]] = field(
@@ -105,31 +73,25 @@ class MemoryTables:
     """The keys of a segment, in order. Those that were deleted since are among them."""
 
     def clear(self) -> None:
-        self.tables.clear()
+        super().clear()
         self._behind.clear()
         self._coming.clear()
         self._scanned.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
         """Return the answer, or raise botocore's error for it."""
-        known: dict[str, Callable[[Item], Item]] = {
-            "GetItem": self._get_item,
-            "PutItem": lambda asked: self._write("PutItem", "Put", asked),
-            "UpdateItem": lambda asked: self._write("UpdateItem", "Update", asked),
-            "DeleteItem": lambda asked: self._write("DeleteItem", "Delete", asked),
-            "BatchGetItem": self._batch_get,
-            "BatchWriteItem": self._batch_write,
-            "TransactWriteItems": self._transact,
-            "Query": self._query,
-            "Scan": self._scan,
-        }
-        _check_number(operation, request)
         try:
-            for kind, one in _parts(operation, request):
-                _check(kind, one)
+            _check_number(operation, request)
+            for kind, part in _parts(operation, request):
+                _check(kind, part)
+            _check_once(operation, request)
         except Impossible as error:
-            raise _invalid(operation, str(error)) from error
-        return known[operation](request)
+            raise refusal("ValidationException", operation, str(error)) from error
+        if operation == "BatchWriteItem":
+            return self._batch_write(request)
+        if operation == "Scan":
+            return self._scan(request)
+        return self._within_capacity(operation, request) if self.capacity else super().answer(operation, request)
 
     def forget(self, table: str, *key: Any) -> None:
         """Delete an item, whatever it is like."""
@@ -139,79 +101,91 @@ class MemoryTables:
         """Return the items of a table, by key."""
         return [item for _, item in sorted(self.tables.get(table, {}).items())]
 
-    def _key(self, table: str, item: Item) -> Key:
-        return tuple(plain(item[name])[1] for name in keys_of(table))
+    # What was written, and when a read shows it
 
-    def _table(self, name: str) -> dict[Key, Item]:
-        return self.tables.setdefault(name, {})
-
-    def found(self, table: str, key: Item) -> Item | None:
-        """Return the item with a key; ``key``: or anything that has it."""
-        return self._table(table).get(self._key(table, key))
-
-    def _found(self, request: Item) -> Item | None:
-        return self.found(request["TableName"], request.get("Item") or request["Key"])
-
-    def _put(self, name: str, key: Key, item: Item | None) -> None:
-        if item is None:
-            self._table(name).pop(key, None)
-        else:
-            self._add(self._table(name), key, item)
-        if self.lag:
-            self._coming.append((self.now(), name, key, item))
-
-    def _add(self, items: dict[Key, Item], key: Key, item: Item) -> None:
-        if key not in items:
+    def _put(self, table: str, key: Key, item: Item | None) -> None:
+        if item is not None and key not in self._table(table):
             self._scanned.clear()
-        items[key] = item
+        super()._put(table, key, item)
+        if self.lag:
+            self._coming.append((self.now(), table, key, item))
 
     def _seen(self, name: str, request: Item) -> dict[Key, Item]:
-        """The items of a table as a read sees them."""
         if not self.lag or (request.get("ConsistentRead") and "IndexName" not in request):
             return self._table(name)
         while self._coming and self._coming[0][0] <= self.now() - self.lag:
             _, table, key, item = self._coming.popleft()
+            behind = self._behind.setdefault(table, {})
             if item is None:
-                self._behind.setdefault(table, {}).pop(key, None)
+                behind.pop(key, None)
             else:
-                self._add(self._behind.setdefault(table, {}), key, item)
+                if key not in behind:
+                    self._scanned.clear()
+                behind[key] = item
         return self._behind.setdefault(name, {})
 
-    # One item
+    # How much there is room for
 
-    def _get_item(self, request: Item) -> Item:
-        table = request["TableName"]
-        found = self._seen(table, request).get(self._key(table, request["Key"]))
-        return {} if found is None else {"Item": copied(projected(found, request))}
+    def _after(self, kind: str, write: Item, before: Item | None) -> Item | None:
+        after = super()._after(kind, write, before)
+        if after is None or kind == "ConditionCheck":
+            return after
+        if kind == "Update":
+            check_indexed(after, keys_of(write["TableName"]), _indexes_of(write["TableName"]))
+        if len(marshal.dumps(after, 2)) > _LARGEST and item_size(after) > _LARGEST:
+            to_update = " to update" if kind == "Update" else ""
+            raise Impossible(f"Item size{to_update} has exceeded the maximum allowed size")
+        return after
 
-    def _write(self, operation: str, kind: str, request: Item) -> Item:
-        before = self._found(request)
-        if not _holds(request, before):
-            raise refusal(
-                "ConditionalCheckFailedException",
-                operation,
-                "The conditional request failed",
-                **_shown(request, before),
-            )
-        try:
-            after = _after(kind, request, before)
-        except Impossible as error:
-            raise _invalid(operation, str(error)) from error
-        if not self._has_room([units_of(request["TableName"], before, after)]):
-            raise refusal(
-                "ThrottlingException", operation, "Throughput exceeds the current capacity for one or more keys"
-            )
-        self._leave(request, after)
-        told = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
-        return {} if told is None else {"Attributes": copied(told)}
+    def _fitting(self, items: Sequence[Item]) -> int:
+        if self.scarce:
+            return 1
+        if len(marshal.dumps(list(items), 2)) <= _PAGE:  # without references it takes more than what DynamoDB counts
+            return len(items)
+        size = 0
+        for number, item in enumerate(items):
+            size += item_size(item)
+            if size > _PAGE:
+                return max(number, 1)
+        return len(items)
 
-    def _place_of(self, request: Item) -> tuple[str, Key]:
-        return request["TableName"], self._key(request["TableName"], request.get("Item") or request["Key"])
+    def _room(self, requested: int) -> int:
+        """For how much of a batch there is room."""
+        return max(1, requested // 2) if self.scarce else requested
 
-    def _leave(self, request: Item, after: Item | None) -> None:
-        self._put(*self._place_of(request), after)
+    def _within_capacity(self, operation: str, request: Item) -> Item:
+        """Answer a request, and take a write back for which the partitions have no capacity."""
+        writes = _writes(operation, request)
+        before = [self._before(write) for write in writes]
+        answer = super().answer(operation, request)
+        transacted = operation == "TransactWriteItems"
+        units = [
+            units_of(write["TableName"], old, self._before(write), transacted=transacted)
+            for write, old in zip(writes, before, strict=True)
+        ]
+        if self._has_room(units):
+            return answer
+        for write, old in zip(writes, before, strict=True):
+            self._leave(write, old)
+        if transacted:
+            raise canceled([{"Code": "ThrottlingError" if self._is_full(one) else "None"} for one in units])
+        raise refusal("ThrottlingException", operation, _NO_CAPACITY)
 
-    # Several
+    def _has_room(self, writes: Sequence[Units]) -> bool:
+        """Whether there is capacity for all of these writes; then it is taken."""
+        if self._second != int(self.now()):
+            self._second = int(self.now())
+            self._units.clear()
+        together = sum(writes, Units())
+        if self._is_full(together):
+            return False
+        self._units += together
+        return True
+
+    def _is_full(self, units: Units) -> bool:
+        return any(self._units[partition] + count > self.capacity for partition, count in units.items())
+
+    # Batches, indexes and scans
 
     def _batch_write(self, request: Item) -> Item:
         writes = [
@@ -220,104 +194,40 @@ class MemoryTables:
             for write in listed
             for kind, asked in write.items()
         ]
-        _check_once("BatchWriteItem", _TWICE, [self._place_of(write) for _, write in writes])
         room = self._room(len(writes))
         for kind, write in writes[:room]:
-            self._leave(write, _after(kind, write, None))
+            self._leave(write, self._after(kind, write, None))
         undone: dict[str, list[Item]] = {}
         for kind, write in writes[room:]:
             asked = {name: value for name, value in write.items() if name != "TableName"}
             undone.setdefault(write["TableName"], []).append({f"{kind}Request": asked})
         return {"UnprocessedItems": undone}
 
-    def _room(self, asked: int) -> int:
-        """For how much of a batch there is room."""
-        return max(1, asked // 2) if self.scarce else asked
-
     def _batch_get(self, request: Item) -> Item:
-        answers: dict[str, list[Item]] = {}
-        left: Item = {}
-        for name, asked in request["RequestItems"].items():
-            _check_once("BatchGetItem", _TWICE, [(name, self._key(name, key)) for key in asked["Keys"]])
-            table = self._seen(name, asked)
-            room = self._room(len(asked["Keys"]))
-            found = [table.get(self._key(name, key)) for key in asked["Keys"][:room]]
-            answers[name] = [copied(projected(item, asked)) for item in found if item is not None]
-            if asked["Keys"][room:]:
-                left[name] = {**asked, "Keys": copied(asked["Keys"][room:])}
-        return {"Responses": answers, "UnprocessedKeys": left}
+        rooms = {name: self._room(len(wanted["Keys"])) for name, wanted in request["RequestItems"].items()}
+        first, others = dict[str, Item](), dict[str, Item]()
+        for name, wanted in request["RequestItems"].items():
+            first[name] = {**wanted, "Keys": wanted["Keys"][: rooms[name]]}
+            if wanted["Keys"][rooms[name] :]:
+                others[name] = {**wanted, "Keys": copied(wanted["Keys"][rooms[name] :])}
+        return super()._batch_get({"RequestItems": first}) | {"UnprocessedKeys": others}
 
-    def _transact(self, request: Item) -> Item:
-        writes = [next(iter(item.items())) for item in request["TransactItems"]]
-        _check_once("TransactWriteItems", _SEVERAL, [self._place_of(write) for _, write in writes])
-        outcomes = [self._outcome(kind, write) for kind, write in writes]
-        if all(reason["Code"] == "None" for reason, _ in outcomes):
-            units = [
-                units_of(write["TableName"], self._found(write), after, transacted=True)
-                for (_, write), (_, after) in zip(writes, outcomes, strict=True)
-            ]
-            if not self._has_room(units):
-                full = [self._is_full(one) for one in units]
-                outcomes = [({"Code": "ThrottlingError" if it else "None"}, None) for it in full]
-        reasons = [reason for reason, _ in outcomes]
-        codes = [reason["Code"] for reason in reasons]
-        if any(code != "None" for code in codes):
-            message = f"Transaction cancelled, please refer cancellation reasons for specific reasons {codes}"
-            message = message.replace("'", "")
-            raise refusal("TransactionCanceledException", "TransactWriteItems", message, CancellationReasons=reasons)
-        for (kind, write), (_, after) in zip(writes, outcomes, strict=True):
-            if kind != "ConditionCheck":
-                self._leave(write, after)
-        return {}
-
-    def _outcome(self, kind: str, write: Item) -> tuple[Item, Item | None]:
-        """Why a write of a transaction is impossible, and what it would leave."""
-        before = self._found(write)
-        if not _holds(write, before):
-            return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **_shown(write, before)}, None
-        try:
-            return {"Code": "None"}, _after(kind, write, before)
-        except Impossible as error:
-            return {"Code": "ValidationError", "Message": str(error)}, None
-
-    def _has_room(self, writes: Sequence[Counter[tuple[str, str]]]) -> bool:
-        """Whether there is capacity for all of these writes; then it is taken."""
-        if not self.capacity:
-            return True
-        if self._second != int(self.now()):
-            self._second = int(self.now())
-            self._units.clear()
-        together = sum(writes, Counter[tuple[str, str]]())
-        if self._is_full(together):
-            return False
-        self._units += together
-        return True
-
-    def _is_full(self, units: Counter[tuple[str, str]]) -> bool:
-        return any(self._units[partition] + count > self.capacity for partition, count in units.items())
-
-    # All there are
-
-    def _query(self, request: Item) -> Item:
-        test, known = condition(request["KeyConditionExpression"]), Names.of(request)
-        found = [item for item in self._seen(request["TableName"], request).values() if test(item, known)]
-        places = keys_of(request["TableName"])
-        if "IndexName" in request:
-            places = (*_INDEXES[request["IndexName"]], *places)
-            found = [{name: item[name] for name in places} for item in found if all(name in item for name in places)]
-        backwards = not request.get("ScanIndexForward", True)
-        found.sort(key=lambda item: _place(item, places), reverse=backwards)
-        return page_of(request, found, places, backwards=backwards, scarce=self.scarce)
+    def _searched(self, request: Item) -> tuple[Iterable[Item], Sequence[str]]:
+        items, keys = super()._searched(request)
+        if "IndexName" not in request:
+            return items, keys
+        order = (*_INDEXES[request["IndexName"]], *keys)
+        return ({name: item[name] for name in order} for item in items if all(name in item for name in order)), order
 
     def _scan(self, request: Item) -> Item:
-        found, places = self._seen(request["TableName"], request), keys_of(request["TableName"])
+        found, order = self._seen(request["TableName"], request), keys_of(request["TableName"])
         keys = self._segment(found, request.get("Segment", 0), request.get("TotalSegments", 1))
         first = (
-            bisect_right(keys, _place(request["ExclusiveStartKey"], places)) if "ExclusiveStartKey" in request else 0
+            bisect_right(keys, place_of(request["ExclusiveStartKey"], order)) if "ExclusiveStartKey" in request else 0
         )
         following = (found[key] for key in islice(keys, first, None) if key in found)
         read = list(islice(following, _MOST_SCANNED))
-        return page_of(request, read, places, scarce=self.scarce, more=next(following, None) is not None)
+        return self._page(request, read, order, more=next(following, None) is not None)
 
     def _segment(self, found: dict[Key, Item], segment: int, total: int) -> list[Key]:
         """The keys of a part of a table, in order; by moto's division, as AWS promises none."""
@@ -331,9 +241,7 @@ def _digit(text: str) -> int:
     return hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]
 
 
-def units_of(
-    table: str, before: Item | None, after: Item | None, *, transacted: bool = False
-) -> Counter[tuple[str, str]]:
+def units_of(table: str, before: Item | None, after: Item | None, *, transacted: bool = False) -> Units:
     """Return the write units that a write takes, by the partitions of the table and its indexes.
 
     Args:
@@ -342,7 +250,7 @@ def units_of(
         after: the item, if there is one now.
         transacted: whether it is part of a transaction.
     """
-    units, items = Counter[tuple[str, str]](), [item for item in (before, after) if item is not None]
+    units, items = Units(), [item for item in (before, after) if item is not None]
     if items:
         kilobytes = max(-(-item_size(item) // 1024) for item in items)
         units[table, str(plain(items[0][keys_of(table)[0]])[1])] = kilobytes * (2 if transacted else 1)
@@ -353,6 +261,9 @@ def units_of(
             if partition and sort:
                 units[index, str(plain(partition)[1])] += 1
     return units
+
+
+# What no table takes, whatever it holds
 
 
 def _parts(operation: str, request: Item) -> Iterable[tuple[str, Item]]:
@@ -371,6 +282,12 @@ def _parts(operation: str, request: Item) -> Iterable[tuple[str, Item]]:
     return ((operation, request),)
 
 
+def _writes(operation: str, request: Item) -> list[Item]:
+    """What of a request writes an item."""
+    writing = operation in ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+    return [part for _, part in _parts(operation, request)] if writing else []
+
+
 def _check(kind: str, request: Item) -> None:
     """Refuse what no table would take, whatever it holds."""
     keys = keys_of(request["TableName"])
@@ -385,32 +302,6 @@ def _indexes_of(table: str) -> Iterable[tuple[str, ...]]:
     return _INDEXES.values() if table.endswith("-sagas") else ()
 
 
-def _holds(request: Item, item: Item | None) -> bool:
-    return condition(request.get("ConditionExpression", ""))(item or {}, Names.of(request))
-
-
-def _shown(request: Item, item: Item | None) -> Item:
-    """The item that a condition was not met by, if it is asked for."""
-    asked = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
-    return {"Item": copied(item)} if asked else {}
-
-
-def _after(kind: str, write: Item, before: Item | None) -> Item | None:
-    """What a write leaves of its item: one that nobody else has."""
-    if kind in ("Delete", "ConditionCheck"):
-        return None
-    if kind == "Put":
-        after = copied(write["Item"])
-    else:
-        after = copied(write["Key"] if before is None else before)
-        update(write.get("UpdateExpression", ""))(after, Names.of(write))
-        check_indexed(after, keys_of(write["TableName"]), _indexes_of(write["TableName"]))
-    if len(marshal.dumps(after, 2)) > _LARGEST and item_size(after) > _LARGEST:
-        to_update = " to update" if kind == "Update" else ""
-        raise Impossible(f"Item size{to_update} has exceeded the maximum allowed size")
-    return after
-
-
 def _check_number(operation: str, request: Item) -> None:
     if operation not in _MOST:
         return
@@ -420,53 +311,16 @@ def _check_number(operation: str, request: Item) -> None:
     else:
         several = [one["Keys"] if operation == "BatchGetItem" else one for one in request["RequestItems"].values()]
     if not several or not all(several) or sum(map(len, several)) > _MOST[operation]:
-        raise _invalid(operation, f"{operation} takes 1 to {_MOST[operation]} items")
+        raise Impossible(f"{operation} takes 1 to {_MOST[operation]} items")
 
 
-def _check_once(operation: str, message: str, keys: Sequence[tuple[str, Key]]) -> None:
-    if len(keys) != len(set(keys)):
-        raise _invalid(operation, message)
-
-
-def _place(item: Item, places: Sequence[str]) -> Key:
-    return tuple(plain(item[name])[1] for name in places)
-
-
-def page_of(
-    request: Item,
-    found: list[Item],
-    places: Sequence[str],
-    *,
-    backwards: bool = False,
-    scarce: bool = False,
-    more: bool = False,
-) -> Item:
-    """Answer a query or scan that found these items, in the order of these attributes. A page may begin after an item
-    that is not there any more. Unlike AWS's, the last page is known to be it, even if it is full. ``scarce``: it has
-    room for one item. ``more``: behind these there are others."""
-    if "ExclusiveStartKey" in request:
-        after = _place(request["ExclusiveStartKey"], places)
-        if backwards:
-            found = [item for item in found if _place(item, places) < after]
-        else:
-            found = [item for item in found if _place(item, places) > after]
-    read = found[: 1 if scarce else _fitting(found[: request.get("Limit", len(found))])]
-    last: Item = {}
-    if more or len(read) < len(found):
-        last = {"LastEvaluatedKey": copied({name: read[-1][name] for name in places})}
-    test, known = condition(request.get("FilterExpression", "")), Names.of(request)
-    kept = [projected(item, request) for item in read if test(item, known)]
-    items: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(kept)}
-    return {**items, "Count": len(kept), "ScannedCount": len(read), **last}
-
-
-def _fitting(found: list[Item]) -> int:
-    """How many of the items fit into a page."""
-    if len(marshal.dumps(found, 2)) <= _PAGE:  # without references it takes more than what DynamoDB counts
-        return len(found)
-    size = 0
-    for number, item in enumerate(found):
-        size += item_size(item)
-        if size > _PAGE:
-            return max(number, 1)
-    return len(found)
+def _check_once(operation: str, request: Item) -> None:
+    if operation not in _TWICE:
+        return
+    places: list[tuple[str, Key]] = []
+    for _, part in _parts(operation, request):
+        table = part["TableName"]
+        keys = part.get("Keys") or [part.get("Item") or part["Key"]]
+        places += [(table, place_of(key, keys_of(table))) for key in keys]
+    if len(places) != len(set(places)):
+        raise Impossible(_TWICE[operation])

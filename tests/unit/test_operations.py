@@ -16,7 +16,7 @@ from sagas.operations import CANCEL, CLOSE_BREAKER, LIST, LOOK_UP, OPERATIONS, R
 def test_each_has_a_function_of_its_name_and_none_is_left_over() -> None:
     app: Any = None
     engine: Any = _Anything()
-    names = [function.__name__ for of in api._SERVED for function in of(app, engine)]
+    names = [function.__name__ for of in api.SERVED for function in of(app, engine)]
     assert sorted(names) == sorted(operation.name for operation in OPERATIONS)
 
 

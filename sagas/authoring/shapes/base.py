@@ -82,13 +82,7 @@ class Problems(list[Problem]):
         self.tried = {} if tried is None else tried
 
     def add(self, at: Path, message: str, found: str = "") -> None:
-        """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more.
-
-        Args:
-            at: where.
-            message: what, without quoting the value.
-            found: the Python type that is there, if that says more.
-        """
+        """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
         if len(self) < MAX_PROBLEMS:
             self.append(Problem(str(at), message, found))
 

@@ -75,11 +75,7 @@ def _check_form(form: Any, name: str) -> Any:
 
 
 def enum_choice(type_: type[Enum]) -> Choice:
-    """Return the shape of an enum, whose members travel as their values.
-
-    Raises:
-        UnsupportedType: it is a Flag, has no members, or a value that is no string and no integer.
-    """
+    """Return the shape of an enum, whose members travel as their values."""
     if issubclass(type_, Flag) or not len(type_):
         raise UnsupportedType(
             f"{type_.__name__} is a Flag or has no members; use an Enum with string or integer values"
@@ -89,11 +85,7 @@ def enum_choice(type_: type[Enum]) -> Choice:
 
 
 def literal_choice(values: tuple[Any, ...]) -> Choice:
-    """Return the shape of a ``Literal``.
-
-    Raises:
-        UnsupportedType: one of its values is bytes.
-    """
+    """Return the shape of a ``Literal``."""
     raw = [(value, value.value if isinstance(value, Enum) else value) for value in values]
     pairs = [(value, _plain(_check_form(form, "Literal"))) for value, form in raw]
     return Choice(f"one of {', '.join(repr(form) for _, form in pairs)}", pairs)

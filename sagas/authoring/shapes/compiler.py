@@ -33,15 +33,7 @@ _compiled: dict[Any, Shape] = {}
 
 
 def shape_of(type_: Any, names: Namespace | None = None) -> Shape:
-    """Return the shape of a type. It is made once a type.
-
-    Args:
-        type_: the resolved annotation.
-        names: names that annotations inside it may use besides their modules' (those local to a function).
-
-    Raises:
-        UnsupportedType: it, or something inside it, has no JSON form, or a union cannot be told apart.
-    """
+    """Return the shape of a type. It is made once a type."""
     try:
         known = _compiled.get(type_)
     except TypeError:  # an annotation in it is not hashable

@@ -25,13 +25,7 @@ def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
 
 
 def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]] = frozenset()) -> bool:
-    """Tell whether ``earlier`` may decode something ``later`` encodes, to another value than it was.
-
-    Args:
-        earlier: the member that comes first.
-        later: the member that comes later.
-        seen: pairs under examination: types may be recursive.
-    """
+    """Tell whether ``earlier`` may decode something ``later`` encodes, to another value than it was."""
     pair = (id(earlier), id(later))
     if pair in seen:
         return True

@@ -58,13 +58,8 @@ class Bars:
 
 
 def bars(happened: Mapping[str, Sequence[float]], begin: float, end: float) -> Bars:
-    """Return the drawing of what happened between two times.
-
-    Args:
-        happened: epoch seconds by what happened; what lies outside is left out.
-        begin: epoch seconds.
-        end: likewise.
-    """
+    """Return the drawing of what happened between two times. ``happened``: epoch seconds by what happened; what lies
+    outside is left out. ``begin``: epoch seconds."""
     size, wide = (end - begin) / COUNT, (WIDTH - NAMES) / COUNT
     lanes = list[Lane]()
     for number, (name, times) in enumerate(happened.items()):

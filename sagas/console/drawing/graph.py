@@ -54,12 +54,7 @@ class Graph:
 
 
 def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None]) -> Graph:
-    """Return the drawing of a saga's steps.
-
-    Args:
-        steps: as the API shows them.
-        undos: names of their undos by those of the steps, as far as known.
-    """
+    """Return the drawing of a saga's steps."""
     boxes, arrows, below = list[Box](), list[Arrow](), list[Box]()
     lower = _EDGE + HEIGHT + _GAP // 2
     for index, step in enumerate(steps):

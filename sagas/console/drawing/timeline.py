@@ -91,13 +91,7 @@ class _Stretch:
 
 
 def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> Timeline:
-    """Return the drawing of a saga's life so far.
-
-    Args:
-        saga: as the API shows it.
-        entries: its audit trail, oldest first.
-        now: epoch seconds.
-    """
+    """Return the drawing of a saga's life so far. ``now``: epoch seconds."""
     names = [step["name"] for step in saga["steps"]]
     stretches = [*_stretches(entries, set(names)), *_now(saga, entries, now)]
     begin = epoch(saga["created_at"])

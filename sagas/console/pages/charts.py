@@ -30,10 +30,9 @@ def show(desk: Desk, request: Request, name: str) -> Response:
     span = span if span in SPANS else "1h"
     end = (desk.clock() // _STEPPED + 1) * _STEPPED
     begin = end - SPANS[span]
-    told = desk.source.lists_by("since")
     happened, short = dict[str, list[float]](), list[str]()
     ended = list[Any]()
-    for kind in ("started", *ENDS) if told else ():
+    for kind in ("started", *ENDS):
         status = None if kind == "started" else kind
         found = desk.source.since(name, status, iso(begin), MOST)
         if len(found) == MOST:
@@ -46,7 +45,7 @@ def show(desk: Desk, request: Request, name: str) -> Response:
     took = dict[str, list[float]]()
     for saga in sample:
         for step in saga.get("steps", ()):
-            if step.get("took") is not None:
+            if step["took"] is not None:
                 took.setdefault(step["name"], []).append(step["took"])
     return desk.page(
         request,
@@ -54,7 +53,7 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         name=name,
         span=span,
         spans=[*SPANS],
-        drawing=bars(happened, begin, end) if told else None,
+        drawing=bars(happened, begin, end),
         short=short,
         most=MOST,
         sampled=len(sample),

@@ -30,16 +30,7 @@ def letters(
     said: str = "",
     fates: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the dead letters of a type.
-
-    Args:
-        desk: the console's surroundings.
-        request: that is answered.
-        name: of the type.
-        found: what was looked at; ``None`` until an operator looks, which hides the messages from others for a moment.
-        said: what was done.
-        fates: of messages by their ids, where it was asked which are needed.
-    """
+    """Return the dead letters of a type."""
     known_type(desk, name)
     shown = list[DeadLetter]()
     for letter in found or ():
@@ -69,15 +60,7 @@ def types(desk: Desk, request: Request) -> Response:
 
 
 def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, http_status: int = 200) -> Response:
-    """Return one saga type: its steps, whether it may be started, and a form to start one.
-
-    Args:
-        desk: the console's surroundings.
-        request: that is answered.
-        name: of the type.
-        refused: what was wrong with the form that was filled in.
-        http_status: of the answer.
-    """
+    """Return one saga type: its steps, whether it may be started, and a form to start one."""
     one = known_type(desk, name)
     return desk.page(
         request,
@@ -123,11 +106,7 @@ def job(desk: Desk, request: Request, number: int) -> Response:
 
 
 def known_type(desk: Desk, name: str) -> Any:
-    """Return a saga type.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
+    """Return a saga type."""
     for one in desk.source.definitions():
         if one["name"] == name:
             return one

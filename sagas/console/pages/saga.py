@@ -44,16 +44,7 @@ _OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: Refused = NOT_SENT, http_status: int = 200
 ) -> Response:
-    """Return the page of a saga.
-
-    Args:
-        desk: the console's surroundings.
-        request: that is answered.
-        name: of its type.
-        saga_id: its id.
-        refused: what was wrong with the signal that was filled in.
-        http_status: of the answer.
-    """
+    """Return the page of a saga."""
     known = desk.source.show(name, saga_id)
     saga, hidden = desk.shown(known)
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
@@ -65,7 +56,7 @@ def show(
     failed = request.query_params.get("audit") == "failed"
     listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
     first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
-    related = any(step.get("children") for step in saga["steps"]) and desk.source.lists_by("parent")
+    related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
     waiting: dict[str, Any] = saga.get("waiting") or {}
     # A new run is possible whenever this one is over.

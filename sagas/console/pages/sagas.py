@@ -50,11 +50,7 @@ class Filter:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the service is asked for.
-
-        Raises:
-            InvalidRequest: ``find`` has no values by their names.
-        """
+        """What the service is asked for."""
         given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
         given |= {
             side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
@@ -75,18 +71,13 @@ class Filter:
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
     """Return the filter that a URL's parameters, or a form's fields, say."""
     status = given.get("status", "").upper()
-    sides = [side for side in ("since", "until", "parent", "find") if desk.source.lists_by(side)]
-    more = {side: given.get(side, "").strip() for side in sides}
+    more = {side: given.get(side, "").strip() for side in ("since", "until", "parent", "find")}
     known = status if status in STATUSES else ""
     return Filter(given.get("name", ""), known, more, given.get("text", ""), desk.clock())
 
 
 def values_in(text: str) -> dict[str, str]:
-    """Return the values by their names of ``customer=c-17 tour="the long one"``.
-
-    Raises:
-        InvalidRequest: a word is no such pair.
-    """
+    """Return the values by their names of ``customer=c-17 tour="the long one"``."""
     problem = Problem("find", 'must be like customer=c-17, or customer="c 17" other=value')
     try:
         words = [word.partition("=") for word in shlex.split(text)]
@@ -148,11 +139,7 @@ def everything(desk: Desk, request: Request) -> Response:
 
 
 def matching(desk: Desk, wanted: Filter) -> list[Any]:
-    """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them.
-
-    Raises:
-        InvalidRequest: the filter is none: nobody means all sagas of all times.
-    """
+    """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them."""
     if not wanted:
         raise InvalidRequest("there is no filter", [Problem("name", "choose a type, a status, a time or a text first")])
     found, cursor = list[Any](), None
@@ -180,7 +167,7 @@ def search(desk: Desk, request: Request) -> Response:
     known = desk.source.look_up(wanted)
     if known is not None:
         return RedirectResponse(desk.saga_path(known["name"], known["saga_id"]), 303)
-    if "=" in wanted.strip("=") and desk.source.lists_by("find"):
+    if "=" in wanted.strip("="):
         return RedirectResponse(f"/sagas?find={quote(wanted, safe='')}", 303)
     found, cursor = list[Any](), None
     for _ in range(_LOOKED_THROUGH // _AT_ONCE if wanted else 0):

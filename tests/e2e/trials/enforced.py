@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from sagas.cdk import SagaService
 from tests.e2e.trials.calls import Fulfil, Invoice
 from tests.e2e.trials.waits import Asked
@@ -30,7 +32,8 @@ def main() -> None:
     service.grant_operate(iam.User(stack, "Operator", user_name="operator"))
     heard = sqs.Queue(stack, "Heard")
     pattern = events.EventPattern(source=events.Match.prefix("sagas."))
-    events.Rule(stack, "Events", event_bus=service.events, event_pattern=pattern, targets=[targets.SqsQueue(heard)])
+    rule = events.Rule(stack, "Events", event_bus=service.events, event_pattern=pattern)
+    rule.add_target(cast("Any", targets.SqsQueue(heard)))
     CfnOutput(stack, "HeardUrl", value=heard.queue_url)
     app.synth()
 

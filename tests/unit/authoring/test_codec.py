@@ -265,7 +265,7 @@ HASHES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("data", "known"), HASHES, ids=_label)
 def test_a_hash_stays_what_it_was(data: Any, known: str) -> None:
-    """Version 0.1.0 stored these: an idempotency key must find the same request in them."""
+    """They are stored: an idempotency key must find the same request in them."""
     assert content_hash(data) == known
 
 

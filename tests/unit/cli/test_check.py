@@ -127,7 +127,7 @@ def test_a_broken_file_is_told(run: Run) -> None:
     Path(LOCK).write_text('{"format": 9, "sagas": {}}')
     result = run()
     assert result.exit_code == 1
-    assert "$.format: expected 2 at most" in result.stderr
+    assert "$.format: expected 1 at most" in result.stderr
 
 
 def test_the_reference_sagas_are_those_of_their_file() -> None:

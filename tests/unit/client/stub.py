@@ -103,7 +103,7 @@ def a_step(name: str, status: str = "COMPLETED", **fields: Any) -> dict[str, Any
     """Return a step as the API shows it."""
     known = {
         "name": name, "status": status, "attempts": 1, "undo_attempts": 0, "started_at": BEGAN, "ended_at": BEGAN,
-        "result": None, "error": None, "next_attempt_at": None,
+        "result": None, "error": None, "next_attempt_at": None, "took": None,
     }  # fmt: skip
     return known | fields
 
@@ -112,7 +112,7 @@ def a_saga(status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:
     """Return a saga as the API shows it."""
     known = {
         "saga_id": SAGA_ID, "name": "create-zip", "version": "1", "status": status, "in_doubt": [],
-        "recovery_attempts": 0, "cancel_requested_at": None, "created_at": BEGAN, "updated_at": BEGAN,
+        "recovery_attempts": 0, "cancel_requested_at": None, "created_at": BEGAN, "updated_at": BEGAN, "ended_at": None,
         "links": {"self": f"/v1/sagas/create-zip/{SAGA_ID}"}, "request": {}, "steps": [a_step("check")], "error": None,
         "progress": None, "breaker": None, "paused": False, "resolution": None, "correlation_id": SAGA_ID,
     }  # fmt: skip

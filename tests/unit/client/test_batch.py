@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from sagas.client import SagaClient
 from sagas.client.batch import Action, Batch, Outcome, choose
 from sagas.client.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
 
 
-class Service:
+class Service(SagaClient):
     """Answers a job. ``refuses`` says what is raised for a saga, once for each in a list."""
 
     def __init__(self, *sagas: dict[str, Any]) -> None:
@@ -51,9 +52,12 @@ class Service:
         name: str | None = None,
         status: str | None = None,
         *,
+        parent: str | None = None,
         limit: int = 20,
         cursor: str | None = None,
         since: Any = None,
+        until: Any = None,
+        idempotency_key: str | None = None,
         find: Mapping[str, object] | None = None,
     ) -> Any:
         """In pages of one."""
@@ -126,7 +130,7 @@ class TestChoosing:
         assert chosen(service, "rerun", status="RUNNING") == ["d"]
 
     def test_what_is_to_be_settled_since_a_time(self) -> None:
-        ended = {"created_at": "2026-11-20T00:00:00.000Z", "updated_at": "2026-11-22T00:00:00.000Z"}
+        ended = {"created_at": "2026-11-20T00:00:00.000Z", "ended_at": "2026-11-22T00:00:00.000Z"}
         service = Service(saga("a", "FAILED") | ended, saga("b", "DEAD_LETTERED") | ended)
         assert chosen(service, "resolve", since="2026-11-22T00:00:00") == ["a"]
         assert chosen(service, "resolve", since=datetime(2026, 11, 19, tzinfo=UTC)) == ["a", "b"]

@@ -203,7 +203,7 @@ class TestReading:
         assert [one.path for one in api.asked] == [f"{ONE}/audit?limit=100", f"{ONE}/audit?limit=100&cursor=two"]
 
     def test_verify(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"saga_id": SAGA_ID, "verified": True, "entries": 3, "chained_from": 1, "broken": None})
+        api.will(200, {"saga_id": SAGA_ID, "verified": True, "entries": 3, "broken": None})
         assert client.verify("create-zip", SAGA_ID)["verified"]
         assert api.asked[0].path == f"{ONE}/verification"
 

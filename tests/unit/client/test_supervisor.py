@@ -59,12 +59,6 @@ def _sweep_event(start_after: str = "") -> dict[str, Any]:
     return {**fixed, "start_after": start_after, "dry_run": False, "force": False}
 
 
-def test_an_older_supervisor_counts_less(stubber: Any, supervisor: Supervisor) -> None:
-    older = {name: value for name, value in _report(listed=2).items() if name not in ("young", "kept", "left")}
-    _will(stubber, _sweep_event(), {"swept": [older]})
-    assert supervisor.sweep("zip", dry_run=False, force=False) == _report(listed=2)
-
-
 def test_recovers_each_type_by_its_own_patience(stubber: Any, supervisor: Supervisor) -> None:
     _will(stubber, {"task": "recover"}, RECOVERED)
     assert supervisor.recover() == RECOVERED

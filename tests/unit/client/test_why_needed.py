@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from sagas.client import AuditEntry, SagaView
+from sagas.client import AuditEntry, SagaClient, SagaView
 from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, why_needed
 from sagas.errors import NotFound, Unavailable
 from tests.unit.client.stub import BEGAN, a_saga
@@ -18,7 +18,7 @@ UNDER_WAY = ["PENDING", "RUNNING", "WAITING", "COMPENSATING"]
 
 
 @dataclass
-class Sagas:
+class Sagas(SagaClient):
     """Sagas by id: their states, the later ones from the second look on, and the numbers of their dead messages."""
 
     states: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])

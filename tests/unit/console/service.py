@@ -79,6 +79,7 @@ class FakeService:
         self.types = [a_type()]
         self.letters: list[DeadLetter] = []
         self.known_breakers: list[dict[str, Any]] = []
+        self.key = ""
         self.asked: list[tuple[Any, ...]] = []
         self.refuses: dict[str, SagaError] = {}
         self.away: SagaError | None = None
@@ -92,7 +93,10 @@ class FakeService:
 
     def did(self) -> list[tuple[Any, ...]]:
         """Return the calls that change something."""
-        reading = ("show", "list", "attention", "audit", "definitions", "breakers", "count_letters")
+        reading = (
+            *("show", "list", "look_up", "attention", "audit", "definitions", "breakers", "count_letters"),
+            *("stats", "sweeps"),
+        )
         return [call for call in self.asked if call[0] not in reading]
 
     def show(self, name: str, saga_id: str) -> Any:
@@ -110,8 +114,15 @@ class FakeService:
         limit: int = 20,
         cursor: str | None = None,
         parent: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        find: dict[str, str] | None = None,
+        idempotency_key: str | None = None,
     ) -> Any:
-        self._did("list", name, status, *([parent] if parent else []))
+        told = [one for one in (parent, since, until, find, idempotency_key) if one]
+        self._did("list", name, status, *told)
+        if idempotency_key is not None:
+            return {"sagas": [saga for saga in self.sagas.values() if idempotency_key == self.key], "cursor": None}
         fitting = [
             saga
             for saga in self.sagas.values()
@@ -122,6 +133,24 @@ class FakeService:
         first = int(cursor or 0)
         more = str(first + limit) if first + limit < len(fitting) else None
         return {"sagas": fitting[first : first + limit], "cursor": more}
+
+    def look_up(self, saga_id: str) -> Any:
+        self._did("look_up", saga_id)
+        found = [saga for one, saga in self.sagas.items() if one.startswith(saga_id)]
+        if len(found) != 1:
+            raise Conflict("not one saga begins so")
+        return found[0]
+
+    def stats(self, name: str | None = None) -> Any:
+        self._did("stats", name)
+        raise NotFound("nothing was counted")
+
+    def sweeps(self) -> Any:
+        self._did("sweeps")
+        return []
+
+    def caller(self) -> str:
+        return "ann"
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
         self._did("attention")

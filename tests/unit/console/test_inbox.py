@@ -7,9 +7,8 @@ import threading
 import time
 from typing import Any
 
-from sagas.errors import InvalidRequest
 from tests.unit.client.stub import BEGAN, a_saga, a_step
-from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
+from tests.unit.console.conftest import LATER, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, a_letter, a_pause, a_type, dead, numbered
 
 
@@ -74,12 +73,6 @@ class TestInbox:
         step = a_step("approval", "WAITING", waiting_for="signal", waits_until=LATER)
         told = text_of(opened(FakeService([a_saga("WAITING", saga_id=numbered(1), steps=[step])]), "/"))
         assert "create-zip · approval waits for a signal" in told
-
-    def test_a_service_of_an_older_version_is_shown(self, service: FakeService) -> None:
-        service.refuses["breakers"] = service.refuses["count_letters"] = InvalidRequest("what is this?")
-        service.refuses.clear()
-        for path in ("/", "/types", "/types/create-zip", SAGA):
-            opened(service, path)
 
     def test_tells_errors_a_few_at_a_time(self) -> None:
         service = FakeService([dead(number) for number in range(60)])

@@ -79,8 +79,8 @@ def test_returns_are_spread_the_wider_the_longer_it_has_not_been_closed() -> Non
         assert ask(probed, "b", NOW + age, NOW + age, 0.25).wait_until == NOW + age + PROBE_POLL + wide / 4
 
 
-def test_one_that_an_older_version_opened_spreads_returns_too() -> None:
-    assert ask(replace(OPEN, opened_at=0.0), "b", NOW, NOW, 0.5).wait_until == NOW + 30 + 15
+def test_one_that_was_closed_by_hand_and_never_opened_holds_nobody_for_long() -> None:
+    assert silent_until(LIMITS, closed(BreakerState(), NOW)) == NOW + 30 + PROBE_POLL + 30
 
 
 def test_the_probe_closes_it() -> None:

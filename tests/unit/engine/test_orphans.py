@@ -15,7 +15,7 @@ from sagas.engine.answers import SweepView
 from sagas.engine.orphans import Judge, Kind, SweepReport, kind_of, saga_id_of, too_many
 from sagas.errors import InvalidRequest
 from sagas.store.objects import Listed
-from sagas.store.summaries import SagaSummary
+from sagas.store.summaries import SagaSummaries, SagaSummary
 
 PREFIX = "zips/"
 ID = "0199c2a1-7c1e-7000-8000-0123456789ab"
@@ -30,8 +30,8 @@ IN_FLIGHT = (
 UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED)
 
 
-class Book:
-    """SagaSummaries in memory, which notes who was asked about."""
+class Book(SagaSummaries):
+    """A dict instead of a table, which notes the ids it was asked for."""
 
     def __init__(self, summaries: dict[str, SagaSummary]) -> None:
         self.summaries = summaries

@@ -6,9 +6,10 @@ import asyncio
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, repeat
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,6 +56,42 @@ class Blocking(Saga[Order]):
     @step(timeout=0.05, retry=ONCE)
     def wait(self) -> None:
         time.sleep(0.06)  # the subject: code that takes longer than it may
+
+
+class Five(Saga[Order], name="five"):
+    """As many steps as a saga often has."""
+
+    @step
+    def first(self, request: Order) -> str:
+        return request.item
+
+    @step
+    def second(self, first: str) -> str:
+        return f"{first}2"
+
+    @step
+    def third(self, second: str) -> str:
+        return f"{second}3"
+
+    @step
+    def fourth(self, third: str) -> str:
+        return f"{third}4"
+
+    @step
+    def fifth(self, fourth: str) -> str:
+        return f"{fourth}5"
+
+
+class Rehearsing(Saga[Order], name="rehearsing"):
+    """Runs a saga while it runs."""
+
+    @step
+    def rehearse(self, request: Order) -> dict[str, Any]:
+        return dict(run(Five, request).results)
+
+    @step
+    def repeat(self, rehearse: dict[str, Any]) -> str:
+        return rehearse["fifth"]
 
 
 class Mistaken(Saga[Order]):
@@ -350,3 +387,41 @@ def test_it_loads_nothing_of_aws() -> None:
     source = "import sys, sagas.testing; print(*sorted({'boto3', 'botocore', 'pynamodb'} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", source], check=True, capture_output=True, text=True)
     assert loaded.stdout.split() == []
+
+
+def test_five_steps_take_less_than_ten_milliseconds() -> None:
+    """In the first of many runs that no other process slows down."""
+
+    def seconds() -> float:
+        began = time.process_time()
+        assert run(Five, Order("x")).status == "COMPLETED"
+        return time.process_time() - began
+
+    assert any(seconds() < 0.01 for _ in range(200))
+
+
+def test_a_run_within_a_run_has_a_store_of_its_own() -> None:
+    outcome = run(Rehearsing, Order("x"))
+    assert outcome.status == "COMPLETED"
+    assert outcome.result == "x2345"
+    assert list(outcome.steps) == ["rehearse", "repeat"]
+
+
+def test_runs_in_several_threads_have_stores_of_their_own() -> None:
+    items = [f"item{number}" for number in range(8)]
+    with ThreadPoolExecutor(len(items)) as pool:
+        outcomes = list(pool.map(run, repeat(Five), map(Order, items)))
+    assert [outcome.results["fifth"] for outcome in outcomes] == [f"{item}2345" for item in items]
+
+
+def test_a_result_may_be_larger_than_an_item_of_dynamodb() -> None:
+    class Large(Saga[Order], name="large"):
+        @step
+        def make(self) -> str:
+            return "x" * 500_000
+
+        @step
+        def measure(self, make: str) -> int:
+            return len(make)
+
+    assert run(Large, Order("x")).result == 500_000

@@ -1,0 +1,95 @@
+"""The engine's store over tables in memory: the conditions that hold in an account hold here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from sagas.core.states import SagaState
+from sagas.store.breakers import BreakerItems
+from sagas.store.connection import SharedConnection
+from sagas.store.control import ControlItems
+from sagas.store.inbox import Inbox
+from sagas.store.joins import Joins
+from sagas.store.journal import Journal
+from sagas.store.mapping import state_of
+from sagas.store.payloads import Payloads
+from sagas.store.settings import StoreSettings
+from sagas.store.tables import tables_over
+from sagas.testing.expressions import Item
+from sagas.testing.tables import MemoryTables
+
+_SETTINGS = StoreSettings(
+    "run-sagas", "run-audit", joins_table="run-joins", payload_limit=2**40, shards=1, region="memory"
+)
+"""No payload is too large for an item here."""
+
+
+class _Client:
+    """What a connection asks instead of botocore's client."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._make_api_call = tables.answer
+
+
+class _Connection(SharedConnection):
+    """A connection to tables in memory."""
+
+    memory: MemoryTables
+
+    @property
+    def client(self) -> Any:
+        """What answers instead of AWS."""
+        return _Client(self.memory)
+
+
+class MemoryStore:
+    """Control items, journal, joins, inbox and breakers, as the engine has them."""
+
+    def __init__(self) -> None:
+        self._memory = MemoryTables()
+        connection = _Connection(region=_SETTINGS.region)
+        connection.memory = self._memory
+        tables, payloads = tables_over(_SETTINGS, connection, connection), Payloads(_SETTINGS)
+        self.control = ControlItems(tables, _SETTINGS)
+        self.journal = Journal(tables, payloads)
+        self.joins = Joins(tables, _SETTINGS)
+        self.inbox = Inbox(tables, _SETTINGS, payloads)
+        self.breakers = BreakerItems(tables, _SETTINGS)
+        self._states: dict[str, tuple[Item, SagaState]] = {}
+
+    def clear(self) -> None:
+        """Forget all sagas."""
+        self._memory.clear()
+        self._states.clear()
+
+    def states(self) -> dict[str, SagaState]:
+        """Return all sagas as they are, in the order of their births."""
+        items = self._memory.tables.get(_SETTINGS.sagas_table, {}).values()
+        for item in items:
+            if "name_shard" not in item:
+                continue  # a breaker, or a signal
+            saga_id = item["saga_id"]["S"]
+            before, _ = self._states.get(saga_id, (None, None))
+            if before is not item:  # each write stores another object
+                self._states[saga_id] = item, state_of(item)
+        return {saga_id: state for saga_id, (_, state) in self._states.items()}
+
+
+_idle: list[MemoryStore] = []
+"""Stores that no run has at the moment: making PynamoDB's models takes longer than a saga of five steps."""
+
+
+@contextmanager
+def memory_store() -> Generator[MemoryStore]:
+    """Yield an empty store that nobody else has."""
+    try:
+        store = _idle.pop()
+    except IndexError:
+        store = MemoryStore()
+    try:
+        yield store
+    finally:
+        store.clear()
+        _idle.append(store)

@@ -1,0 +1,217 @@
+"""DynamoDB in memory: the requests by which sagas run, with their conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sagas.testing.expressions import Impossible, Item, Placeholders, condition, copied, plain, projected, update
+
+Key = tuple[Any, ...]
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "sagas": ("saga_id",),
+    "audit": ("saga_id", "seq"),
+    "joins": ("join", "part"),
+}
+"""The primary keys, by the last part of a table's name."""
+_REFUSED = "The conditional request failed"
+
+
+def refusal(code: str, operation: str, message: str = "", **more: Any) -> ClientError:
+    """Return the error that botocore raises for an error of AWS."""
+    error = {"Code": code, "Message": message or code}
+    response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
+    return ClientError(response, operation)
+
+
+def keys_of(table: str) -> tuple[str, ...]:
+    """Return the attributes of a table's primary key, by the table's name."""
+    return KEYS[table.rsplit("-", 1)[1]]
+
+
+def place_of(item: Item, attributes: Sequence[str]) -> Key:
+    """Return the values of these attributes, by which items are sorted and found."""
+    return tuple(plain(item[name])[1] for name in attributes)
+
+
+@dataclass
+class MemoryTables:
+    """Answers DynamoDB's requests. The last part of a table's name says which one it is, and so its key.
+
+    Args:
+        tables: the items by their keys, per table.
+    """
+
+    tables: dict[str, dict[Key, Item]] = field(default_factory=dict[str, dict[Key, Item]])
+
+    def clear(self) -> None:
+        """Delete all items."""
+        self.tables.clear()
+
+    def answer(self, operation: str, request: Item) -> Item:
+        """Return DynamoDB's answer to a request."""
+        try:
+            match operation:
+                case "GetItem":
+                    return self._get_item(request)
+                case "PutItem" | "UpdateItem" | "DeleteItem":
+                    return self._write(operation, request)
+                case "BatchGetItem":
+                    return self._batch_get(request)
+                case "TransactWriteItems":
+                    return self._transact(request)
+                case "Query":
+                    return self._query(request)
+                case _:
+                    raise NotImplementedError(operation)
+        except Impossible as error:
+            raise refusal("ValidationException", operation, str(error)) from error
+
+    def item(self, table: str, key: Item) -> Item | None:
+        """Return an item as it is now; ``None`` if there is none. ``key``: or an item that has it."""
+        return self._table(table).get(place_of(key, keys_of(table)))
+
+    def _table(self, name: str) -> dict[Key, Item]:
+        return self.tables.setdefault(name, {})
+
+    def _seen(self, name: str, request: Item) -> dict[Key, Item]:
+        """The items of a table as a read sees them."""
+        return self._table(name)
+
+    def _target(self, request: Item) -> tuple[str, Key]:
+        """The table and key of what a request writes."""
+        table = request["TableName"]
+        return table, place_of(request.get("Item") or request["Key"], keys_of(table))
+
+    def _put(self, table: str, key: Key, item: Item | None) -> None:
+        """Store an item; ``None`` deletes it."""
+        if item is None:
+            self._table(table).pop(key, None)
+        else:
+            self._table(table)[key] = item
+
+    # One item
+
+    def _get_item(self, request: Item) -> Item:
+        table = request["TableName"]
+        item = self._seen(table, request).get(place_of(request["Key"], keys_of(table)))
+        return {} if item is None else {"Item": copied(projected(item, request))}
+
+    def _write(self, operation: str, request: Item) -> Item:
+        before = self._before(request)
+        if not _holds(request, before):
+            raise refusal("ConditionalCheckFailedException", operation, _REFUSED, **_shown(request, before))
+        after = self._after(operation.removesuffix("Item"), request, before)
+        self._leave(request, after)
+        shown = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
+        return {} if shown is None else {"Attributes": copied(shown)}
+
+    def _before(self, request: Item) -> Item | None:
+        """The item that a request would write."""
+        table, key = self._target(request)
+        return self._table(table).get(key)
+
+    def _after(self, kind: str, write: Item, before: Item | None) -> Item | None:
+        """What a write leaves of its item: an object of its own."""
+        if kind == "ConditionCheck":
+            return before
+        if kind == "Delete":
+            return None
+        if kind == "Put":
+            return copied(write["Item"])
+        after = copied(write["Key"] if before is None else before)
+        update(write.get("UpdateExpression", ""))(after, Placeholders.of(write))
+        return after
+
+    def _leave(self, request: Item, after: Item | None) -> None:
+        self._put(*self._target(request), after)
+
+    # Several
+
+    def _batch_get(self, request: Item) -> Item:
+        responses: dict[str, list[Item]] = {}
+        for name, wanted in request["RequestItems"].items():
+            table = self._seen(name, wanted)
+            items = (table.get(place_of(key, keys_of(name))) for key in wanted["Keys"])
+            responses[name] = [copied(projected(item, wanted)) for item in items if item is not None]
+        return {"Responses": responses, "UnprocessedKeys": {}}
+
+    def _transact(self, request: Item) -> Item:
+        writes = [next(iter(one.items())) for one in request["TransactItems"]]
+        outcomes = [self._outcome(kind, write) for kind, write in writes]
+        reasons = [reason for reason, _ in outcomes]
+        if any(reason["Code"] != "None" for reason in reasons):
+            raise canceled(reasons)
+        for (kind, write), (_, after) in zip(writes, outcomes, strict=True):
+            if kind != "ConditionCheck":
+                self._leave(write, after)
+        return {}
+
+    def _outcome(self, kind: str, write: Item) -> tuple[Item, Item | None]:
+        """Why a write of a transaction is impossible, and what it would leave."""
+        before = self._before(write)
+        if not _holds(write, before):
+            return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **_shown(write, before)}, None
+        try:
+            return {"Code": "None"}, self._after(kind, write, before)
+        except Impossible as error:
+            return {"Code": "ValidationError", "Message": str(error)}, None
+
+    # A page
+
+    def _query(self, request: Item) -> Item:
+        test, placeholders = condition(request["KeyConditionExpression"]), Placeholders.of(request)
+        items, order = self._searched(request)
+        backwards = not request.get("ScanIndexForward", True)
+        matches = [item for item in items if test(item, placeholders)]
+        matches.sort(key=lambda item: place_of(item, order), reverse=backwards)
+        return self._page(request, matches, order, backwards=backwards)
+
+    def _searched(self, request: Item) -> tuple[Iterable[Item], Sequence[str]]:
+        """The items that a query searches, and the attributes that they are sorted by."""
+        return self._seen(request["TableName"], request).values(), keys_of(request["TableName"])
+
+    def _page(
+        self, request: Item, items: Sequence[Item], order: Sequence[str], *, backwards: bool = False, more: bool = False
+    ) -> Item:
+        """Answer a query or a scan with a page of its items. It may begin after an item that is gone.
+
+        The last page never says that there may be more, as AWS's does when it is full.
+        """
+        if "ExclusiveStartKey" in request:
+            start = place_of(request["ExclusiveStartKey"], order)
+            places = ((item, place_of(item, order)) for item in items)
+            items = [item for item, place in places if (place < start if backwards else place > start)]
+        read = items[: self._fitting(items[: request.get("Limit", len(items))])]
+        last: Item = {}
+        if more or len(read) < len(items):
+            last = {"LastEvaluatedKey": copied({name: read[-1][name] for name in order})}
+        test, placeholders = condition(request.get("FilterExpression", "")), Placeholders.of(request)
+        matches = [projected(item, request) for item in read if test(item, placeholders)]
+        found: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(matches)}
+        return {**found, "Count": len(matches), "ScannedCount": len(read), **last}
+
+    def _fitting(self, items: Sequence[Item]) -> int:
+        """How many of these items, from the first on, fit into a page."""
+        return len(items)
+
+
+def canceled(reasons: Sequence[Item]) -> ClientError:
+    """Return the error of a canceled transaction, by the reasons at the places of its writes."""
+    codes = ", ".join(reason["Code"] for reason in reasons)
+    message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+    return refusal("TransactionCanceledException", "TransactWriteItems", message, CancellationReasons=reasons)
+
+
+def _holds(request: Item, item: Item | None) -> bool:
+    return condition(request.get("ConditionExpression", ""))(item or {}, Placeholders.of(request))
+
+
+def _shown(request: Item, item: Item | None) -> Item:
+    """The item that did not meet a condition, if the request asks for it."""
+    shown = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
+    return {"Item": copied(item)} if shown else {}

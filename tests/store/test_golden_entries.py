@@ -1,0 +1,69 @@
+"""What journal entries keep of each fact, to the byte: what is stored outlives the code that stored it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sagas.core import events as ev
+from sagas.core.states import DeadLetter
+from sagas.store.entries import Entry, details_of, fact_of
+
+_FILE = Path(__file__).with_name("golden_entries.json")
+_AT = 1_700_000_000.125
+_BOOM = ev.Failure("RuntimeError", "boom")
+FACTS: tuple[ev.Fact, ...] = (
+    ev.StepCompleted(2, 1),
+    ev.StepFailed(2, 1, _BOOM),
+    ev.StepFailed(2, 3, _BOOM, permanent=True, rejected=True, retry_at=_AT, excused=True, outcome_unknown=True),
+    ev.StepLost(2, 1),
+    ev.StepDeadLettered(2, DeadLetter(7, 3, "m-1")),
+    ev.StepDeadLettered(2, failure=_BOOM),
+    ev.StepDeadLettered(2),
+    ev.CompensationStarted("cancel"),
+    ev.StepCompensated(2, 1),
+    ev.CompensationAttemptFailed(2, 1, _BOOM),
+    ev.CompensationAttemptFailed(2, 1, _BOOM, _AT),
+    ev.CompensationFailed(2, 1, _BOOM),
+    ev.CancelRequested(),
+    ev.SagaFailed(),
+    ev.Recovered(),
+    ev.Recovered(stall=False, unanswered=3, attention=True),
+    ev.RecoveryExhausted(),
+    ev.Redriven(),
+    ev.Redriven("why"),
+    ev.Resolved("done", "refunded", ("charge", "ship")),
+    ev.WaitStarted(2, 1, _AT),
+    ev.SignalReceived(2),
+    ev.WaitTimedOut(2),
+    ev.WaitEnded(2),
+    ev.StepPostponed(2, 1, "the bank", 60.0, _AT, _AT - 60, 2),
+    ev.CompensationPostponed(2, 1, "the bank", 60.0, _AT, _AT - 60, 2),
+    ev.SagaTimedOut(),
+    ev.ChildrenStarted(2, 1, 3, ("pay", "ship")),
+    ev.ChildrenEnded(2, 3, 0),
+    ev.ChildrenEnded(2, 1, 2, ev.Failure("ChildrenFailed", "2 of 3")),
+)
+
+
+def _entry(fact: ev.Fact) -> Entry:
+    attempt = getattr(fact, "attempt", None)
+    return Entry(
+        "id", 5, _AT, "trip", fact.action, "RUNNING", 4, "pay", attempt, details=details_of(fact), salt="s" * 22
+    )
+
+
+def test_every_fact_is_here() -> None:
+    assert {type(fact) for fact in FACTS} == set(ev.FACTS.values())
+
+
+def test_what_is_kept_of_each_has_not_changed() -> None:
+    stored = [[repr(fact), json.dumps(details_of(fact)), _entry(fact).seal] for fact in FACTS]
+    assert stored == json.loads(_FILE.read_text())
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=repr)
+def test_each_is_read_back_as_it_was(fact: ev.Fact) -> None:
+    assert fact_of(_entry(fact), 2) == fact
