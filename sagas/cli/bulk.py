@@ -23,7 +23,8 @@ from sagas.operations import of_many
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
-    from sagas.client.batch import Action, Batch, Outcome, Report
+    from sagas.client.batch import Action, Batch
+    from sagas.client.outcomes import Outcome, Report
 
 P = ParamSpec("P")
 
@@ -195,27 +196,28 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
 
 def _go_on(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
     """Go on with a job; in a dry run only say what is left of it."""
+    left = job.report.unfinished
     if not told["dry_run"]:
         _do(target, client, job, told)
     elif target.as_json:
-        emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(job.left), "saga_ids": job.left})
+        emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(left), "saga_ids": left})
     else:
-        say(f"{len(job.left)} of {len(job.saga_ids)} sagas are left to do.")
+        say(f"{len(left)} of {len(job.saga_ids)} sagas are left to do.")
 
 
 def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
     """Ask, do it, and tell what was done; exit code 1 where something failed or is left."""
-    count = len(job.left)
+    count = len(job.report.unfinished)
     if count and not told["yes"] and not typer.confirm(f"{job.action} {count} sagas of type {job.name}?", err=True):
         fail("nothing was done")
     if told["one_first"] and count:
-        first, report = job.left[0], job.run(most=1)
+        first, report = job.report.unfinished[0], job.run(most=1)
         if report.stopped:
             _tell(target, job, report)
         became = _became(client, job, first)
         if not target.as_json:
             say(f"The first, {first}: {became}")
-        good = job.known[first].outcome == "done" and became not in _BAD
+        good = report.outcomes[first].outcome == "done" and became not in _BAD
         if not good or (
             not told["yes"] and count > 1 and not typer.confirm(f"Go on with the other {count - 1}?", err=True)
         ):
@@ -226,7 +228,7 @@ def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any])
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
     )
     with bar if console.is_terminal and not target.as_json else nullcontext():
-        task = bar.add_task(job.action, total=len(job.saga_ids), completed=len(job.known))
+        task = bar.add_task(job.action, total=len(job.saga_ids), completed=len(job.report.outcomes))
 
         def shown(one: Outcome) -> None:
             bar.advance(task)
@@ -242,7 +244,7 @@ _BAD = tuple(status.value for status in (SagaStatus.DEAD_LETTERED, SagaStatus.FA
 
 def _became(client: SagaClient, job: Batch, saga_id: str) -> str:
     """What became of the first saga, after a while."""
-    one = job.known[saga_id]
+    one = job.report.outcomes[saga_id]
     if one.outcome != "done" or job.action == "resolve":
         return one.outcome if not one.message else f"{one.outcome}: {plain(one.message)}"
     try:
@@ -255,17 +257,18 @@ def _became(client: SagaClient, job: Batch, saga_id: str) -> str:
 
 def _tell(target: Target, job: Batch, report: Report) -> NoReturn:
     counts = {kind: report.count(kind) for kind in ("done", "refused", "failed")}
+    chosen, left = len(report.chosen), len(report.left)
     where = str(job.path) if job.path is not None else None
     if target.as_json:
-        told = {"job": job.job, "action": job.action, "chosen": report.chosen, **counts, "left": report.left}
+        told = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "left": left}
         emit({**told, "stopped": report.stopped or None, "outcomes": where})
     else:
         parts = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        say(f"bulk {job.job}: {report.chosen} chosen: {parts}" + (f", {report.left} left." if report.left else "."))
+        say(f"bulk {job.job}: {chosen} chosen: {parts}" + (f", {left} left." if left else "."))
         for one in [one for one in report.outcomes.values() if one.outcome == "refused"][:_SHOWN]:
             say(f"{one.saga_id} refused: {plain(one.message)}")
         if report.stopped:
             say(f"It was stopped: {report.stopped}.")
-        if where and (report.left or counts["failed"]):
+        if where and (left or counts["failed"]):
             say(f"`sagas {job.action} --all --name {job.name} --outcomes {where}` goes on.")
-    raise typer.Exit(1 if report.left or counts["failed"] else 0)
+    raise typer.Exit(1 if left or counts["failed"] else 0)

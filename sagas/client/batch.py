@@ -13,19 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from inspect import signature
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from sagas.client.client import SagaClient
+from sagas.client.outcomes import Outcome, Report, outcome_of
 from sagas.client.pacing import new_job, note_of, paced
 from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.times import iso
 from sagas.core.wording import end_of
-from sagas.engine.answers import Page, SagaView, Summary
-from sagas.engine.clock import SystemClock
-from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
+from sagas.engine.answers import Page, Summary
+from sagas.errors import SagaError
 
 Action = Literal["cancel", "retry", "compensate", "resolve", "rerun"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -40,10 +41,8 @@ _USUAL: Mapping[Action, tuple[SagaStatus, ...]] = {
 """Which sagas an operation is for, where nothing else is said."""
 _AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
-_TRIES = 3
-"""Of a call that reached nobody."""
-_LONGEST_PAUSE = 10.0
-_FORCED: tuple[Action, ...] = ("cancel", "compensate")
+_OPTIONS = {"force": "force", "taken": "action", "steps": "steps"}
+"""Options of a job, and their names in the client's call for one saga, which has those that the operation takes."""
 LONGEST_REASON = 3_000
 """Characters of a reason: the note begins with the job."""
 
@@ -112,55 +111,9 @@ def _moment(since: datetime | str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one saga of a job.
-
-    Args:
-        saga_id: which.
-        outcome: ``done``; ``refused``: its state does not allow it, or it is gone; ``failed``: the service could not be
-            reached, or did not say what became of the call.
-        message: why it was refused or failed.
-        new: for ``rerun``, the id of the new saga.
-        at: when, ISO 8601.
-    """
-
-    saga_id: str
-    outcome: Literal["done", "refused", "failed"]
-    message: str = ""
-    new: str = ""
-    at: str = ""
-
-
-@dataclass(slots=True)
-class Report:
-    """What a job did. ``done``, ``refused``, ``failed`` and ``left`` make up ``chosen``.
-
-    Args:
-        job: its name.
-        chosen: how many sagas were chosen.
-        outcomes: of each saga, the latest.
-        stopped: why it was stopped early; empty when it was not.
-    """
-
-    job: str
-    chosen: int
-    outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
-    stopped: str = ""
-
-    def count(self, outcome: str) -> int:
-        """Return how many sagas had an outcome."""
-        return sum(one.outcome == outcome for one in self.outcomes.values())
-
-    @property
-    def left(self) -> int:
-        """How many sagas it did not come to."""
-        return self.chosen - len(self.outcomes)
-
-
 @dataclass(slots=True)
 class Batch:
-    """A job: one operation on some sagas of a type.
+    """A job: one operation on some sagas of a type. Its ``report`` says what has become of them.
 
     Args:
         client: of the service.
@@ -190,7 +143,7 @@ class Batch:
     steps: Sequence[str] = ()
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    known: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    report: Report = field(init=False)
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -202,10 +155,11 @@ class Batch:
             raise ValueError(f"reason: has more than {most} characters")
         if self.action == "resolve" and not self.reason.strip():
             raise ValueError("reason: why the sagas are settled must be said")
-        if self.force and self.action not in _FORCED:
-            raise ValueError(f"force: only {' and '.join(_FORCED)} take it, not {self.action}")
-        if (self.taken or self.steps) and self.action != "resolve":
-            raise ValueError(f"taken, steps: only resolve takes them, not {self.action}")
+        takes = signature(getattr(SagaClient, self.action)).parameters
+        for option in self._options:
+            if _OPTIONS[option] not in takes:
+                raise ValueError(f"{option}: {self.action} does not take it")
+        self.report = Report(self.job, self.saga_ids)
 
     @classmethod
     def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
@@ -217,22 +171,24 @@ class Batch:
                 json.loads(rest[-1]) if rest else None
             except ValueError:
                 rest.pop()  # it was cut off while it was written
-            known = {one["saga_id"]: Outcome(**one) for one in map(json.loads, filter(str.strip, rest))}
+            outcomes = [Outcome(**one) for one in map(json.loads, filter(str.strip, rest))]
             action = cast("Action", told["action"])
-            more = {name: told[name] for name in ("force", "taken", "steps") if name in told}
+            more = {option: told[option] for option in _OPTIONS if option in told}
             given = client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path
-            return cls(*given, known=known, **more)
+            batch = cls(*given, **more)
+            batch.report.outcomes |= {one.saga_id: one for one in outcomes}
+            return batch
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SagaError(f"{path} is no file of outcomes: {error}") from None
 
     @property
-    def left(self) -> list[str]:
-        """The ids of the sagas it has yet to do, in order: those it did not come to, and those that failed."""
-        return [one for one in self.saga_ids if one not in self.known or self.known[one].outcome == "failed"]
+    def _options(self) -> dict[str, Any]:
+        """The options that the job has."""
+        return {option: getattr(self, option) for option in _OPTIONS if getattr(self, option)}
 
     def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
         """Do what is left to do, in order, several calls at a time; stop after five failures in a row."""
-        report = Report(self.job, len(self.saga_ids), dict(self.known))
+        report = self.report
         try:
             begun = self.path is not None and _goes_on(self.path)
             outcomes = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
@@ -246,59 +202,31 @@ class Batch:
                     file.flush()
 
             def settle(one: Outcome) -> bool:
-                self.known[one.saga_id] = report.outcomes[one.saga_id] = one
+                failed = report.settle(one)
                 note(asdict(one))
                 on_outcome(one)
-                return one.outcome == "failed"
+                return failed
 
             if not begun:
                 head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
-                more = {"force": self.force, "taken": self.taken, "steps": [*self.steps]}
-                head |= {name: value for name, value in more.items() if value}
-                note({**head, "chosen": [*self.saga_ids]})
+                note({**head, **self._options, "chosen": [*self.saga_ids]})
             report.stopped = paced(
-                self.left[:most], self._one, settle, rate=self.rate, clock=self.clock, sleep=self.sleep
+                *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),
+                rate=self.rate,
+                clock=self.clock,
+                sleep=self.sleep,
             )
         return report
 
-    def _one(self, saga_id: str) -> Outcome:
-        """Do it to one saga; what reached nobody is tried again."""
-        for left in reversed(range(_TRIES)):
-            try:
-                saga = self._call(saga_id)
-            except (Conflict, NotFound, InvalidRequest) as error:
-                return self._outcome(saga_id, "refused", str(error))
-            except Ambiguous as error:
-                return self._outcome(saga_id, "failed", f"{error}; it may have taken effect: look")
-            except Unavailable as error:
-                if not left:
-                    return self._outcome(saga_id, "failed", str(error))
-                self.sleep(min(error.retry_after, _LONGEST_PAUSE))
-            except SagaError as error:
-                return self._outcome(saga_id, "failed", str(error))
-            else:
-                return self._outcome(saga_id, "done", "", saga["saga_id"] if self.action == "rerun" else "")
-        raise AssertionError("unreachable")
-
-    def _call(self, saga_id: str) -> SagaView:
+    def _call(self, saga_id: str) -> str:
+        """Make the client's call for one saga; return the id of the saga to look at next."""
+        if self.action == "rerun":
+            # The same job starts one new saga of each, however often it is run.
+            return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         note = note_of(self.job, self.reason).strip().rstrip(":")
-        match self.action:
-            case "cancel":
-                return self.client.cancel(self.name, saga_id, note, force=self.force)
-            case "retry":
-                return self.client.retry(self.name, saga_id, note)
-            case "compensate":
-                return self.client.compensate(self.name, saga_id, note, force=self.force)
-            case "resolve":
-                return self.client.resolve(self.name, saga_id, note, self.taken or "bulk", self.steps)
-            case "rerun":
-                # The same job starts one new saga of each, however often it is run.
-                return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")
-
-    def _outcome(
-        self, saga_id: str, outcome: Literal["done", "refused", "failed"], message: str, new: str = ""
-    ) -> Outcome:
-        return Outcome(saga_id, outcome, message, new, iso(SystemClock().now()))
+        options = {"action": "bulk"} if self.action == "resolve" else {}
+        options |= {_OPTIONS[option]: value for option, value in self._options.items()}
+        return getattr(self.client, self.action)(self.name, saga_id, note, **options)["saga_id"]
 
 
 def _goes_on(path: Path) -> bool:

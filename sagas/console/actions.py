@@ -20,9 +20,10 @@ from sagas.console.jobs import Item
 from sagas.console.pages import others, saga, sagas
 from sagas.console.telling import told_of
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.operations import of_many
 
 _LOG = logging.getLogger(__name__)
-_FOR_MANY = (Do.RETRY, Do.REDRIVE, Do.COMPENSATE, Do.RESOLVE, Do.CANCEL, Do.RECOVER)
+_FOR_MANY = (*of_many(), Do.REDRIVE, Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
@@ -160,7 +161,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
         wanted = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
         chosen = [Item(one["name"], one["saga_id"]) for one in sagas.matching(desk, wanted)]
     elif again is not None:
-        chosen = [*again.failed, *again.left]
+        chosen = again.unfinished
     else:
         chosen = [Item(*text.partition("/")[::2]) for text in form.get("one") or form.get("all", [])]
     if not chosen:

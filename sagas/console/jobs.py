@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sagas.client.outcomes import Outcome, Report, outcome_of
 from sagas.client.pacing import new_job, note_of, paced
-from sagas.errors import Ambiguous, SagaError, Unavailable
 
 _REMEMBERED = 50
 _SHOWN = 200
@@ -21,55 +21,46 @@ class Item:
     saga_id: str
 
 
+Act = Callable[[str, Item, str], str]
+"""Does something to a saga, with a note, and returns the id of the saga to look at next."""
+
+
 @dataclass(slots=True)
 class Job:
     """Something done to many sagas.
 
     Args:
-        job_id: its number within the console.
+        job_id: its number within the console. The notes that its sagas keep have the job's name in the report instead:
+            another console has the same numbers.
         do: what is done.
         note: why; kept in the audit trail of each.
-        items: to what.
+        items: to what, by the ids of the sagas.
         rate: how many a second at most.
-        name: in the notes that its sagas keep, where another console's job has another.
     """
 
     job_id: int
     do: str
     note: str
-    items: tuple[Item, ...]
+    items: Mapping[str, Item]
     rate: float
-    outcomes: dict[Item, tuple[str, str]] = field(default_factory=dict[Item, tuple[str, str]])
-    name: str = field(default_factory=new_job)
-    stopped: str = ""
+    report: Report = field(init=False)
     _stop: threading.Event = field(default_factory=threading.Event)
     _over: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count(self, outcome: str) -> int:
-        """Return for how many it was ``done``, ``refused``, ``failed`` or ``unknown``."""
-        return sum(one == outcome for one, _ in self._so_far().values())
-
-    def _so_far(self) -> dict[Item, tuple[str, str]]:
-        """The outcomes as they are now: further ones come while they are looked at."""
-        with self._lock:
-            return self.outcomes.copy()
+    def __post_init__(self) -> None:
+        self.report = Report(new_job(), (*self.items,))
 
     @property
-    def left(self) -> tuple[Item, ...]:
-        """What was not tried."""
-        return tuple(item for item in self.items if item not in self.outcomes)
+    def unfinished(self) -> list[Item]:
+        """What may be tried again, or was not tried."""
+        return [self.items[saga_id] for saga_id in self.report.unfinished]
 
     @property
-    def failed(self) -> tuple[Item, ...]:
-        """What may be tried again."""
-        return tuple(item for item, (outcome, _) in self._so_far().items() if outcome in ("failed", "unknown"))
-
-    @property
-    def told(self) -> list[tuple[Item, tuple[str, str]]]:
+    def told(self) -> list[tuple[Item, Outcome]]:
         """What became of the sagas, those first for which it was not done; as many as a page has room for."""
-        settled = sorted(self._so_far().items(), key=lambda one: one[1][0] == "done")
-        return settled[:_SHOWN]
+        # A copy: further outcomes come meanwhile.
+        settled = sorted(self.report.outcomes.copy().values(), key=lambda one: one.outcome == "done")
+        return [(self.items[one.saga_id], one) for one in settled[:_SHOWN]]
 
     @property
     def over(self) -> bool:
@@ -84,33 +75,19 @@ class Job:
         """Wait for its end; tell whether it has come."""
         return self._over.wait(timeout)
 
-    def run(self, act: Callable[[str, Item, str], None]) -> None:
+    def run(self, act: Act) -> None:
         """Do it to all, in order."""
-        note = note_of(self.name, self.note)
+        note, sleep = note_of(self.report.job, self.note), self._stop.wait
 
-        def call(item: Item) -> tuple[Item, str, str]:
-            try:
-                act(self.do, item, note)
-            except Ambiguous as error:
-                return item, "unknown", f"{error}; it may have happened: look"
-            except Unavailable as error:
-                return item, "failed", str(error)
-            except SagaError as error:
-                return item, "refused", str(error)
-            except Exception as error:  # noqa: BLE001 - the job goes on, and tells
-                return item, "unknown", f"{type(error).__name__}: {error}; it may have happened: look"
-            return item, "done", ""
-
-        def settle(settled: tuple[Item, str, str]) -> bool:
-            item, outcome, why = settled
-            with self._lock:
-                self.outcomes[item] = outcome, why
-            return outcome in ("failed", "unknown")
+        def call(saga_id: str) -> Outcome:
+            return outcome_of(saga_id, lambda _: act(self.do, self.items[saga_id], note), sleep)
 
         def stopped() -> str:
             return "you stopped it" if self._stop.is_set() else ""
 
-        self.stopped = paced(self.items, call, settle, rate=self.rate, sleep=self._stop.wait, stopped=stopped)
+        self.report.stopped = paced(
+            *(self.report.chosen, call, self.report.settle), rate=self.rate, sleep=sleep, stopped=stopped
+        )
         self._over.set()
 
 
@@ -118,11 +95,11 @@ class Jobs:
     """The jobs of a console. They end with it.
 
     Args:
-        act: does one thing to one saga, with a note.
+        act: does one thing to one saga.
         rate: how many a second at most.
     """
 
-    def __init__(self, act: Callable[[str, Item, str], None], rate: float = 5.0) -> None:
+    def __init__(self, act: Act, rate: float = 5.0) -> None:
         self._act = act
         self._rate = rate
         self._jobs: dict[int, Job] = {}
@@ -133,7 +110,7 @@ class Jobs:
         """Begin to do something to many sagas, so many a second; as many as the console does, if that is not said."""
         with self._lock:
             self._number += 1
-            job = Job(self._number, do, note, tuple(dict.fromkeys(items)), rate or self._rate)
+            job = Job(self._number, do, note, {one.saga_id: one for one in items}, rate or self._rate)
             self._jobs[job.job_id] = job
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].over:

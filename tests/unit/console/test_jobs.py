@@ -46,7 +46,7 @@ class TestJobs:
         service.refuses["retry"] = Conflict("the saga is RUNNING")
         every = [f"create-zip/{numbered(number)}" for number in range(10)]
         assert "done 0 refused 10 failed 0 not tried 0" in self.begin(browser, all=every)
-        service.refuses["retry"] = Unavailable("away", 5)
+        service.refuses["retry"] = Unavailable("away", 0)
         told = self.begin(browser, all=every)
         assert "done 0 refused 0 failed 5 not tried 5" in told
         assert "Go on with the 10 that failed or are left" in told
@@ -124,7 +124,7 @@ class TestAllThatMatch:
         assert service.did() == []
 
     def test_what_failed_is_gone_on_with(self, service: FakeService) -> None:
-        service.refuses["retry"] = Unavailable("away")
+        service.refuses["retry"] = Unavailable("away", 0)
         service.sagas = {numbered(number): dead(number) for number in range(8)}
         browser = Browser(service).open()
         begun = browser.submit("/jobs", matching="1", name="create-zip", do="retry", note="n").headers["location"]
@@ -135,25 +135,28 @@ class TestAllThatMatch:
 
 
 def test_a_job_ends_and_adds_up_whatever_happens() -> None:
-    def act(_do: str, item: Item, _note: str) -> None:
+    def act(_do: str, item: Item, _note: str) -> str:
         if item.saga_id == "2":
             raise KeyError("types")
+        return item.saga_id
 
     job = Jobs(act, 1000.0).start("retry", "n", [Item("x", str(number)) for number in range(4)])
     assert job.wait(10)
-    assert (job.count("done"), job.count("unknown"), len(job.left)) == (3, 1, 0)
+    assert (job.report.count("done"), job.report.count("failed"), job.report.left) == (3, 1, [])
+    assert job.unfinished == [Item("x", "2")]
 
 
 def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
-    job = Job(1, "retry", "n", tuple(Item("x", str(number)) for number in range(2_000)), 1e9)
+    job = Job(1, "retry", "n", {str(number): Item("x", str(number)) for number in range(2_000)}, 1e9)
 
-    def act(_do: str, _item: Item, _note: str) -> None:
-        return
+    def act(_do: str, item: Item, _note: str) -> str:
+        return item.saga_id
 
     thread = threading.Thread(target=job.run, args=(act,))
     thread.start()
     while not job.over:
-        assert job.count("done") + job.count("failed") <= 2_000
+        assert job.report.count("done") <= 2_000
         assert len(job.told) <= 200
-        assert job.failed == ()
+        assert len(job.unfinished) <= 2_000
+        assert job.report.count("failed") == 0
     thread.join()
