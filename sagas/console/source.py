@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
+from sagas.console.cache import Cache
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
 T = TypeVar("T")
 
-_COALESCED = 1.0
-"""Seconds for which an answer is given to all who ask."""
-_RARELY = 10.0
-"""Seconds for what changes with deployments, or costs more to ask for."""
-_CHARTED = 60.0
-"""Seconds for what a chart takes: up to sixty calls."""
 _THREADS = 4
 _MOST_SHOWN = 24
 """Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
@@ -27,10 +21,6 @@ _PAGES_AT_WORK = 3
 """Lists of a hundred sagas at work that are looked through for dead workers."""
 _MOST_NEEDING = 200
 """Sagas that need a person which are looked at."""
-_TRAILS = 32
-"""Audit trails that are remembered."""
-_KEPT = 5_000
-"""Sagas whose errors are remembered."""
 
 
 class Source:
@@ -43,15 +33,8 @@ class Source:
 
     def __init__(self, client: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self.client = client
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._locks: dict[Any, threading.Lock] = {}
-        self._answers: dict[Any, tuple[float, Any]] = {}
-        self._shown: dict[str, tuple[str, Any]] = {}
-        self._trails: dict[str, tuple[Any, list[Any]]] = {}
-        self._asking = set[Any]()
-        self._counts: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(_THREADS, "sagas-console")
+        self._cache = Cache(clock, self._pool.submit)
 
     def close(self) -> None:
         """End its threads."""
@@ -59,31 +42,20 @@ class Source:
 
     def forget(self) -> None:
         """Ask anew for everything: something was changed."""
-        with self._lock:
-            self._answers.clear()
-            self._locks.clear()
-            self._trails.clear()
+        self._cache.forget()
 
     def show(self, name: str, saga_id: str) -> Any:
         """Return a saga."""
-        return self._coalesced(("show", name, saga_id), lambda: self.client.show(name, saga_id))
+        return self._cache.get(("show", name, saga_id), lambda: self.client.show(name, saga_id))
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
         """Return the whole audit trail of a saga. It is not read again before the saga has changed."""
         name, saga_id, seen = saga["name"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
-        known = self._trails.get(saga_id)
-        if known is not None and known[0] == seen:
-            return known[1]
-        found = self._coalesced(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
-        with self._lock:
-            if len(self._trails) >= _TRAILS:
-                self._trails.clear()
-            self._trails[saga_id] = seen, found
-        return found
+        return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
     def list(self, **wanted: Any) -> Any:
         """Return a page of the list."""
-        return self._coalesced(("list", repr(sorted(wanted.items()))), lambda: self.client.list(**wanted))
+        return self._cache.get(("list", repr(sorted(wanted.items()))), lambda: self.client.list(**wanted))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
         """Return the latest sagas of a type, as lists tell of them, that were started since a time. ``since``: ISO
@@ -95,20 +67,20 @@ class Source:
             )
             return found[:most]
 
-        return self._coalesced(("since", name, status, since), ask, _CHARTED)
+        return self._cache.get(("since", name, status, since), ask)
 
     def stats(self, name: str | None) -> Any:
         """Return what the service counts of a type, or of all; ``None`` where it does not."""
-        return self._coalesced(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None), _CHARTED)
+        return self._cache.get(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None))
 
     def stats_of_all(self) -> Any:
         """Return what the service counts of all types, as far as it was asked lately."""
-        return self._meanwhile(("stats", None), lambda: _tolerant(lambda: self.client.stats(None), None), None)
+        return self._cache.meanwhile(("stats", None), lambda: _tolerant(lambda: self.client.stats(None), None), None)
 
     def sweeps(self) -> list[Any]:
         """Return how sweeps stand, as far as it was asked lately."""
         nothing: list[Any] = []
-        return self._meanwhile(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
+        return self._cache.meanwhile(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
 
     def together(self, *asks: Callable[[], Any]) -> list[Any]:
         """Return the answers of several of these methods, asked at the same time."""
@@ -123,24 +95,22 @@ class Source:
 
     def attention(self) -> tuple[list[Any], bool]:
         """Return the sagas that need a person, the longest waiting first, and whether there may be more of them."""
-        return self._coalesced(("attention",), self._needing)
+        return self._cache.get(("attention",), self._needing)
 
     def _needing(self) -> tuple[list[Any], bool]:
         return _gathered(lambda cursor: self.client.attention(limit=100, cursor=cursor), _MOST_NEEDING)
 
     def counts(self) -> dict[str, str]:
         """Return how much waits at the console's pages, by their paths, as far as it was asked lately."""
-        needed, more = self._meanwhile(("attention",), self._needing, (None, False))
-        breakers: list[Any] | None = self._meanwhile(("breakers",), self._breakers, None)
-        letters: int | None = self._meanwhile(("all letters",), self._all_letters, None)
-        known = {
-            "/": None if needed is None else f"{len(needed)}{'+' * more}",
-            "/letters": None if letters is None else str(letters),
-            "/breakers": None if breakers is None else str(sum(one["state"] != "closed" for one in breakers)),
+        needed, more = self._cache.meanwhile(("attention",), self._needing, (list[Any](), False))
+        breakers = self._cache.meanwhile(("breakers",), self._breakers, list[Any]())
+        letters = self._cache.meanwhile(("all letters",), self._all_letters, 0)
+        counts = {
+            "/": f"{len(needed)}{'+' * more}",
+            "/letters": str(letters),
+            "/breakers": str(sum(one["state"] != "closed" for one in breakers)),
         }
-        # What is asked anew is not forgotten meanwhile.
-        self._counts |= {place: count for place, count in known.items() if count is not None}
-        return {place: count for place, count in self._counts.items() if count != "0"}
+        return {place: count for place, count in counts.items() if count != "0"}
 
     def _all_letters(self) -> int:
         """About how many messages all dead-letter queues hold, asked for one after the other."""
@@ -148,7 +118,7 @@ class Source:
 
     def caller(self) -> str:
         """Return as whom the console acts, as far as it was asked lately."""
-        return self._meanwhile(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
+        return self._cache.meanwhile(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
 
     def leased(self) -> list[Any]:
         """Return the sagas that workers have, as lists tell of them: the newest few hundred of a status."""
@@ -165,20 +135,18 @@ class Source:
 
     def definitions(self) -> list[Any]:
         """Return the saga types."""
-        return self._coalesced(("definitions",), self.client.definitions)
+        return self._cache.get(("definitions",), self.client.definitions)
 
     def breakers(self) -> list[Any]:
         """Return the circuit breakers; none where the caller may not ask."""
-        return self._coalesced(("breakers",), self._breakers)
+        return self._cache.get(("breakers",), self._breakers)
 
     def _breakers(self) -> list[Any]:
         return _tolerant(self.client.breakers, cast("list[Any]", []))
 
     def letters(self, name: str) -> int | None:
         """Return about how many messages are in a dead-letter queue; ``None`` if that is not to be known."""
-        return self._coalesced(
-            ("letters", name), lambda: _tolerant(lambda: self.client.count_letters(name), None), _RARELY / 3
-        )
+        return self._cache.get(("letters", name), lambda: _tolerant(lambda: self.client.count_letters(name), None))
 
     def letters_of_all(self) -> dict[str, int | None]:
         """Return the same of all types."""
@@ -203,49 +171,15 @@ class Source:
         def ask(one: Mapping[str, Any]) -> Any:
             return _tolerant(lambda: self.show(one["name"], one["saga_id"]), None)
 
-        for saga in self._pool.map(ask, missing):
-            if saga is not None:
-                with self._lock:
-                    if len(self._shown) > _KEPT:
-                        self._shown.clear()
-                    # Its own time may be later than that of the list, which is asked about again then.
-                    self._shown[saga["saga_id"]] = (saga["updated_at"], saga)
+        for _ in self._pool.map(ask, missing):
+            pass
         known = ((one["saga_id"], self._known(one)) for one in summaries)
         return {saga_id: saga for saga_id, saga in known if saga is not None}
 
     def _known(self, summary: Mapping[str, Any]) -> Any:
-        at, saga = self._shown.get(summary["saga_id"], ("", None))
-        return saga if at >= summary["updated_at"] else None
-
-    def _meanwhile(self, key: Any, ask: Callable[[], T], otherwise: T) -> T:
-        """Return the answer that is known; one that is old, or none, is asked for meanwhile, so that no page waits."""
-        at, answer = self._answers.get(key, (float("-inf"), otherwise))
-
-        def run() -> None:
-            try:
-                self._coalesced(key, ask, _CHARTED)
-            finally:
-                self._asking.discard(key)
-
-        if self._clock() - at >= _CHARTED and key not in self._asking:
-            self._asking.add(key)
-            self._pool.submit(run)
-        return answer
-
-    def _coalesced(self, key: Any, ask: Callable[[], T], keep: float = _COALESCED) -> T:
-        """Return the answer; who asks while it is being asked for gets the same."""
-        with self._lock:
-            if len(self._locks) > _KEPT:
-                self._locks.clear()
-                self._answers.clear()
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            at, answer = self._answers.get(key, (float("-inf"), None))
-            if self._clock() - at < keep:
-                return cast("T", answer)
-            found = ask()
-            self._answers[key] = (self._clock(), found)
-            return found
+        """The saga as it was shown last, unless the list has a later change of it."""
+        saga = self._cache.last(("show", summary["name"], summary["saga_id"]), None)
+        return saga if saga is not None and saga["updated_at"] >= summary["updated_at"] else None
 
 
 def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[Any], bool]:
