@@ -83,6 +83,8 @@ def _contradictions(change: Change) -> list[Problem]:
     problems += [Problem(f"$.{name}", "only with paused") for name in narrow if change.paused is None]
     if len(narrow) > 1:
         problems.append(Problem("$.saga_id", "give either step or saga_id"))
+    if change.step == "":
+        problems.append(Problem("$.step", "says nothing"))
     if narrow and change.starts:
         problems.append(Problem("$.starts", "only for a whole type"))
     return problems
@@ -108,6 +110,8 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
             given = next(one for one in schema["properties"][name]["anyOf"] if one != {"type": "null"})
             given |= bounds
     if type_ is Change:
+        of_saga = next(one for one in schema["properties"]["saga_id"]["anyOf"] if one != {"type": "null"})
+        of_saga["format"] = "uuid"
         schema["anyOf"] = [{"required": [next(iter(shape))], "properties": shape} for shape in _CHANGES]
     if type_ is Attempts:
         schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}

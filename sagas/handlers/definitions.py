@@ -14,7 +14,7 @@ from sagas.engine.engine import Engine
 from sagas.engine.views import pause_view
 from sagas.handlers.answers import Served, answer
 from sagas.handlers.bodies import read_body
-from sagas.handlers.inputs import Request
+from sagas.handlers.inputs import Request, checked_id
 from sagas.handlers.openapi import describe
 from sagas.handlers.recovering import recover as recovered
 from sagas.handlers.telemetry import telemetry
@@ -64,7 +64,7 @@ def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[S
         request = Request(app.current_event.raw_event)
         request.only()
         change = read_body(request, Change)
-        step, saga_id = change.step or "", change.saga_id or ""
+        step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
         if change.paused or change.active is False:
             kinds = {"starts_only": change.active is False, "starts": change.starts, "undos": change.undos}
             engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)

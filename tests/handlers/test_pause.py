@@ -351,9 +351,12 @@ def test_bodies_that_say_nothing_are_refused(site: Make) -> None:
         ({"paused": True, "step": "first", "saga_id": "x"}, "$.saga_id"),
         ({"paused": True, "step": "first", "starts": True}, "$.starts"),
         ({"paused": True, "step": "third"}, "$.step"),
+        ({"paused": True, "step": ""}, "$.step"),
         ({"paused": 1}, "$.paused"),
     ):
         answer = w.call("PUT", "/definitions/walk", body)
         assert (answer.status, answer.paths) == (422, [path])
     assert w.call("PUT", "/definitions/none", {"paused": True}).status == 404
+    for odd in ("", "0" * 1_900):
+        assert w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": odd}).status == 404
     assert resume(w)["paused"] is False  # it never was
