@@ -1,0 +1,1 @@
+"""What one attempt of a step or undo takes: the claim, the call, the outcome."""

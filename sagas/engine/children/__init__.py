@@ -1,0 +1,1 @@
+"""Sagas that are started by a saga, and what becomes of them."""

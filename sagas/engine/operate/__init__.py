@@ -1,0 +1,1 @@
+"""What operators and callers ask of sagas, types and circuit breakers."""

@@ -1,0 +1,1 @@
+"""What the supervisor does: recover, purge, verify."""

@@ -1,0 +1,1 @@
+"""Objects in S3 that sagas have left behind."""

@@ -1,0 +1,1 @@
+"""The control item of a saga: every condition of the protocol."""

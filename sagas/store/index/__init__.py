@@ -1,0 +1,1 @@
+"""By what sagas are found and listed."""

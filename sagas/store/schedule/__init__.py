@@ -1,0 +1,1 @@
+"""How far the supervisor and its queues are."""

@@ -1,0 +1,1 @@
+"""Signals that wait to be taken."""
