@@ -23,12 +23,12 @@ from sagas import Context, OrphanSweep, Saga, step
 from sagas.authoring.saga import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
-from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Sweeper, SweepRequest
-from sagas.engine.sweep_pages import SweepServices
-from sagas.store.entries import Entry
-from sagas.store.journal import Journal
-from sagas.store.summaries import SagaSummaries, SagaSummary
+from sagas.engine.sweep.orphans import SweepReport
+from sagas.engine.sweep.sweep import Sweeper, SweepRequest
+from sagas.engine.sweep.sweep_pages import SweepServices
+from sagas.store.index.summaries import SagaSummaries, SagaSummary
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
 
 MIB = 2**20
 LIMIT = 2 * MIB

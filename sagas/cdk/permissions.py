@@ -15,7 +15,8 @@ from sagas.cdk.queues import DEAD_LETTERS, SagaQueues
 from sagas.cdk.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
 
 ARCHIVE = "archive/"
-"""Where the sweep archives; the same as in ``sagas.engine.sweep_pages``, which needs more than a deployment has."""
+"""Where the sweep archives; the same as in ``sagas.engine.sweep.sweep_pages``, which needs more than a deployment
+has."""
 AUDIT_ARCHIVE = "audit"
 """What the keys of archived audit entries begin with; the same as in ``sagas.handlers.archiving``."""
 _SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."

@@ -70,7 +70,7 @@ class StepGroup:
 
     @property
     def chain(self) -> str:
-        """Which steps an invocation goes on to, as ``sagas.engine.course.Chain`` reads it; empty for none."""
+        """Which steps an invocation goes on to, as ``sagas.engine.attempt.course.Chain`` reads it; empty for none."""
         if len(self.steps) == 1:
             return ""
         return "*" if self.shares_all else self.names

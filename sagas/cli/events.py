@@ -11,7 +11,7 @@ import typer
 
 from sagas.cli.output import emit, say
 from sagas.cli.target import Target, on_target
-from sagas.engine.telling import event_schema
+from sagas.engine.observe.telling import event_schema
 from sagas.messaging.commands import command_schema
 
 commands_app = typer.Typer(help="Messages of a service's command queue.", no_args_is_help=True)

@@ -16,7 +16,7 @@ from sagas.core.wording import ago, between, clock_time, end_of, moment, span
 
 if TYPE_CHECKING:
     from sagas.client.dead_letters import DeadLetter
-    from sagas.engine.answers import (
+    from sagas.engine.read.answers import (
         AuditEntry,
         BreakerView,
         DefinitionView,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sagas.client.client import SagaClient
 from sagas.client.dead_letters import DeadLetter, Kept, Pruned, Redrive
-from sagas.engine.answers import (
+from sagas.engine.read.answers import (
     AuditEntry,
     BreakerView,
     DefinitionView,

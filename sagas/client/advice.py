@@ -11,7 +11,7 @@ from sagas.core.times import epoch
 from sagas.core.wording import age, ago, moment, plain, span
 
 if TYPE_CHECKING:
-    from sagas.engine.answers import ErrorView, SagaView, StepView
+    from sagas.engine.read.answers import ErrorView, SagaView, StepView
 
 _NEXT = {
     "PENDING": "Its first step is about to begin.",

@@ -25,7 +25,7 @@ from sagas.client.pacing import new_job, note_of, paced
 from sagas.core.keys import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.wording import end_of
-from sagas.engine.answers import Page, Summary
+from sagas.engine.read.answers import Page, Summary
 from sagas.errors import SagaError
 
 Action = Literal["cancel", "retry", "compensate", "resolve", "rerun"]

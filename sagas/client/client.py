@@ -23,7 +23,15 @@ from sagas.client.outbox import EventCalls
 from sagas.client.transport import Transport
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.engine.answers import AuditEntry, Page, RecoveryView, SagaView, SweepRoundView, SweepView, VerificationView
+from sagas.engine.read.answers import (
+    AuditEntry,
+    Page,
+    RecoveryView,
+    SagaView,
+    SweepRoundView,
+    SweepView,
+    VerificationView,
+)
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.redriving import check_note
 from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, RECOVER, SHOW, START, VERIFY

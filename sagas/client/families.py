@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NotRequired, TypedDict
 
-from sagas.engine.answers import DefinitionView, Page, SagaView, Summary
+from sagas.engine.read.answers import DefinitionView, Page, SagaView, Summary
 
 _PAGE = 100
 

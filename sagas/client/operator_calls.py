@@ -9,7 +9,7 @@ from typing import Any, cast
 from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
-from sagas.engine.answers import BreakerView, DefinitionView, SagaView, StatsView
+from sagas.engine.read.answers import BreakerView, DefinitionView, SagaView, StatsView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     BREAKERS,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sagas.core.states import OVER, SagaStatus
-from sagas.engine.answers import SagaView
+from sagas.engine.read.answers import SagaView
 from sagas.errors import Unavailable
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0

@@ -244,8 +244,8 @@ class SagaState:
         resolution_seq: the journal entry by which an operator settled it.
         unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
         digest: of all results so far, each with its entry; empty when nothing has kept it. See
-            ``sagas.store.entry_hash``.
-        head: the hash of the entry at ``seq``, which covers all before it. See ``sagas.store.entry_hash``.
+            ``sagas.store.journal.entry_hash``.
+        head: the hash of the entry at ``seq``, which covers all before it. See ``sagas.store.journal.entry_hash``.
         attention: needs a person, since when.
         created_at: start.
         updated_at: last committed change.

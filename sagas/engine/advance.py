@@ -22,13 +22,13 @@ from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.rules import waits_without_code
 from sagas.core.states import DeadLetter, Lease, SagaState
-from sagas.engine.attempt import Attempt, AttemptServices, Invocation, lease_for
-from sagas.engine.carrying import carried, correlated, onward
+from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
+from sagas.engine.attempt.carrying import carried, correlated, onward
+from sagas.engine.attempt.course import UNCHAINED, Chain, Course
+from sagas.engine.attempt.late_commits import pending_fact
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.contention import patiently
-from sagas.engine.course import UNCHAINED, Chain, Course
 from sagas.engine.gates import Gate
-from sagas.engine.late_commits import pending_fact
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError

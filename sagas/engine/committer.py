@@ -20,12 +20,12 @@ from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently
 from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
-from sagas.store.control import ControlItems
-from sagas.store.entries import RESULTS, Entry, details_of, fact_of
-from sagas.store.entry_hash import chained
-from sagas.store.inbox import Inbox
-from sagas.store.journal import Journal
+from sagas.store.control.control import ControlItems
+from sagas.store.journal.entries import RESULTS, Entry, details_of, fact_of
+from sagas.store.journal.entry_hash import chained
+from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Fenced, FlagWon, Refused
+from sagas.store.signals.inbox import Inbox
 
 
 @dataclass(frozen=True, slots=True)

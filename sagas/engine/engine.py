@@ -11,56 +11,56 @@ from typing import Any
 
 from sagas.authoring.policies import AutoDisable
 from sagas.engine.advance import Advancer
-from sagas.engine.attempt import AttemptServices
-from sagas.engine.auto_disable import AutoDisabler
-from sagas.engine.births import Births
-from sagas.engine.breaker import Breakers
-from sagas.engine.breaker_operations import BreakerOperations
-from sagas.engine.callbacks import Callbacks
-from sagas.engine.children import Children
+from sagas.engine.attempt.attempt import AttemptServices
+from sagas.engine.attempt.course import UNCHAINED, Chain
+from sagas.engine.attempt.idempotency import IdempotentAttempt
+from sagas.engine.attempt.runner import Runner
+from sagas.engine.children.children import Children
+from sagas.engine.children.joining import JoinObserver
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
-from sagas.engine.course import UNCHAINED, Chain
-from sagas.engine.finding import Finder, look_ahead
-from sagas.engine.idempotency import IdempotentAttempt
-from sagas.engine.joining import JoinObserver
-from sagas.engine.lanes import LaneNotes
-from sagas.engine.looking import Looker
-from sagas.engine.operations import Operations
-from sagas.engine.pausing import Parking, Pausing
+from sagas.engine.observe.tracing import TracedSender, Tracer, traced_attempts
+from sagas.engine.operate.auto_disable import AutoDisabler
+from sagas.engine.operate.breaker import Breakers
+from sagas.engine.operate.breaker_operations import BreakerOperations
+from sagas.engine.operate.callbacks import Callbacks
+from sagas.engine.operate.operations import Operations
+from sagas.engine.operate.pausing import Parking, Pausing
+from sagas.engine.operate.signals import Signals
 from sagas.engine.ports import EngineObserver, NullObserver
-from sagas.engine.purge import Purger
-from sagas.engine.reader import Reader
-from sagas.engine.recovery import Recovery
+from sagas.engine.read.reader import Reader
+from sagas.engine.read.remains import Remains
+from sagas.engine.read.statistics import Statistics
 from sagas.engine.registry import Registry
-from sagas.engine.remains import Remains
-from sagas.engine.runner import Runner
-from sagas.engine.signals import Signals
-from sagas.engine.starter import Starter
-from sagas.engine.statistics import Statistics
-from sagas.engine.tracing import TracedSender, Tracer, traced_attempts
-from sagas.engine.verify import Verifier
+from sagas.engine.start.births import Births
+from sagas.engine.start.starter import Starter
+from sagas.engine.supervise.finding import Finder, look_ahead
+from sagas.engine.supervise.lanes import LaneNotes
+from sagas.engine.supervise.looking import Looker
+from sagas.engine.supervise.purge import Purger
+from sagas.engine.supervise.recovery import Recovery
+from sagas.engine.supervise.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
-from sagas.store.breakers import BreakerItems
 from sagas.store.callback_keys import CallbackKeys
-from sagas.store.control import ControlItems
-from sagas.store.findings import Findings
-from sagas.store.hand_outs import HandOuts
-from sagas.store.inbox import Inbox
-from sagas.store.joins import Joins
-from sagas.store.journal import Journal
-from sagas.store.lanes import Watermarks
-from sagas.store.listing import Listing
-from sagas.store.pauses import Pauses
-from sagas.store.payloads import Payloads
+from sagas.store.children.joins import Joins
+from sagas.store.control.control import ControlItems
+from sagas.store.index.findings import Findings
+from sagas.store.index.listing import Listing
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.payloads import Payloads
+from sagas.store.journal.tombstones import Tombstones
+from sagas.store.schedule.hand_outs import HandOuts
+from sagas.store.schedule.lanes import Watermarks
 from sagas.store.settings import StoreSettings
-from sagas.store.streaks import Streaks
+from sagas.store.signals.inbox import Inbox
 from sagas.store.tables import Tables, tables_for
-from sagas.store.tombstones import Tombstones
+from sagas.store.types.breakers import BreakerItems
+from sagas.store.types.pauses import Pauses
+from sagas.store.types.streaks import Streaks
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from sagas.core.commands import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
 from sagas.engine.advance import Advanced, Advancer
-from sagas.engine.attempt import RECORDING, Invocation, NotCommitted, lease_for
-from sagas.engine.course import Course
-from sagas.engine.late_commits import comes_back, with_pending
+from sagas.engine.attempt.attempt import RECORDING, Invocation, NotCommitted, lease_for
+from sagas.engine.attempt.course import Course
+from sagas.engine.attempt.late_commits import comes_back, with_pending
 from sagas.errors import Unavailable
 from sagas.formats import NewerFormat
 from sagas.messaging.message import Message

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError, ServiceError
 
-from sagas.engine.answers import ErrorAnswer, ProblemView, StepView, Summary
-from sagas.engine.starter import KeyReused, Paused
+from sagas.engine.read.answers import ErrorAnswer, ProblemView, StepView, Summary
+from sagas.engine.start.starter import KeyReused, Paused
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 SagaT = TypeVar("SagaT", bound=Summary)

@@ -15,8 +15,8 @@ from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
 from sagas.handlers.warming import warm
-from sagas.store.entries import action_of
-from sagas.store.journal import entry_if_any
+from sagas.store.journal.entries import action_of
+from sagas.store.journal.journal import entry_if_any
 
 ARCHIVE_BUCKET = "SAGAS_ARCHIVE_BUCKET"
 """The variable that names the bucket."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.answers import BreakerList
 from sagas.engine.engine import Engine
+from sagas.engine.read.answers import BreakerList
 from sagas.handlers.answers import Served, answer
 from sagas.handlers.inputs import Request
 

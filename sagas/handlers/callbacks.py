@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.answers import CallbackView
-from sagas.engine.callbacks import Callbacks
 from sagas.engine.engine import Engine
+from sagas.engine.operate.callbacks import Callbacks
+from sagas.engine.read.answers import CallbackView
 from sagas.errors import NotFound
 from sagas.handlers.answers import answer
 from sagas.handlers.inputs import Request

@@ -9,9 +9,9 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition import StepDefinition
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
-from sagas.engine.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.engine import Engine
-from sagas.engine.views import pause_view
+from sagas.engine.read.answers import DefinitionList, DefinitionStepView, DefinitionView
+from sagas.engine.read.views import pause_view
 from sagas.handlers.answers import Served, answer
 from sagas.handlers.bodies import read_body
 from sagas.handlers.inputs import Request, checked_id
@@ -19,7 +19,7 @@ from sagas.handlers.openapi import describe
 from sagas.handlers.recovering import recover as recovered
 from sagas.handlers.telemetry import telemetry
 from sagas.operations import Change, Recovering
-from sagas.store.streaks import FOREVER
+from sagas.store.types.streaks import FOREVER
 
 
 def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:

@@ -17,7 +17,7 @@ from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.actors import actor_of
 from sagas.handlers.answers import MalformedBody
-from sagas.store.listing import Span
+from sagas.store.index.listing import Span
 
 LARGEST_BODY = 256 * 1024
 """Bytes a body may have."""

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Link, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from sagas.engine.tracing import Attributes
+from sagas.engine.observe.tracing import Attributes
 
 _KINDS = {kind.name.lower(): kind for kind in SpanKind}
 _OF_LAMBDA = {
@@ -29,7 +29,7 @@ _W3C = TraceContextTextMapPropagator()
 
 
 class OtelSpan:
-    """A span of OpenTelemetry's; see :class:`sagas.engine.tracing.Span`."""
+    """A span of OpenTelemetry's; see :class:`sagas.engine.observe.tracing.Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
@@ -45,7 +45,7 @@ class OtelSpan:
 
 
 class OtelTracer:
-    """Makes spans; see :class:`sagas.engine.tracing.Tracer`.
+    """Makes spans; see :class:`sagas.engine.observe.tracing.Tracer`.
 
     Args:
         provider: what exports them.

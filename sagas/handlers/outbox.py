@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.engine.engine import Engine, from_environment
-from sagas.engine.telling import Told, moved_past, told_of_change, told_of_step
+from sagas.engine.observe.telling import Told, moved_past, told_of_change, told_of_step
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.publishing import bus, included, publish
 from sagas.handlers.telemetry import frames, telemetry

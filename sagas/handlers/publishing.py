@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sagas.core.times import epoch
 from sagas.engine.engine import Engine
-from sagas.engine.telling import Told, told_of_entries
+from sagas.engine.observe.telling import Told, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.messaging.bus import LARGEST, EventBus
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from sagas.engine.answers import PurgeView, RecoveryView
 from sagas.engine.engine import Engine
-from sagas.engine.purge import PurgeReport
-from sagas.engine.recovery import RecoveryReport, Wanted
+from sagas.engine.read.answers import PurgeView, RecoveryView
+from sagas.engine.supervise.purge import PurgeReport
+from sagas.engine.supervise.recovery import RecoveryReport, Wanted
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.bodies import LONGEST_SILENCE, MOST_RECOVERED, MOST_RECOVERY_ATTEMPTS
 from sagas.handlers.inputs import checked_id
 from sagas.handlers.sweeping import is_number
 from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import DueSagas, Work
-from sagas.store.listing import IndexPosition
+from sagas.store.index.listing import IndexPosition
 
 _SPARE = 5.0
 """Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""

@@ -7,11 +7,11 @@ import re
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.answers import AuditPage, Page, SagaView
 from sagas.engine.engine import Engine
-from sagas.engine.reader import Reader
-from sagas.engine.redacting import redacted
-from sagas.engine.views import left_view, saga_view, verification_view
+from sagas.engine.read.answers import AuditPage, Page, SagaView
+from sagas.engine.read.reader import Reader
+from sagas.engine.read.redacting import redacted
+from sagas.engine.read.views import left_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.answers import Served, answer, linked
 from sagas.handlers.bodies import read_body
@@ -19,7 +19,7 @@ from sagas.handlers.inputs import WHOLE_ID, Request, checked_beginning, checked_
 from sagas.handlers.polling import polled, tag_of, unchanged
 from sagas.handlers.telemetry import telemetry
 from sagas.operations import Attempts, Compensation, Note, Purging, Resolution
-from sagas.store.listing import IndexPosition
+from sagas.store.index.listing import IndexPosition
 
 _LISTED_BY = ("name", "status", "since", "until", "idempotency_key", "limit", "cursor")
 """What lists are asked by, besides what saga types are found by."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec.json import schema_components
 
 from sagas.core.events import FACTS
-from sagas.engine import answers
+from sagas.engine.read import answers
 
 Json = dict[str, Any]
 

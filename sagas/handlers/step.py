@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Die, Discard, Postpone
-from sagas.engine.attempt import RECORDING, Invocation
+from sagas.engine.attempt.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
 from sagas.formats import NewerFormat

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from sagas.authoring.shapes.scalars import has_surrogate
 from sagas.engine.engine import Engine
-from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import Sweeper, SweepRequest, sweeper_of
-from sagas.engine.sweep_rounds import EndedRound, PartName
+from sagas.engine.sweep.orphans import SweepReport
+from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
+from sagas.engine.sweep.sweep_rounds import EndedRound, PartName
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
 from sagas.messaging.work import BULK, Work

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
-from sagas.engine.tracing import Span, Tracer, handling, received
+from sagas.engine.observe.tracing import Span, Tracer, handling, received
 from sagas.handlers.telemetry import telemetry
 from sagas.messaging.message import Message
 

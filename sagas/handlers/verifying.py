@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sagas.engine.answers import SampleView
 from sagas.engine.engine import Engine
+from sagas.engine.read.answers import SampleView
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.telemetry import telemetry
 

@@ -76,7 +76,7 @@ class StackClock:
 
     def advance(self, seconds: float) -> dict[str, Any]:
         """Let time pass, from one moment at which something is due to the next, so that all happens in its order.
-        Returns what the supervisor did meanwhile, added up: see :class:`sagas.engine.answers.RecoveryView`."""
+        Returns what the supervisor did meanwhile, added up: see :class:`sagas.engine.read.answers.RecoveryView`."""
         did: dict[str, Any] = {"recovered": 0, "untouched": 0, "failed": 0, "left": 0, "saga_ids": []}
         left = seconds
         try:

@@ -20,9 +20,9 @@ from typing import Any
 from sagas.core.families import child_id
 from sagas.core.states import OVER
 from sagas.core.times import iso
+from sagas.store.children.joined import FORWARD
 from sagas.store.connection import SharedConnection
-from sagas.store.joined import FORWARD
-from sagas.store.mapping import Item, attributes_of, number_in
+from sagas.store.control.mapping import Item, attributes_of, number_in
 
 _SEGMENTS = 32
 """Parts of a table that are scanned at the same time."""

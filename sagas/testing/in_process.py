@@ -18,25 +18,25 @@ from sagas.core.commands import Die, Postpone
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
-from sagas.engine.attempt import Attempt, AttemptServices, Invocation
-from sagas.engine.births import Births, first_entry, new_state
-from sagas.engine.breaker import Breakers
-from sagas.engine.carrying import carried
-from sagas.engine.children import Children
+from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.attempt.carrying import carried
+from sagas.engine.attempt.context import StepContext
+from sagas.engine.attempt.runner import Runner, new_instance
+from sagas.engine.children.children import Children
+from sagas.engine.children.joining import JoinObserver
 from sagas.engine.clock import SystemClock
 from sagas.engine.committer import Committer, EntryContext
-from sagas.engine.context import StepContext
-from sagas.engine.joining import JoinObserver
-from sagas.engine.looking import in_time
+from sagas.engine.operate.breaker import Breakers
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.runner import Runner, new_instance
+from sagas.engine.start.births import Births, first_entry, new_state
+from sagas.engine.supervise.looking import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message import Message
 from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
-from sagas.store.entries import Entry
-from sagas.store.sent import Signal
+from sagas.store.journal.entries import Entry
+from sagas.store.signals.sent import Signal
 from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.run import Failing, Raised
 from sagas.testing.store import MemoryStore
@@ -120,7 +120,7 @@ class FailingRunner(Runner):
         context: StepContext,
         began: Callable[[], None] = lambda: None,
     ) -> str | None:
-        """Run a step, or its undo; see :meth:`sagas.engine.runner.Runner.run`."""
+        """Run a step, or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
         name = step.undo.name if undo and step.undo is not None else step.name
         failing = self._left.get(f"{self._path_of(context.saga_id)}{name}")
         if isinstance(failing, list):

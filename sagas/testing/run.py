@@ -14,9 +14,9 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.saga import ReqT, Saga, definition_of
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
-from sagas.engine.views import audit_view, step_status
+from sagas.engine.read.views import audit_view, step_status
 from sagas.errors import InvalidRequest, listed
-from sagas.store.entries import RESULTS, Entry
+from sagas.store.journal.entries import RESULTS, Entry
 
 if TYPE_CHECKING:
     from sagas.testing.in_process import InProcessRun

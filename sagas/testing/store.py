@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from sagas.core.states import SagaState
-from sagas.store.breakers import BreakerItems
+from sagas.store.children.joins import Joins
 from sagas.store.connection import SharedConnection
-from sagas.store.control import ControlItems
-from sagas.store.inbox import Inbox
-from sagas.store.joins import Joins
-from sagas.store.journal import Journal
-from sagas.store.mapping import state_of
-from sagas.store.payloads import Payloads
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import state_of
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.payloads import Payloads
 from sagas.store.settings import StoreSettings
+from sagas.store.signals.inbox import Inbox
 from sagas.store.tables import tables_over
+from sagas.store.types.breakers import BreakerItems
 from sagas.testing.expressions import Item
 from sagas.testing.tables import MemoryTables
 

@@ -10,7 +10,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_s3 as s3
 
 from sagas.cdk import SagaService, permissions
-from sagas.engine import sweep_pages
+from sagas.engine.sweep import sweep_pages
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import of_type, render
 from tests.cdk.saga_classes import SWEEPING, Trip

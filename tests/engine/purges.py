@@ -9,7 +9,7 @@ from typing import Any
 
 from sagas.engine.engine import build_engine, settings_from
 from sagas.engine.registry import Registry
-from sagas.engine.starter import Started
+from sagas.engine.start.starter import Started
 from tests.support.bench import Bench
 
 HOUR, DAY = 3_600.0, 86_400.0

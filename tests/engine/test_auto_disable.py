@@ -15,11 +15,11 @@ from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.keys import id_for_key
-from sagas.engine.starter import KeyReused, Paused
+from sagas.engine.start.starter import KeyReused, Paused
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
-from sagas.store.streaks import Streak
+from sagas.store.types.streaks import Streak
 from tests.handlers.conftest import Answer, request
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench

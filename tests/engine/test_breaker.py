@@ -15,14 +15,14 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.core.times import iso
-from sagas.engine.attempt import lease_for
+from sagas.engine.attempt.attempt import lease_for
+from sagas.engine.attempt.runner import Runner
 from sagas.engine.engine import settings_from
-from sagas.engine.runner import Runner
 from sagas.errors import PermanentError, Rejected, TypeChanged, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
-from sagas.store.breakers import BreakerItems
 from sagas.store.tables import tables_for
+from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, act

@@ -15,13 +15,13 @@ from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.core.events import Failure, StepCompleted, StepFailed
 from sagas.core.states import SagaState
-from sagas.engine.attempt import lease_for
+from sagas.engine.attempt.attempt import lease_for
 from sagas.engine.engine import settings_from
 from sagas.errors import Ambiguous, Cancelled, Unavailable
 from sagas.messaging.message import parse_record
-from sagas.store.breakers import BreakerItems
-from sagas.store.journal import Journal
+from sagas.store.journal.journal import Journal
 from sagas.store.tables import tables_for
+from sagas.store.types.breakers import BreakerItems
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order, act
 

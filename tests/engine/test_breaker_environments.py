@@ -19,15 +19,15 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.core.commands import Discard, Postpone
-from sagas.engine.attempt import Invocation
+from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
-from sagas.engine.starter import Starter
+from sagas.engine.start.starter import Starter
 from sagas.engine.worker import End, Worker
 from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
-from sagas.store.breakers import BreakerItems
 from sagas.store.settings import StoreSettings
+from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import REGION, LambdaContext, client, create_tables
 from tests.support.bench import ManualClock
 from tests.support.databases import emulator

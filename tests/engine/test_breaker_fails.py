@@ -15,8 +15,8 @@ from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.engine.engine import settings_from
 from sagas.messaging.message import parse_record
-from sagas.store.breakers import BreakerItems
 from sagas.store.tables import tables_for
+from sagas.store.types.breakers import BreakerItems
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Booked, Order, act
 

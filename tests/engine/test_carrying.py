@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.carrying import brought, digest_of, onward
+from sagas.engine.attempt.carrying import brought, digest_of, onward
 from sagas.messaging.carried import CARRY_LIMIT, CarriedInput
 from sagas.messaging.message import parse_record
-from sagas.store.entries import Entry
-from sagas.store.entry_hash import payload_hash
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.entry_hash import payload_hash
 from tests.engine.metering import Wire
 from tests.support.aws import HandmadeStack
 from tests.support.bench import Bench

@@ -13,7 +13,7 @@ from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga, definition_of
 from sagas.authoring.steps import step
 from sagas.core.states import SagaStatus
-from sagas.engine.course import Chain
+from sagas.engine.attempt.course import Chain
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import telemetry

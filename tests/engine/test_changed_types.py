@@ -14,7 +14,7 @@ from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
-from sagas.engine.starter import KeyReused
+from sagas.engine.start.starter import KeyReused
 from sagas.errors import InvalidRequest
 from tests.engine.changing import deployed, why
 from tests.support.bench import Bench, Death

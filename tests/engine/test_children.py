@@ -15,9 +15,9 @@ import pytest
 from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
 from sagas.core.families import child_id
 from sagas.core.states import SagaStatus
-from sagas.engine import children as looking_after
+from sagas.engine.children import children as looking_after
 from sagas.errors import Conflict
-from sagas.store.entries import NEVER_STARTED
+from sagas.store.journal.entries import NEVER_STARTED
 from tests.support.bench import Bench, Death, once
 from tests.support.dynamodb import aws
 from tests.support.sagas import FAIL, LOG, act

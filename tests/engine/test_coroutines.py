@@ -125,8 +125,8 @@ def test_what_it_returns_after_that_is_late(bench: Make) -> None:
 
 
 def test_one_that_does_not_end_is_left_behind(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.engine.context._CLEANUP", 0.3)
-    monkeypatch.setattr("sagas.engine.context._LEAST_CLEANUP", 0.3)
+    monkeypatch.setattr("sagas.engine.attempt.context._CLEANUP", 0.3)
+    monkeypatch.setattr("sagas.engine.attempt.context._LEAST_CLEANUP", 0.3)
     b = bench(Async, clock=RunningClock())
     ACT.append(lambda ctx: _stubborn())
     saga_id = b.start("async")
@@ -263,7 +263,7 @@ def test_one_that_is_cancelled_in_a_thread_is_recorded_at_once(bench: Make, late
 
 @pytest.mark.parametrize("left", [_cleaning_up, _stubborn])
 def test_tasks_that_it_leaves_are_cancelled(bench: Make, monkeypatch: pytest.MonkeyPatch, left: Any) -> None:
-    monkeypatch.setattr("sagas.engine.coroutines._LEFT", 0.1)
+    monkeypatch.setattr("sagas.engine.attempt.coroutines._LEFT", 0.1)
     tasks: list[asyncio.Task[None]] = []
 
     async def leaving() -> None:

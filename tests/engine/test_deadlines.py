@@ -13,8 +13,8 @@ from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.engine.engine import settings_from
 from sagas.errors import Cancelled, Rejected, TimedOut
-from sagas.store.breakers import BreakerItems
 from sagas.store.tables import tables_for
+from sagas.store.types.breakers import BreakerItems
 from tests.engine.acting import ACT, act, failures
 from tests.engine.metering import Wire
 from tests.support.bench import Bench

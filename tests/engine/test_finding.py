@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sagas.engine import finding
-from sagas.engine.finding import FindReport
+from sagas.engine.supervise import finding
+from sagas.engine.supervise.finding import FindReport
 from sagas.errors import Unavailable
 from sagas.messaging.work import DueSagas, Work, parse_work
-from sagas.store.listing import IndexPosition, Listing
+from sagas.store.index.listing import IndexPosition, Listing
 from tests.support.bench import Bench
 from tests.support.sagas import Trip
 

@@ -14,9 +14,9 @@ import pytest
 from sagas.authoring.context import Context
 from sagas.core.commands import Discard, Postpone
 from sagas.core.states import Lease, Progress, SagaState, StepState
-from sagas.engine.attempt import Invocation
+from sagas.engine.attempt.attempt import Invocation
+from sagas.engine.attempt.heartbeat import Heartbeat
 from sagas.engine.engine import Engine, build_engine, settings_from
-from sagas.engine.heartbeat import Heartbeat
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable

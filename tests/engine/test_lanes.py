@@ -9,10 +9,10 @@ import pytest
 
 from sagas.core.events import Backlog
 from sagas.core.states import SagaState, StepState
-from sagas.engine.lanes import LaneNotes, Lanes
+from sagas.engine.supervise.lanes import LaneNotes, Lanes
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.message import Message
-from sagas.store.lanes import Watermark
+from sagas.store.schedule.lanes import Watermark
 from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import FAIL, LOG, REJECTED, Trip
 

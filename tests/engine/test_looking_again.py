@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, NotYet, Retry, Saga, step
-from sagas.store.control import ControlItems
+from sagas.store.control.control import ControlItems
 from tests.engine.metering import Wire
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import LOG, Order, act

@@ -12,12 +12,12 @@ import pytest
 
 from sagas.core import events as ev
 from sagas.core.states import SagaStatus, StepState
-from sagas.engine import attempt, failures
-from sagas.engine.late_commits import pending_fact, with_pending
+from sagas.engine.attempt import attempt, failures
+from sagas.engine.attempt.late_commits import pending_fact, with_pending
 from sagas.errors import InvalidRequest
 from sagas.messaging.message import Message, parse_record
 from sagas.messaging.pending_commit import PendingCommit
-from sagas.store.entries import details_of
+from sagas.store.journal.entries import details_of
 from tests.store.states import NOW, lease, saga
 
 REPORT = PendingCommit("StepFailed", 1, 2, 1, "owner", {"error": {"type": "E", "message": "m"}})

@@ -15,7 +15,7 @@ from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.times import iso
-from sagas.engine.attempt import lease_for
+from sagas.engine.attempt.attempt import lease_for
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message import Message
@@ -236,7 +236,7 @@ def test_what_could_not_be_handled_is_back_in_seconds(
     def throttled(*_: Any) -> Any:
         raise Unavailable("throttled")
 
-    monkeypatch.setattr("sagas.store.control.ControlItems.claim_step", throttled)
+    monkeypatch.setattr("sagas.store.control.control.ControlItems.claim_step", throttled)
     for dice in (0.0, 0.5, 1.0):
         t.clock.dice = dice
         answer = step_handler.handler({"Records": [record]}, LambdaContext(20))

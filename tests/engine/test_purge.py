@@ -16,7 +16,7 @@ from sagas.core.commands import Discard
 from sagas.core.states import Lease, SagaStatus
 from sagas.core.times import iso
 from sagas.errors import Conflict, NotFound, Rejected
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 from tests.engine.purges import DAY, HOUR, SECRET, Make, deploy, ended, item, purge, start, stored
 from tests.support.sagas import FAIL, Fatal, Order, Trip
 

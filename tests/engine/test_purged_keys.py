@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.starter import KeyReused
+from sagas.engine.start.starter import KeyReused
 from sagas.errors import Conflict, NotFound, Rejected
 from tests.engine.purges import DAY, SECRET, Make, ended, expire, item, purge, start, stored
 from tests.support.sagas import FAIL, LOG, Trip

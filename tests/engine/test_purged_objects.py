@@ -11,7 +11,7 @@ from sagas.authoring.redaction import Secret
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import Unavailable
-from sagas.store.payloads import Payloads
+from sagas.store.journal.payloads import Payloads
 from tests.engine.purges import DAY, HOUR, Make, purge, start, stored
 from tests.support.bench import Bench
 from tests.support.sagas import Order
@@ -93,7 +93,7 @@ def test_a_hundred_are_named_and_the_others_counted(keeping: Make) -> None:
 
 
 def test_long_names_leave_room_for_the_rest_of_a_tombstone(keeping: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.engine.purge._MOST_BYTES", 50)
+    monkeypatch.setattr("sagas.engine.supervise.purge._MOST_BYTES", 50)
     bench = keeping(Book)
     saga_id = _bound(bench)
     purge(bench, saga_id, name="book")

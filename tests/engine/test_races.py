@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
-from sagas.engine.attempt import Invocation
+from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import SystemClock
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
-from sagas.engine.starter import Started, Starter
+from sagas.engine.start.starter import Started, Starter
 from sagas.errors import SagaError
 from sagas.messaging.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 from sagas.store.outcomes import Fenced
 from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sagas.core.commands import Postpone
-from sagas.engine.recovery import Wanted
+from sagas.engine.supervise.recovery import Wanted
 from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip

@@ -13,7 +13,7 @@ from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.messaging.routes import Routes
-from sagas.store.mapping import item_of
+from sagas.store.control.mapping import item_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import tables_for
 from tests.support.aws import REGION, client, create_tables

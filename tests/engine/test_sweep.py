@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sagas.engine.sweep import SweepRequest
+from sagas.engine.sweep.sweep import SweepRequest
 from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, MIN_AGE, SweepDesk, checkpoint
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.sweep import SweepRequest
+from sagas.engine.sweep.sweep import SweepRequest
 from tests.engine.sweeping import BUCKET, Look, Loop, Own, Proxy, Shelf, Slow, SweepDesk, taking
 
 

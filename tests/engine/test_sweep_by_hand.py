@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.sweeping import stand, sweep
-from sagas.store.objects import Objects, Page
+from sagas.store.journal.objects import Objects, Page
 from tests.engine.sweeping import Gone, Look, SweepDesk, Zip
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
@@ -165,7 +165,7 @@ def test_the_command_shows_and_then_does(command: Callable[..., tuple[SweepDesk,
 def test_the_command_goes_on_until_the_end(
     command: Callable[..., tuple[SweepDesk, Run]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
     d, run = command()
     page = Objects.page
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.orphans import COUNTS
-from sagas.engine.sweep import SweepRequest, sweeper_of
-from sagas.engine.sweep_rounds import MOST_OPEN, PartName
+from sagas.engine.sweep.orphans import COUNTS
+from sagas.engine.sweep.sweep import SweepRequest, sweeper_of
+from sagas.engine.sweep.sweep_rounds import MOST_OPEN, PartName
 from sagas.errors import InvalidRequest, NotFound, Unavailable
 from sagas.handlers.sweeping import continue_sweep, sweep
 from sagas.store.documents import unpacked
-from sagas.store.objects import Objects, Page
-from sagas.store.sweep_rounds import Part, Round, SweepRounds
+from sagas.store.journal.objects import Objects, Page
+from sagas.store.schedule.sweep_rounds import Part, Round, SweepRounds
 from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, Look, Proxy, SweepDesk, Zip
 from tests.support.aws import LambdaContext
@@ -75,8 +75,8 @@ def mixed(d: SweepDesk, count: int, prefix: str = "zips/", name: str = "zip") ->
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of two objects, and a new part after every other page."""
-    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
-    monkeypatch.setattr("sagas.engine.sweep_rounds._SPLIT_AFTER", 2)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
+    monkeypatch.setattr("sagas.engine.sweep.sweep_rounds._SPLIT_AFTER", 2)
 
 
 def test_a_round_writes_its_totals_and_tells_them_once(

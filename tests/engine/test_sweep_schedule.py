@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sagas.core.times import epoch
-from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep import SweepRequest
+from sagas.engine.sweep.orphans import SweepReport
+from sagas.engine.sweep.sweep import SweepRequest
 from tests.engine.sweeping import Astray, Gone, Look, Proxy, Shelf, SweepDesk, Zip, checkpoint, taking
 
 NO_BUCKET = "S3 ListObjectsV2: NoSuchBucket"
@@ -82,7 +82,7 @@ def test_each_type_at_its_own_time(desk: Callable[..., SweepDesk]) -> None:
 def test_the_next_run_goes_on_where_the_time_was_up(
     desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
     d = desk()
     d.owned(4)
     keys = d.orphans(1)
@@ -106,7 +106,7 @@ def test_the_next_run_goes_on_where_the_time_was_up(
 
 
 def test_a_failure_keeps_the_place(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
     d = desk()
     d.owned(5)
     second = d.keys()[1]
@@ -128,7 +128,7 @@ def test_a_place_under_another_prefix_is_forgotten(desk: Callable[..., SweepDesk
 
 
 def test_by_hand_the_schedule_stays_as_it_is(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
     d = desk()
     d.owned(3)
     report = d.sweep(seconds=0.0)

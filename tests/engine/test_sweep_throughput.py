@@ -15,13 +15,13 @@ import pytest
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock, uuid7
 from sagas.engine.engine import settings_from
-from sagas.engine.orphans import SweepReport
-from sagas.engine.sweep_pages import SweepServices
-from sagas.engine.sweep_rounds import EndedRound, PartName, RoundSweep
-from sagas.store.entries import Entry
-from sagas.store.journal import Journal
-from sagas.store.summaries import SagaSummaries, SagaSummary
-from sagas.store.sweep_rounds import SweepRounds
+from sagas.engine.sweep.orphans import SweepReport
+from sagas.engine.sweep.sweep_pages import SweepServices
+from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep
+from sagas.store.index.summaries import SagaSummaries, SagaSummary
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
+from sagas.store.schedule.sweep_rounds import SweepRounds
 from tests.engine.sweeping import BUCKET, DAY, SweepDesk
 
 PAGE = 20
@@ -186,7 +186,7 @@ def sweep_with(d: SweepDesk, workers: int, keys: list[str], start: float) -> End
 
 
 def test_parts_are_swept_at_the_same_time(desk: Callable[..., SweepDesk], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.store.objects.PAGE", PAGE)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", PAGE)
     keys = sorted(f"zips/{uuid7(1_600_000_000 + n * 60, n.to_bytes(10, 'big'))}/file" for n in range(240 * PAGE))
     d, rates = desk(), dict[int, float]()
     for workers, some in ((1, keys[: 40 * PAGE]), (8, keys)):

@@ -9,9 +9,9 @@ import pytest
 
 from sagas import Context, OrphanSweep, Retry, Saga, step
 from sagas.core.times import iso
-from sagas.engine.sweep import SweepRequest
+from sagas.engine.sweep.sweep import SweepRequest
 from sagas.errors import DefinitionError
-from sagas.store.journal import Journal
+from sagas.store.journal.journal import Journal
 from tests.engine.sweeping import BUCKET, DAY, MIN_AGE, Own, Proxy, SweepDesk
 from tests.support.sagas import Order as Request
 

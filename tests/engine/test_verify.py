@@ -10,8 +10,8 @@ import pytest
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import NotFound, Rejected
-from sagas.store.chain import Bad, Finding, Wrong
-from sagas.store.journal import Journal
+from sagas.store.journal.chain import Bad, Finding, Wrong
+from sagas.store.journal.journal import Journal
 from tests.engine.metering import Wire
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, Order, Trip

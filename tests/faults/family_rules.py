@@ -8,18 +8,19 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from sagas.core import facts
+from sagas.core.events import ChildrenStarted
 from sagas.core.families import child_id, parent_of
 from sagas.core.states import SagaState, StepState
-from sagas.engine import purge
-from sagas.engine.children import Children
-from sagas.engine.operations import Operations
-from sagas.engine.purge import Purger
-from sagas.engine.recovery import Recovery
-from sagas.messaging import pending_commit
-from sagas.store import control, joins
-from sagas.store.control import ControlItems
-from sagas.store.joined import FORWARD, NEVER, Outcome, Tally
-from sagas.store.mapping import purge_at
+from sagas.engine.children.children import Children
+from sagas.engine.operate.operations import Operations
+from sagas.engine.supervise import purge
+from sagas.engine.supervise.purge import Purger
+from sagas.engine.supervise.recovery import Recovery
+from sagas.store.children import joins
+from sagas.store.children.joined import FORWARD, NEVER, Outcome, Tally
+from sagas.store.control import control
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import purge_at
 from sagas.store.settings import StoreSettings
 from tests.faults.rules import Rule, rules_in, within
 
@@ -34,7 +35,7 @@ def _nothing(*given: Any, **more: Any) -> None:
 
 @_rule("the outcome of a children step waits out an outage")
 def _children_cannot_be_committed_late() -> Generator[None]:
-    with patch.dict(pending_commit.__dict__, _SUCCESSES={False: ("StepCompleted",), True: ("StepCompensated",)}):
+    with patch.object(ChildrenStarted, "reports", None):
         yield
 
 

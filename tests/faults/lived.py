@@ -11,7 +11,7 @@ from unittest.mock import patch
 from sagas.core import automaton
 from sagas.core.automaton import Row
 from sagas.core.states import SagaStatus
-from sagas.store.tombstones import tombstone_in
+from sagas.store.journal.tombstones import tombstone_in
 from sagas.testing.faults import Plan, Trial
 from tests.faults.explore import replay
 from tests.faults.scenarios import EVERY

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from sagas.core.states import Polling, SagaState
 from sagas.core.times import iso
-from sagas.engine import failures
-from sagas.store.control import ControlItems
+from sagas.engine.attempt import failures
+from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
 
 PAUSE_RULES: dict[str, Rule] = {}

@@ -15,8 +15,8 @@ from sagas.core.commands import Decision
 from sagas.core.plan import Plan
 from sagas.core.rules import forward
 from sagas.core.states import SagaState, StepStatus
-from sagas.engine import children
-from sagas.store.control import ControlItems
+from sagas.engine.children import children
+from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
 
 PIVOT_RULES: dict[str, Rule] = {}

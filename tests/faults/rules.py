@@ -15,21 +15,22 @@ from sagas.core.commands import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.times import iso
-from sagas.engine import committer, finding
-from sagas.engine.attempt import SKEW, Attempt
-from sagas.engine.finding import Finder
-from sagas.engine.lanes import Lanes
-from sagas.engine.purge import Purger
-from sagas.engine.recovery import Recovery, RecoveryReport
-from sagas.engine.remains import Remains
-from sagas.engine.starter import Starter
+from sagas.engine import committer
+from sagas.engine.attempt.attempt import SKEW, Attempt
+from sagas.engine.read.remains import Remains
+from sagas.engine.start.starter import Starter
+from sagas.engine.supervise import finding
+from sagas.engine.supervise.finding import Finder
+from sagas.engine.supervise.lanes import Lanes
+from sagas.engine.supervise.purge import Purger
+from sagas.engine.supervise.recovery import Recovery, RecoveryReport
 from sagas.errors import Ambiguous
-from sagas.store import control
-from sagas.store.control import ControlItems
-from sagas.store.entries import Entry
-from sagas.store.journal import Journal
+from sagas.store.control import control
+from sagas.store.control.control import ControlItems
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.tombstones import Tombstones
 from sagas.store.outcomes import Fenced, Refused
-from sagas.store.tombstones import Tombstones
 
 Off = Callable[[], AbstractContextManager[Any]]
 

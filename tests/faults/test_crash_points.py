@@ -12,9 +12,9 @@ from botocore.exceptions import ReadTimeoutError
 
 from sagas.core.events import Fact, StepFailed
 from sagas.engine import committer
-from sagas.engine.context import StepContext
+from sagas.engine.attempt.context import StepContext
 from sagas.errors import Ambiguous
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 from sagas.testing.faults import Wire
 from tests.faults.answering import AT_ONCE, behind, beside_moto, scarce
 from tests.faults.explore import explore, replay

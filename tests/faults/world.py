@@ -24,7 +24,7 @@ from botocore.exceptions import BotoCoreError
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch
-from sagas.engine.course import Chain
+from sagas.engine.attempt.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
@@ -34,13 +34,13 @@ from sagas.handlers import step as step_handler
 from sagas.handlers.telemetry import Telemetry
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
-from sagas.store import listing
-from sagas.store.chain import look_through_tombstone
+from sagas.store.control.mapping import OVERTAKEN
 from sagas.store.documents import unpacked
-from sagas.store.entries import NEVER_STARTED, Entry
-from sagas.store.mapping import OVERTAKEN
+from sagas.store.index import listing
+from sagas.store.journal.chain import look_through_tombstone
+from sagas.store.journal.entries import NEVER_STARTED, Entry
+from sagas.store.journal.tombstones import tombstone_in
 from sagas.store.settings import StoreSettings
-from sagas.store.tombstones import tombstone_in
 from sagas.testing.faults import Fault, Point, ProcessDied, Wire
 from sagas.testing.tables import refusal
 from tests.faults.families import FAMILIES

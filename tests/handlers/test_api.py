@@ -13,7 +13,7 @@ import pytest
 from sagas.authoring.context import S3Object
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.engine.operations import Operations
+from sagas.engine.operate.operations import Operations
 from tests.handlers.conftest import ANN, Make, Site, request
 from tests.support.sagas import FAIL, LOG, Fatal, Order, Stubborn, Trip
 

@@ -365,7 +365,7 @@ def test_a_defect_shows_nothing_of_itself(
     def broken(*_: Any, **__: Any) -> Any:
         raise KeyError("secret-train")
 
-    monkeypatch.setattr("sagas.engine.starter.decode", broken)
+    monkeypatch.setattr("sagas.engine.start.starter.decode", broken)
     answer = s.call("POST", "/sagas/trip", {"item": "secret-train"})
     assert (answer.status, answer.code) == (500, "internal")
     assert "secret-train" not in json.dumps(answer.body)

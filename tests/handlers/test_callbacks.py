@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, SagaError, step, wait_for
-from sagas.engine.callbacks import Callbacks, Called
+from sagas.engine.operate.callbacks import Callbacks, Called
 from sagas.errors import NotFound
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler

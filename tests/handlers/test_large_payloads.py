@@ -13,7 +13,7 @@ from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.client.advice import advice
-from sagas.engine import runner
+from sagas.engine.attempt import runner
 from tests.handlers.conftest import Make, Site
 from tests.support.sagas import FAIL, LOG, perform
 
@@ -119,7 +119,7 @@ def test_characters_that_grow_on_their_way_are_counted_as_they_leave(site: Make,
 
 
 def test_results_kept_in_entries_are_counted_too(site: Make, monkeypatch: pytest.MonkeyPatch, unlimited: None) -> None:
-    monkeypatch.setattr("sagas.engine.reader._ROOM", 1_000)
+    monkeypatch.setattr("sagas.engine.read.reader._ROOM", 1_000)
     s = site(Bulk)
     saga = seen(s, run(s, first=600, second=600))
     assert [(one["path"], one["object"], one["bytes"]) for one in saga["left_out"]] == [

@@ -13,7 +13,7 @@ from sagas import CircuitBreaker, Context, Retry, Saga, step
 from sagas.core.times import epoch
 from sagas.formats import FORMAT
 from sagas.handlers import supervisor
-from sagas.store.control import ControlItems
+from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Fatal, Order, Stubborn, Trip

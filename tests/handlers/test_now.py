@@ -11,7 +11,7 @@ from sagas import Context, Saga, sleep, step, wait_for
 from sagas.errors import Unavailable
 from sagas.handlers import now
 from sagas.messaging.work import NOW, OneSaga, Work
-from sagas.store.control import ControlItems
+from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.aws import LambdaContext
 from tests.support.bench import Death, once

@@ -18,10 +18,10 @@ from sagas.cdk.events import filters_of
 from sagas.core.rules import needs_attention
 from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
-from sagas.engine.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
+from sagas.engine.observe.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox, publishing, supervisor
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site
 from tests.handlers.test_commands import Loan

@@ -11,10 +11,10 @@ from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
-from sagas.engine import pausing
-from sagas.engine.pausing import SPREAD
+from sagas.engine.operate import pausing
+from sagas.engine.operate.pausing import SPREAD
 from sagas.messaging.message import Message
-from sagas.store.control import ControlItems
+from sagas.store.control.control import ControlItems
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once
 from tests.support.sagas import Order

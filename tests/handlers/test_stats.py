@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.core.times import iso
-from sagas.engine import statistics
+from sagas.engine.read import statistics
 from sagas.errors import Rejected
 from tests.handlers.conftest import Make
 from tests.support.sagas import FAIL, Trip

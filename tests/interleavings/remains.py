@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.core.states import SagaState
 from sagas.engine.registry import Registry
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Event, Rows, never_started_in, rows_of
 from tests.interleavings.replay import Replay

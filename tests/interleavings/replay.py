@@ -22,8 +22,8 @@ from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
 
 from sagas.authoring.context import Context
+from sagas.engine.attempt.course import Chain
 from sagas.engine.clock import uuid7
-from sagas.engine.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError

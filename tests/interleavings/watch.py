@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch
-from sagas.engine.attempt import RECORDING, SKEW
+from sagas.engine.attempt.attempt import RECORDING, SKEW
 from sagas.engine.clock import claimed_at
-from sagas.store.entries import NEVER_STARTED
+from sagas.store.journal.entries import NEVER_STARTED
 from sagas.store.settings import StoreSettings
 from tests.faults.mailbox import Letter
 from tests.faults.world import past_pivot

@@ -21,7 +21,7 @@ from sagas.authoring.saga import definition_of
 from sagas.cdk.function_options import FunctionOptions
 from sagas.cdk.step_groups import SHARED, StepGroup
 from sagas.core.keys import id_for_key
-from sagas.engine.course import Chain
+from sagas.engine.attempt.course import Chain
 from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError

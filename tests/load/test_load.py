@@ -9,7 +9,7 @@ import pytest
 
 from sagas.core.events import Backlog
 from sagas.core.states import SagaState
-from sagas.engine.lanes import Lanes
+from sagas.engine.supervise.lanes import Lanes
 from sagas.messaging.work import BULK, NOW
 from tests.load import stories
 from tests.load.sagas import PARTS, Part, Sleeping, Whole

@@ -11,7 +11,7 @@ from typing import Any
 from sagas.core.families import child_id
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.registry import Registry
-from sagas.store.journal import entry_if_any
+from sagas.store.journal.journal import entry_if_any
 from tests.faults.invariants import check_chain, check_order, check_rest
 from tests.faults.mailbox import Letter
 from tests.faults.world import Began, Entered, Event, Rows, rows_of

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from sagas.client import SagaClient
 from sagas.core.states import SagaState
-from sagas.store.mapping import state_of
+from sagas.store.control.mapping import state_of
 from tests.e2e.stack import REPOSITORY, Running, launch
 from tests.faults.mailbox import Letter
 from tests.soak.faults import CALM, Settings

@@ -10,8 +10,8 @@ from pynamodb.expressions.update import Update
 from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT
-from sagas.store.entries import Entry
-from sagas.store.mapping import OVERTAKEN, due_at, shard_of
+from sagas.store.control.mapping import OVERTAKEN, due_at, shard_of
+from sagas.store.journal.entries import Entry
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import DeadAttribute, StepAttribute, Tables
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from sagas.store.control import ControlItems
-from sagas.store.journal import Journal
-from sagas.store.listing import Listing
-from sagas.store.payloads import Payloads, prefix_of
+from sagas.store.control.control import ControlItems
+from sagas.store.index.listing import Listing
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.payloads import Payloads, prefix_of
+from sagas.store.journal.tombstones import Tombstones
 from sagas.store.settings import StoreSettings
-from sagas.store.streaks import Streaks
 from sagas.store.tables import Tables, tables_for
-from sagas.store.tombstones import Tombstones
+from sagas.store.types.streaks import Streaks
 from tests.support.aws import REGION, client, create_joins_table, create_tables
 from tests.support.databases import Database, database
 from tests.support.dynamodb import aws

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, saga
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from sagas.core.breaker import BreakerState
-from sagas.store.breakers import BreakerItems
+from sagas.store.types.breakers import BreakerItems
 from tests.store.conftest import CONCURRENT, Store
 
 NOW = 1_800_000_000.25

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sagas.core.automaton import decide
 from sagas.core.states import DeadLetter, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import SagaError
-from sagas.store.entries import Entry, Tombstone
-from sagas.store.mapping import purge_at, shard_of
+from sagas.store.control.mapping import purge_at, shard_of
+from sagas.store.journal.entries import Entry, Tombstone
 from sagas.store.outcomes import Fenced
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.moves import claimed, completed, ended, last

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sagas.core.states import Order, Parent, SagaState, SagaStatus, StepState, StepStatus
-from sagas.store.joined import COMPLETED, FORWARD, NEVER, UNDONE, Outcome, undoing
-from sagas.store.joins import Joins
+from sagas.store.children.joined import COMPLETED, FORWARD, NEVER, UNDONE, Outcome, undoing
+from sagas.store.children.joins import Joins
 from sagas.store.outcomes import Fenced
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
-from sagas.store.findings import Findings, find_key
-from sagas.store.listing import Page, Span
-from sagas.store.mapping import ended_shard
-from sagas.store.pauses import SETTLING, Pauses
+from sagas.store.control.mapping import ended_shard
+from sagas.store.index.findings import Findings, find_key
+from sagas.store.index.listing import Page, Span
+from sagas.store.types.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 

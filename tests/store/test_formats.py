@@ -10,8 +10,8 @@ import pytest
 
 from sagas.core.states import SagaState, SagaStatus
 from sagas.formats import FORMAT, NewerFormat
-from sagas.store.entries import Entry
-from sagas.store.summaries import SagaSummaries
+from sagas.store.index.summaries import SagaSummaries
+from sagas.store.journal.entries import Entry
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 

@@ -9,7 +9,7 @@ import pytest
 
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter
-from sagas.store.entries import Entry, details_of, fact_of
+from sagas.store.journal.entries import Entry, details_of, fact_of
 
 _FILE = Path(__file__).with_name("golden_entries.json")
 _AT = 1_700_000_000.125

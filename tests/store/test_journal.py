@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.errors import SagaError
-from sagas.store.entries import Entry
-from sagas.store.journal import Journal
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.payloads import Payloads, prefix_of
 from sagas.store.outcomes import Fenced
-from sagas.store.payloads import Payloads, prefix_of
 from tests.store.conftest import Store
 from tests.store.states import NOW, new_id
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from sagas.core.states import SagaState, SagaStatus
 from sagas.errors import InvalidRequest, Unavailable
-from sagas.store import listing
 from sagas.store.connection import SharedConnection
-from sagas.store.listing import IndexPosition, Page
+from sagas.store.index import listing
+from sagas.store.index.listing import IndexPosition, Page
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, new_id, saga
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from benchmarks.units import KILOBYTE, item_size
 from sagas.core.states import Lease, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.clock import SystemClock
-from sagas.store.control import ControlItems
-from sagas.store.entries import ACTIONS, Entry
-from sagas.store.journal import Journal
-from sagas.store.mapping import item_of, progress_of, state_of
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import item_of, progress_of, state_of
+from sagas.store.journal.entries import ACTIONS, Entry
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.payloads import Payloads
 from sagas.store.outcomes import Fenced, Refused
-from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables, tables_for
 from tests.store import by_models

@@ -13,9 +13,9 @@ from moto import mock_aws
 from sagas.aws import S3_NO_SUCH_KEY
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError, Unavailable
-from sagas.store.objects import Listed, Objects, connect_s3
+from sagas.store.index.summaries import SagaSummaries, SagaSummary
+from sagas.store.journal.objects import Listed, Objects, connect_s3
 from sagas.store.settings import StoreSettings
-from sagas.store.summaries import SagaSummaries, SagaSummary
 from sagas.store.tables import tables_for
 from tests.store.conftest import STALE_AFTER, Store, connect
 from tests.store.states import NOW, saga
@@ -62,7 +62,7 @@ def test_lists_in_order_under_the_prefix(store: Store, objects: Objects) -> None
 
 
 def test_goes_on_after_a_key(store: Store, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.store.objects.PAGE", 2)
+    monkeypatch.setattr("sagas.store.journal.objects.PAGE", 2)
     put(store, "a/1", "a/2", "a/3", "a/4")
     first = objects.page("a/")
     second = objects.page("a/", first.objects[-1].key)
@@ -143,7 +143,7 @@ def test_archives_beside(store: Store, objects: Objects) -> None:
 def test_archives_what_is_larger_than_one_copy_may_be(
     store: Store, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagas.store.objects._LARGEST_COPY", 5)
+    monkeypatch.setattr("sagas.store.journal.objects._LARGEST_COPY", 5)
     put(store, "a/1")
     assert objects.archive(objects.page("a/").objects[0], "archive/") == ""
     assert objects.archive(Listed("a/none", 6, "", 0.0), "archive/") in S3_NO_SUCH_KEY
@@ -179,7 +179,7 @@ def test_what_is_gone_and_denied_is_told_apart(
 
     monkeypatch.setattr(BaseClient, "_make_api_call", refuse)
     assert objects.archive(Listed("a/1", 7, "", 0.0), "archive/") == told
-    monkeypatch.setattr("sagas.store.objects._LARGEST_COPY", 5)
+    monkeypatch.setattr("sagas.store.journal.objects._LARGEST_COPY", 5)
     assert objects.archive(Listed("a/1", 7, "", 0.0), "archive/") in (told, "403")
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sagas.core.states import SagaStatus
-from sagas.store.control import ControlItems
-from sagas.store.listing import Listing
-from sagas.store.mapping import shard_of
-from sagas.store.shards import Shards
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import shard_of
+from sagas.store.index.listing import Listing
+from sagas.store.index.shards import Shards
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, saga
 

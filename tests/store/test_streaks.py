@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from sagas.store.streaks import FailedSaga, Streak, Streaks
+from sagas.store.types.streaks import FailedSaga, Streak, Streaks
 from tests.store.conftest import CONCURRENT, Store
 from tests.store.states import NOW, new_id
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.store.entries import Action, Entry, Tombstone
-from sagas.store.summaries import SagaSummaries, SagaSummary
+from sagas.store.index.summaries import SagaSummaries, SagaSummary
+from sagas.store.journal.entries import Action, Entry, Tombstone
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga
 from tests.store.test_journal import entry

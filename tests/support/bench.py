@@ -13,7 +13,7 @@ import pytest
 from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.core.times import epoch
-from sagas.engine.attempt import Invocation
+from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import uuid7
 from sagas.engine.engine import Engine, build_engine, from_environment, settings_from
 from sagas.engine.registry import Registry

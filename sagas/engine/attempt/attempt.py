@@ -17,27 +17,27 @@ from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
-from sagas.engine.carrying import brought, correlated
+from sagas.engine.attempt.carrying import brought, correlated
+from sagas.engine.attempt.context import StepContext
+from sagas.engine.attempt.course import Course
+from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
+from sagas.engine.attempt.heartbeat import Heartbeat
+from sagas.engine.attempt.progress import ProgressReport
+from sagas.engine.attempt.runner import Runner, inputs_needed, moment
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.contention import patiently
-from sagas.engine.context import StepContext
-from sagas.engine.course import Course
-from sagas.engine.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.gates import Gate, Gates, shut_gate
-from sagas.engine.heartbeat import Heartbeat
-from sagas.engine.progress import ProgressReport
-from sagas.engine.redacting import secrets_in
+from sagas.engine.read.redacting import secrets_in
 from sagas.engine.registry import SagaType
-from sagas.engine.runner import Runner, inputs_needed, moment
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
-from sagas.store.control import ControlItems
-from sagas.store.entries import details_of
-from sagas.store.journal import Journal
+from sagas.store.control.control import ControlItems
+from sagas.store.journal.entries import details_of
+from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed
-from sagas.store.sent import Signal
+from sagas.store.signals.sent import Signal
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class AttemptServices:
         connect: makes the clients of ``ctx.client``.
         goes_on: told of each further step that an invocation goes on with.
         callback_url: makes the URL of a public wait, from saga, id and step.
-        accept: puts a signal into the inbox, as ``sagas.store.inbox.Inbox`` does.
+        accept: puts a signal into the inbox, as ``sagas.store.signals.inbox.Inbox`` does.
         gates: what may hold a message back before its claim, in the order in which they are asked.
     """
 

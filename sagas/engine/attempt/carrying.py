@@ -14,8 +14,8 @@ from dataclasses import replace
 from sagas.core.states import SagaState
 from sagas.messaging.carried import CarriedInput, fitting
 from sagas.messaging.message import Message
-from sagas.store.entries import RESULTS, Entry
-from sagas.store.entry_hash import chained, payload_hash
+from sagas.store.journal.entries import RESULTS, Entry
+from sagas.store.journal.entry_hash import chained, payload_hash
 
 
 def carried(entry: Entry) -> CarriedInput:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
 
-from sagas.engine.context import StepContext
+from sagas.engine.attempt.context import StepContext
 from sagas.errors import SagaError
 
 _LOOK = 0.2

@@ -23,7 +23,7 @@ class Heartbeat:
     never extended beyond ``act_until``, when the holder cannot act any more, nor beyond ``until``.
 
     Args:
-        extend: has the lease of a saga expire later; see :meth:`sagas.store.control.ControlItems.extend`.
+        extend: has the lease of a saga expire later; see :meth:`sagas.store.control.control.ControlItems.extend`.
         state: the claimed saga.
         length: seconds a lease lasts.
         clock: tells the time.

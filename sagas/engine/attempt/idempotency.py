@@ -23,9 +23,9 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 
 from sagas.core.states import SagaState
-from sagas.engine.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation
+from sagas.engine.attempt.course import Course
 from sagas.engine.committer import Committed
-from sagas.engine.course import Course
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
 from sagas.messaging.message import Message

@@ -15,7 +15,7 @@ from sagas.engine.clock import Clock
 from sagas.messaging.limits import backoff
 from sagas.messaging.message import Message
 from sagas.messaging.pending_commit import PendingCommit
-from sagas.store.entries import Entry, fact_of
+from sagas.store.journal.entries import Entry, fact_of
 
 LARGEST_BODY = 1_000_000
 """Bytes of a message's body. SQS accepts 1 MiB with the attributes."""

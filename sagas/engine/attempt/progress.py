@@ -24,7 +24,7 @@ class ProgressReport:
     The step never waits for a write, and no failing one fails it. A step that tells nothing starts no thread.
 
     Args:
-        note: stores it; see :meth:`sagas.store.control.ControlItems.note_progress`.
+        note: stores it; see :meth:`sagas.store.control.control.ControlItems.note_progress`.
         state: the claimed saga.
         clock: tells the time.
         lost: called when the lease was taken over.

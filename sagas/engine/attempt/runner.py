@@ -15,8 +15,8 @@ from sagas.authoring.instance_state import note_on_instance_state
 from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
-from sagas.engine.context import StepContext
-from sagas.engine.coroutines import awaited_in_time, not_run
+from sagas.engine.attempt.context import StepContext
+from sagas.engine.attempt.coroutines import awaited_in_time, not_run
 from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1

@@ -23,16 +23,14 @@ from sagas.core.families import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
-from sagas.engine.births import PARENT, Births
+from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
-from sagas.engine.runner import LARGEST_RESULT
+from sagas.engine.start.births import PARENT, Births
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
-from sagas.store.control import ControlItems
-from sagas.store.entries import NEVER_STARTED, Entry
-from sagas.store.joined import (
+from sagas.store.children.joined import (
     CARRIED,
     COMPLETED,
     FAILED,
@@ -44,7 +42,9 @@ from sagas.store.joined import (
     Outcome,
     undoing,
 )
-from sagas.store.joins import Joins
+from sagas.store.children.joins import Joins
+from sagas.store.control.control import ControlItems
+from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.outcomes import Fenced
 
 _AT_ONCE = 16

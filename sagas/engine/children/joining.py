@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.states import Parent, SagaState
-from sagas.engine.children import refill
+from sagas.engine.children.children import refill
 from sagas.engine.ports import WorkSender
 from sagas.errors import SagaError
 from sagas.messaging.work import NOW, SagasToLookAfter
-from sagas.store.control import ControlItems
-from sagas.store.joins import Joins
+from sagas.store.children.joins import Joins
+from sagas.store.control.control import ControlItems
 
 _AT_ONCE = 16
 """Failed children beyond those tolerated of which each has the parent looked after: of several that fail at once one at

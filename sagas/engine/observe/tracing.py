@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from sagas.core import events as ev
 from sagas.core.states import SagaState
-from sagas.engine.attempt import AttemptServices, Invocation
+from sagas.engine.attempt.attempt import AttemptServices, Invocation
+from sagas.engine.attempt.course import Course
+from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.committer import Committed
-from sagas.engine.course import Course
-from sagas.engine.idempotency import IdempotentAttempt
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
@@ -25,7 +25,7 @@ from sagas.messaging.message import Message
 from sagas.messaging.routes import Routes
 from sagas.messaging.trace import Trace, trace_in, trace_of
 from sagas.messaging.work import NOW
-from sagas.store.journal import Journal
+from sagas.store.journal.journal import Journal
 
 Attributes = Mapping[str, str | int | bool]
 
@@ -173,14 +173,14 @@ class TracedAttempt(IdempotentAttempt):
         self._tracer = tracer
 
     def claim(self) -> SagaState | None:
-        """Claim it; see :meth:`sagas.engine.attempt.Attempt.claim`."""
+        """Claim it; see :meth:`sagas.engine.attempt.attempt.Attempt.claim`."""
         with self._tracer.span("claim", about(self._message)) as span:
             held = super().claim()
             span.set({"sagas.claimed": held is not None})
             return held
 
     def execute(self, held: SagaState) -> str | None:
-        """Run the code; see :meth:`sagas.engine.attempt.Attempt.execute`."""
+        """Run the code; see :meth:`sagas.engine.attempt.attempt.Attempt.execute`."""
         message, step = self._message, held.steps[self._message.index]
         attributes = about(message) | {"sagas.attempt": step.undo_attempts if message.undo else step.attempts}
         what = "undo" if message.undo else "step"

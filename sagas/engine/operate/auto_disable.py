@@ -14,12 +14,12 @@ from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.ports import EngineObserver
-from sagas.engine.reader import readable
+from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
-from sagas.store.control import ControlItems
-from sagas.store.listing import Listing
-from sagas.store.streaks import FOREVER, FailedSaga, Streak, Streaks
+from sagas.store.control.control import ControlItems
+from sagas.store.index.listing import Listing
+from sagas.store.types.streaks import FOREVER, FailedSaga, Streak, Streaks
 
 _PAGE = 100
 _PAGES = 10

@@ -41,7 +41,7 @@ from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.message import Message
-from sagas.store.breakers import BreakerItems
+from sagas.store.types.breakers import BreakerItems
 
 GOOD_FOR = 1.0
 """Seconds for which an environment keeps what it read; never longer than the breaker would stay open. A breaker that

@@ -12,12 +12,12 @@ from sagas.core.rules import forward
 from sagas.core.states import SagaState
 from sagas.core.times import iso
 from sagas.engine.advance import Advancer
-from sagas.engine.answers import BreakerView
-from sagas.engine.breaker import GOOD_FOR, Breakers
-from sagas.engine.reader import readable
+from sagas.engine.operate.breaker import GOOD_FOR, Breakers
+from sagas.engine.read.answers import BreakerView
+from sagas.engine.read.reader import readable
 from sagas.errors import Unavailable
-from sagas.store.control import ControlItems
-from sagas.store.listing import Listing
+from sagas.store.control.control import ControlItems
+from sagas.store.index.listing import Listing
 
 MOST_LOOKED_AT = 1_000
 """Sagas in flight that are looked through for those that wait: their items are all read."""

@@ -14,9 +14,9 @@ from sagas.core.states import Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.contention import patiently
-from sagas.engine.reader import Reader
+from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
-from sagas.store.control import ControlItems
+from sagas.store.control.control import ControlItems
 from sagas.store.outcomes import Fenced
 
 _TRIES = 5

@@ -19,15 +19,15 @@ from sagas.core.commands import Discard
 from sagas.core.pauses import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
-from sagas.engine.auto_disable import AutoDisabler
 from sagas.engine.clock import Clock
+from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
 from sagas.messaging.message import Message
-from sagas.store.control import ControlItems
-from sagas.store.listing import Listing
-from sagas.store.mapping import NEVER_DUE
-from sagas.store.pauses import SETTLING, Pauses
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import NEVER_DUE
+from sagas.store.index.listing import Listing
+from sagas.store.types.pauses import SETTLING, Pauses
 
 _MOST_AT_ONCE = 1_000
 _A_SECOND = 20

@@ -19,12 +19,12 @@ from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.contention import patiently
 from sagas.engine.ports import WorkSender
-from sagas.engine.reader import Reader
+from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.messaging.work import NOW, OneSaga
-from sagas.store.inbox import Inbox
 from sagas.store.outcomes import Fenced
-from sagas.store.sent import Signal
+from sagas.store.signals.inbox import Inbox
+from sagas.store.signals.sent import Signal
 
 _TRIES = 10
 

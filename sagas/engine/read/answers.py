@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.states import SagaStatus, StepStatus
-from sagas.store.chain import Wrong
+from sagas.store.journal.chain import Wrong
 
 _Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 _Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
@@ -518,7 +518,7 @@ class SweepRoundView(TypedDict):
 
 
 class SweepView(TypedDict):
-    """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.orphans.SweepReport``."""
+    """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.sweep.orphans.SweepReport``."""
 
     saga: str
     prefix: str

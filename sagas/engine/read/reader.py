@@ -15,13 +15,12 @@ from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary
-from sagas.engine.breaker import Breakers
 from sagas.engine.clock import claimed_at
-from sagas.engine.redacting import redacted
-from sagas.engine.registry import Registry
-from sagas.engine.remains import Left, Remains, told
-from sagas.engine.views import (
+from sagas.engine.operate.breaker import Breakers
+from sagas.engine.read.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary
+from sagas.engine.read.redacting import redacted
+from sagas.engine.read.remains import Left, Remains, told
+from sagas.engine.read.views import (
     audit_view,
     error_view,
     fault_view,
@@ -31,17 +30,18 @@ from sagas.engine.views import (
     saga_view,
     summary_view,
 )
+from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
 from sagas.formats import NewerFormat
-from sagas.store.control import ControlItems
-from sagas.store.entries import Entry
-from sagas.store.findings import Findings, find_key
-from sagas.store.joined import CARRIED, COMPLETED, FORWARD, NEVER
-from sagas.store.joins import Joins
-from sagas.store.journal import Journal
-from sagas.store.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.children.joined import CARRIED, COMPLETED, FORWARD, NEVER
+from sagas.store.children.joins import Joins
+from sagas.store.control.control import ControlItems
+from sagas.store.index.findings import Findings, find_key
+from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed
-from sagas.store.pauses import Pauses
+from sagas.store.types.pauses import Pauses
 
 _ROOM = 5_000_000
 """Bytes that the payloads of one answer may take on their way: Lambda's limit is 6 MB, and errors of steps have to fit

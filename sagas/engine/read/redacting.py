@@ -8,7 +8,7 @@ from typing import Any
 
 from sagas.authoring.definition import Parameter, SagaDefinition
 from sagas.authoring.redaction import REQUEST, without
-from sagas.engine.answers import ErrorView, SagaView
+from sagas.engine.read.answers import ErrorView, SagaView
 
 
 def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:

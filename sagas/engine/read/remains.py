@@ -14,8 +14,8 @@ from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, Ste
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
 from sagas.errors import TypeChanged
-from sagas.store.entries import RESULTS, Entry
-from sagas.store.journal import Journal
+from sagas.store.journal.entries import RESULTS, Entry
+from sagas.store.journal.journal import Journal
 
 PURGED = "SagaPurged"
 """The last action in the audit trail of a purged saga. It is in no entry of its own: the tombstone tells it."""

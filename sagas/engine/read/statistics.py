@@ -14,17 +14,17 @@ from functools import partial
 from sagas.core.pauses import NO_PAUSE, Scope
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.times import iso
-from sagas.engine.answers import QueueStats, StatsView, TypeStats
-from sagas.engine.breaker_operations import BreakerOperations
 from sagas.engine.clock import Clock
-from sagas.engine.reader import readable
+from sagas.engine.operate.breaker_operations import BreakerOperations
+from sagas.engine.read.answers import QueueStats, StatsView, TypeStats
+from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
-from sagas.store.control import ControlItems
-from sagas.store.listing import Listing, Span
-from sagas.store.mapping import ended_shard
-from sagas.store.pauses import Pauses
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import ended_shard
+from sagas.store.index.listing import Listing, Span
+from sagas.store.types.pauses import Pauses
 
 DAY = 86_400.0
 _RATE = 300.0

@@ -11,7 +11,8 @@ from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
 from sagas.core.times import epoch, iso
-from sagas.engine.answers import (
+from sagas.engine.clock import claimed_at
+from sagas.engine.read.answers import (
     AuditEntry,
     ErrorView,
     FaultView,
@@ -22,9 +23,8 @@ from sagas.engine.answers import (
     VerificationView,
     WaitingView,
 )
-from sagas.engine.clock import claimed_at
-from sagas.store.chain import Verified, Wrong
-from sagas.store.entries import RESULTS, Entry
+from sagas.store.journal.chain import Verified, Wrong
+from sagas.store.journal.entries import RESULTS, Entry
 
 _FAILURES = (
     *("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed"),

@@ -11,18 +11,18 @@ from typing import Any
 from sagas.authoring.codec import content_hash
 from sagas.core.families import child_id
 from sagas.core.states import Parent, SagaState
-from sagas.engine.carrying import carried, digest_of
+from sagas.engine.attempt.carrying import carried, digest_of
 from sagas.engine.clock import Clock
-from sagas.engine.found_by import found_by, named, values_of
 from sagas.engine.registry import Registry, SagaType
+from sagas.engine.start.found_by import found_by, named, values_of
 from sagas.errors import InvalidRequest
 from sagas.messaging.carried import fitting
 from sagas.messaging.message import Message
 from sagas.messaging.trace import trace_in, trace_of
-from sagas.store.control import ControlItems
-from sagas.store.entries import NEVER_STARTED, Entry
-from sagas.store.findings import Findings
-from sagas.store.journal import Journal
+from sagas.store.control.control import ControlItems
+from sagas.store.index.findings import Findings
+from sagas.store.journal.entries import NEVER_STARTED, Entry
+from sagas.store.journal.journal import Journal
 
 PARENT = "parent"
 """Who acts where a saga does what its parent wants."""

@@ -9,7 +9,7 @@ from typing import Any
 from sagas.authoring.codec import decode, encode
 from sagas.engine.registry import SagaType
 from sagas.errors import InvalidRequest
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 
 
 def values_of(saga_type: SagaType, request: Any) -> dict[str, str]:

@@ -12,20 +12,20 @@ from sagas.authoring.codec import decode
 from sagas.core.keys import KEY_PATTERN, LONGEST_KEY, id_for_key
 from sagas.core.pauses import Scope
 from sagas.core.states import SagaState
-from sagas.engine.auto_disable import AutoDisabler
-from sagas.engine.births import first_entry, first_message, new_state, trace_details
 from sagas.engine.clock import Clock
-from sagas.engine.found_by import found_by, named, values_of
+from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.ports import MessageSender
+from sagas.engine.read.remains import Remains
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.remains import Remains
+from sagas.engine.start.births import first_entry, first_message, new_state, trace_details
+from sagas.engine.start.found_by import found_by, named, values_of
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
-from sagas.store.control import ControlItems
-from sagas.store.entries import Entry
-from sagas.store.findings import Findings
-from sagas.store.journal import Journal
-from sagas.store.pauses import Pauses
-from sagas.store.streaks import FOREVER
+from sagas.store.control.control import ControlItems
+from sagas.store.index.findings import Findings
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
+from sagas.store.types.pauses import Pauses
+from sagas.store.types.streaks import FOREVER
 
 _SURELY_SENT = 4.0
 """Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""

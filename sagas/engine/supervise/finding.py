@@ -19,8 +19,8 @@ from sagas.engine.clock import Clock
 from sagas.engine.ports import WorkSender
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
-from sagas.store.hand_outs import HandOut, HandOuts
-from sagas.store.listing import IndexPosition, Listing
+from sagas.store.index.listing import IndexPosition, Listing
+from sagas.store.schedule.hand_outs import HandOut, HandOuts
 
 LOOK_AHEAD = 150.0
 """Seconds before the end of a long wait from which on its message is sent, with the rest as its delay: two and a half

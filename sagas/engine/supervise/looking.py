@@ -14,7 +14,7 @@ from sagas.core.commands import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
-from sagas.store.control import ControlItems
+from sagas.store.control.control import ControlItems
 
 _RACE = 1.0
 """Seconds after which to look again at a saga that changed meanwhile."""

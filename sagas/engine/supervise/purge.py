@@ -26,20 +26,20 @@ from sagas.authoring.redaction import HIDDEN
 from sagas.core.families import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
-from sagas.engine.reader import Reader
-from sagas.engine.references import objects_in
-from sagas.engine.remains import Left
+from sagas.engine.read.reader import Reader
+from sagas.engine.read.remains import Left
+from sagas.engine.sweep.references import objects_in
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
-from sagas.store.control import ControlItems
-from sagas.store.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
-from sagas.store.findings import Findings
-from sagas.store.inbox import Inbox
-from sagas.store.joins import Joins
-from sagas.store.journal import Journal
-from sagas.store.listing import IndexPosition, Listing
-from sagas.store.mapping import purge_at
+from sagas.store.children.joins import Joins
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import purge_at
+from sagas.store.index.findings import Findings
+from sagas.store.index.listing import IndexPosition, Listing
+from sagas.store.journal.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.tombstones import MOST_ACTIONS, Tombstones
 from sagas.store.settings import StoreSettings
-from sagas.store.tombstones import MOST_ACTIONS, Tombstones
+from sagas.store.signals.inbox import Inbox
 
 _NEVER = 253_402_300_799.0
 """The end of the year 9999: such a lease is never taken over, by no version."""

@@ -12,19 +12,19 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch, iso
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
-from sagas.engine.finding import LOOK_AHEAD
-from sagas.engine.lanes import Lanes
-from sagas.engine.looking import in_time
-from sagas.engine.pausing import Pausing
+from sagas.engine.operate.pausing import Pausing
 from sagas.engine.ports import WorkSender
+from sagas.engine.supervise.finding import LOOK_AHEAD
+from sagas.engine.supervise.lanes import Lanes
+from sagas.engine.supervise.looking import in_time
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import NOW, SagasToLookAfter
-from sagas.store.control import ControlItems
-from sagas.store.lanes import Watermarks
-from sagas.store.listing import IndexPosition, Listing
-from sagas.store.mapping import due_at
+from sagas.store.control.control import ControlItems
+from sagas.store.control.mapping import due_at
+from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.outcomes import Fenced
+from sagas.store.schedule.lanes import Watermarks
 
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sagas.engine.clock import Clock
-from sagas.engine.reader import Reader
+from sagas.engine.read.reader import Reader
 from sagas.errors import NotFound
-from sagas.store.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
-from sagas.store.control import ControlItems
-from sagas.store.entries import Entry
-from sagas.store.journal import Journal
+from sagas.store.control.control import ControlItems
+from sagas.store.journal.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed
 
 _TRIES = 3

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
-from sagas.engine.references import unnamed
+from sagas.engine.sweep.references import unnamed
 from sagas.errors import InvalidRequest
-from sagas.store.journal import Journal
-from sagas.store.objects import Listed
-from sagas.store.summaries import SagaSummaries, SagaSummary
+from sagas.store.index.summaries import SagaSummaries, SagaSummary
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.objects import Listed
 
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

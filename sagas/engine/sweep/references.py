@@ -19,7 +19,7 @@ from typing import Any, cast
 from urllib.parse import unquote, unquote_plus
 
 from sagas.authoring.context import S3Object
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 
 _MEMBERS = {one.name for one in fields(S3Object)}
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.core.times import iso
-from sagas.engine.answers import SweepRoundView
 from sagas.engine.engine import Engine, settings_from
-from sagas.engine.orphans import COUNTS, SweepReport
-from sagas.engine.sweep_pages import PageSweep, SweepServices
-from sagas.engine.sweep_rounds import EndedRound, PartName, RoundSweep
+from sagas.engine.read.answers import SweepRoundView
+from sagas.engine.sweep.orphans import COUNTS, SweepReport
+from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
+from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep
 from sagas.errors import NotFound, SagaError, text_of
-from sagas.store.objects import connect_s3
-from sagas.store.payloads import Payloads
-from sagas.store.summaries import SagaSummaries
-from sagas.store.sweep_rounds import SweepRounds
+from sagas.store.index.summaries import SagaSummaries
+from sagas.store.journal.objects import connect_s3
+from sagas.store.journal.payloads import Payloads
+from sagas.store.journal.tombstones import Tombstones
+from sagas.store.schedule.sweep_rounds import SweepRounds
 from sagas.store.tables import tables_for
-from sagas.store.tombstones import Tombstones
 
 
 @dataclass(frozen=True, slots=True)

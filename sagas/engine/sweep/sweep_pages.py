@@ -17,14 +17,14 @@ from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.aws import S3_NO_SUCH_KEY
+from sagas.engine.attempt.context import StepContext
+from sagas.engine.attempt.coroutines import awaited
 from sagas.engine.clock import Clock
-from sagas.engine.context import StepContext
-from sagas.engine.coroutines import awaited
-from sagas.engine.orphans import Judge, Kind, SweepReport, Verdict, too_many
+from sagas.engine.sweep.orphans import Judge, Kind, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
-from sagas.store.journal import Journal
-from sagas.store.objects import Listed, Objects
-from sagas.store.summaries import SagaSummaries
+from sagas.store.index.summaries import SagaSummaries
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.objects import Listed, Objects
 
 ARCHIVE = "archive/"
 """What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from sagas.authoring.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
-from sagas.engine.key_ranges import middle
-from sagas.engine.orphans import COUNTS, SweepReport
-from sagas.engine.sweep_pages import PageSweep, SweepServices
+from sagas.engine.sweep.key_ranges import middle
+from sagas.engine.sweep.orphans import COUNTS, SweepReport
+from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
 from sagas.errors import SagaError, Unavailable, text_of
-from sagas.store.sweep_rounds import Part, SweepRounds
+from sagas.store.schedule.sweep_rounds import Part, SweepRounds
 
 MOST_OPEN = 16
 """Parts that are open at a time. More would take from S3 and from the tables what others need of them."""

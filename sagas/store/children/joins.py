@@ -16,9 +16,9 @@ from pynamodb.pagination import ResultIterator
 from sagas.core.families import counters
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 from sagas.core.times import epoch, iso
+from sagas.store.children.joined import FORWARD, Outcome, Tally, outcome_of
+from sagas.store.control.mapping import Item, attributes_of, number_in
 from sagas.store.expressions import placeholders
-from sagas.store.joined import FORWARD, Outcome, Tally, outcome_of
-from sagas.store.mapping import Item, attributes_of, number_in
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

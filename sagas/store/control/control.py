@@ -9,12 +9,9 @@ from sagas.core.replacing import replace
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.formats import FORMAT
-from sagas.store.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
-from sagas.store.entries import Entry
-from sagas.store.expressions import placeholders
-from sagas.store.joins import join_writes
-from sagas.store.journal import Journal
-from sagas.store.mapping import (
+from sagas.store.children.joins import join_writes
+from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
+from sagas.store.control.mapping import (
     Item,
     attributes_of,
     due_at,
@@ -22,6 +19,9 @@ from sagas.store.mapping import (
     number_in,
     state_of,
 )
+from sagas.store.expressions import placeholders
+from sagas.store.journal.entries import Entry
+from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)

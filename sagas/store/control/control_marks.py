@@ -12,8 +12,7 @@ from sagas.core.states import Progress, SagaState, SagaStatus, StepStatus
 from sagas.core.times import iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT
-from sagas.store.expressions import update_of
-from sagas.store.mapping import (
+from sagas.store.control.mapping import (
     PARKED,
     Item,
     attributes_of,
@@ -23,6 +22,7 @@ from sagas.store.mapping import (
     progress_of,
     shard_of,
 )
+from sagas.store.expressions import update_of
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

@@ -16,16 +16,16 @@ import msgspec
 from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
-from sagas.store.findings import saga_of
-from sagas.store.mapping import (
+from sagas.store.control.mapping import (
     NEVER_DUE,
     ended_shard,
     parked_shard,
     purge_shard,
     wait_shard,
 )
+from sagas.store.index.findings import saga_of
+from sagas.store.index.shards import Shards
 from sagas.store.settings import StoreSettings
-from sagas.store.shards import Shards
 from sagas.store.tables import Tables
 
 AT_ONCE = 16

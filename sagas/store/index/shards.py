@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
-from sagas.store.mapping import Item
+from sagas.store.control.mapping import Item
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
 from sagas.formats import check_format
-from sagas.store.mapping import attributes_of, known, number_in, text_in, time_of
+from sagas.store.control.mapping import attributes_of, known, number_in, text_in, time_of
+from sagas.store.journal.tombstones import Tombstones
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
-from sagas.store.tombstones import Tombstones
 
 _ASKED = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sagas.store.entries import Entry, Tombstone
+from sagas.store.journal.entries import Entry, Tombstone
 
 
 class Wrong(StrEnum):

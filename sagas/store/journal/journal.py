@@ -13,14 +13,14 @@ from sagas.aws import S3_DENIED, S3_NO_SUCH_KEY, code_of
 from sagas.core.times import epoch, iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
+from sagas.store.control.mapping import Item, attributes_of, number_in, text_in
 from sagas.store.documents import packed, unpacked
 from sagas.store.encryption import is_encrypted
-from sagas.store.entries import ACTIONS, Entry
-from sagas.store.mapping import Item, attributes_of, number_in, text_in
+from sagas.store.journal.entries import ACTIONS, Entry
+from sagas.store.journal.payloads import Payloads
+from sagas.store.journal.tombstones import tombstone_in
 from sagas.store.outcomes import Changed, Fenced, Refused
-from sagas.store.payloads import Payloads
 from sagas.store.tables import Tables
-from sagas.store.tombstones import tombstone_in
 
 _LAST = 10**9
 """A ``seq`` beyond that of any entry."""

@@ -15,7 +15,7 @@ from typing import Any
 from sagas.aws import PAYLOADS, connect, translated
 from sagas.errors import SagaError, TooLarge
 from sagas.store.encryption import PayloadEncryption, is_encrypted
-from sagas.store.objects import Objects
+from sagas.store.journal.objects import Objects
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32

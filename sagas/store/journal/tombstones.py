@@ -12,12 +12,12 @@ from dataclasses import astuple, replace
 from typing import Any
 
 from sagas.core.times import epoch, iso
+from sagas.store.control.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of
 from sagas.store.documents import packed, unpacked
-from sagas.store.entries import Action, Tombstone
-from sagas.store.entry_hash import packed_hash, unpacked_hash
-from sagas.store.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of
+from sagas.store.journal.entries import Action, Tombstone
+from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
+from sagas.store.journal.payloads import Payloads
 from sagas.store.outcomes import Refused
-from sagas.store.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sagas.core.times import iso
-from sagas.store.listing import IndexPosition
-from sagas.store.mapping import time_of
+from sagas.store.control.mapping import time_of
+from sagas.store.index.listing import IndexPosition
 from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sagas.core.times import iso
-from sagas.store.mapping import time_of
+from sagas.store.control.mapping import time_of
 from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 

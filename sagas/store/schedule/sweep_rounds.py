@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.documents import packed, unpacked
-from sagas.store.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

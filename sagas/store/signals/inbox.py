@@ -6,12 +6,12 @@ from __future__ import annotations
 from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.times import epoch, iso
 from sagas.formats import FORMAT, check_format
+from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.expressions import update_of
-from sagas.store.mapping import Item, attributes_of, number_in, shard_of, text_in
+from sagas.store.journal.payloads import Payloads
 from sagas.store.outcomes import Refused
-from sagas.store.payloads import Payloads
-from sagas.store.sent import Signal
 from sagas.store.settings import StoreSettings
+from sagas.store.signals.sent import Signal
 from sagas.store.tables import Tables
 
 _COMING = ("PENDING", "RUNNING", "RETRYING")

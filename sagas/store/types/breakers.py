@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sagas.core.breaker import BreakerState
-from sagas.store.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
+from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

@@ -8,8 +8,8 @@ from typing import Any
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState
 from sagas.core.times import iso
+from sagas.store.control.mapping import Item, time_of
 from sagas.store.documents import packed, unpacked
-from sagas.store.mapping import Item, time_of
 from sagas.store.tables import Tables
 
 _KEY: Item = {"saga_id": {"S": "pauses"}}

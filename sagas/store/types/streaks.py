@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.times import epoch, iso
-from sagas.store.mapping import time_of
+from sagas.store.control.mapping import time_of
 from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 

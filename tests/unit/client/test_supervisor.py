@@ -15,7 +15,7 @@ from botocore.stub import Stubber
 from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.supervisor import Supervisor, connect_lambda
-from sagas.engine.orphans import COUNTS
+from sagas.engine.sweep.orphans import COUNTS
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 
 NAME = "shop-Supervisor"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.engine.clock import uuid7
-from sagas.engine.key_ranges import middle
+from sagas.engine.sweep.key_ranges import middle
 
 PREFIX = "zips/"
 MOST_REQUESTS = 12

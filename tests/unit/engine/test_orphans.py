@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
-from sagas.engine.answers import SweepView
-from sagas.engine.orphans import Judge, Kind, SweepReport, kind_of, saga_id_of, too_many
+from sagas.engine.read.answers import SweepView
+from sagas.engine.sweep.orphans import Judge, Kind, SweepReport, kind_of, saga_id_of, too_many
 from sagas.errors import InvalidRequest
-from sagas.store.objects import Listed
-from sagas.store.summaries import SagaSummaries, SagaSummary
+from sagas.store.index.summaries import SagaSummaries, SagaSummary
+from sagas.store.journal.objects import Listed
 
 PREFIX = "zips/"
 ID = "0199c2a1-7c1e-7000-8000-0123456789ab"

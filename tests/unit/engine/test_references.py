@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.authoring.context import object_key
-from sagas.engine.references import objects_in, unnamed
+from sagas.engine.sweep.references import objects_in, unnamed
 from sagas.errors import InvalidRequest
-from sagas.store.entries import Entry
+from sagas.store.journal.entries import Entry
 
 ID = "0199c2a1-7c1e-7000-8000-0123456789ab"
 KEY = f"zips/{ID}/archive-1.zip"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sagas.engine.attempt.context import StepContext
 from sagas.engine.clock import SystemClock
-from sagas.engine.context import StepContext
 from sagas.errors import InvalidRequest
 from sagas.local.clock import StackClock, length_of
 from sagas.local.description import Description
