@@ -438,3 +438,14 @@ def test_chains_are_read_from_the_environment(text: str, inside: list[str], outs
     chain = Chain.parse(text)
     assert all(step in chain for step in inside)
     assert not any(step in chain for step in outside)
+
+
+def test_a_chain_stops_before_a_step_that_is_paused(chained: Bench) -> None:
+    w = chained
+    w.engine.pausing.pause("five", "ann", "the bank is shut", step="three")
+    saga_id = begun(w)
+    w.run()
+    assert (ran(), w.show(saga_id)["paused"]) == (["one", "two"], True)
+    w.engine.pausing.resume("five", "ann", step="three")
+    w.run()
+    assert w.show(saga_id)["status"] == "COMPLETED"
