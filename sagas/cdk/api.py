@@ -43,8 +43,9 @@ ROUTES: Mapping[str, tuple[str, ...]] = routes()
 PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
 """Those that no authorizer guards, but a token: there only where some wait is public. No right is needed for them."""
 
-_TIMEOUT, _MEMORY = 29, 512
-"""Seconds the gateway waits for its function."""
+_TIMEOUT = 29
+"""Seconds that the gateway waits for its function."""
+_MEMORY = 512
 
 _GATEWAY_MESSAGE = "$context.error.messageString"
 _NO_ENTRY = "the call is not signed, or there is no such path and method"

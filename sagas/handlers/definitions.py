@@ -26,11 +26,10 @@ def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[S
     """Return the functions about saga types, and the one that describes the API."""
     registry = engine.registry
 
-    def shown(name: str) -> DefinitionView:
+    def shown(name: str, pauses: dict[Scope, Pause]) -> DefinitionView:
         definition, now = registry.get(name).definition, engine.clock.now()
-        pauses = {scope: pause for scope, pause in engine.pauses.all(fresh=True).items() if pause.on}
         pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
-        views = [pause_view(scope, its) for scope, its in pauses.items() if scope.name == name]
+        views = [pause_view(scope, its) for scope, its in pauses.items() if its.on and scope.name == name]
         failing = streak.paused_until > now
         if failing:
             reason = f"{len(streak.failures)} sagas in a row failed"
@@ -52,12 +51,13 @@ def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[S
 
     def list_definitions() -> Response[str]:
         Request(app.current_event.raw_event).only()
-        found: DefinitionList = {"definitions": [shown(saga.definition.name) for saga in registry]}
+        pauses = engine.pauses.all(fresh=True)
+        found: DefinitionList = {"definitions": [shown(saga.definition.name, pauses) for saga in registry]}
         return answer(200, found)
 
     def show_definition(name: str) -> Response[str]:
         Request(app.current_event.raw_event).only()
-        return answer(200, shown(name))
+        return answer(200, shown(name, engine.pauses.all(fresh=True)))
 
     def change_definition(name: str) -> Response[str]:
         registry.get(name)
@@ -70,7 +70,7 @@ def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[S
             engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
         else:
             engine.pausing.resume(name, request.actor, step=step, saga_id=saga_id)
-        return answer(200, shown(name))
+        return answer(200, shown(name, engine.pauses.all(fresh=True)))
 
     def recover(name: str) -> Response[str]:
         registry.get(name)
