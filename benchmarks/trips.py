@@ -143,7 +143,7 @@ TRIPS: dict[str, Taken] = {
     "a life of ten steps whose results go to the bucket":                  Taken( 22,  12,  0,   4,  10, 10,  934, 0,
         "9 BatchGetItem, 10 GetObject, 11 PutItem, 9 PutObject, 10 SendMessage, 1 TransactWriteItems, "
         "19 UpdateItem"),
-    "a life of five steps, the last of which refuses: three are undone":   Taken( 18,  10,  0,   4,   0,  8,  720, 0,
+    "five steps, and the last one rejects: three steps are undone":        Taken( 18,  10,  0,   4,   0,  8,  720, 0,
         "11 PutItem, 8 SendMessage, 17 UpdateItem"),
     "a life of two steps and a wait for a signal":                         Taken( 13,   6,  0,  10,   5,  2,  559, 0,
         "1 BatchGetItem, 4 GetItem, 5 PutItem, 2 SendMessage, 2 TransactWriteItems, 6 UpdateItem"),

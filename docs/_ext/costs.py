@@ -9,7 +9,7 @@ from benchmarks.variants import OURS
 
 FIVE = TRIPS["a life of five steps"].usd_with_functions(OURS.invocations)
 """USD of a million sagas of five steps, without the API."""
-_THREE_UNDONE = TRIPS["a life of five steps, the last of which refuses: three are undone"]
+_THREE_UNDONE = TRIPS["five steps, and the last one rejects: three steps are undone"]
 _UNDONE = _THREE_UNDONE.usd_with_functions(OURS.undoing or 0)
 _WAITS = {
     "for a signal, which comes at once or after a year": "a wait for a signal",

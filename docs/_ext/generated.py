@@ -41,7 +41,7 @@ CODES = {
     "too_large": ("The body has more than 256 KB.", "the caller: put the data into S3", "no"),
     "idempotency_key_reused": ("The key was used with another request.", "the caller: another key, or the first request", "no"),
     "invalid_request": ("The input does not fit; `details` lists path and message.", "the caller", "no"),
-    "paused": ("Starts of this type are paused, by an operator, whose reason the message has, or by auto-disable.", "an operator: `sagas resume`", "yes, after `Retry-After`"),
+    "paused": ("An operator or `auto_disable` has paused starts of this type. The message has the operator's reason.", "an operator: `sagas resume`", "yes, after `Retry-After`"),
     "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start under the same key"),
     "internal": ("An error that the service did not expect; its log has it.", "an operator", "yes, under the same key"),
     "bad_request": ("The gateway refused the call: it is no proper HTTP.", "the caller", "no"),
@@ -122,7 +122,7 @@ def errors_page() -> str:
         "bad_request": 400, "forbidden": 403, "throttled": 429, "internal": 500, "timeout": 504, "refused": "4xx"
     }  # fmt: skip
     for code, (meaning, who, again) in CODES.items():
-        lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} Mended by {who}. Safe to repeat: {again}.\n")
+        lines.append(f"### {code}\n\nStatus {statuses[code]}. {meaning} Fixed by {who}. Safe to repeat: {again}.\n")
     lines.append("## Classes\n\n```text")
     tree = (errors.__doc__ or "").split("\n\n")[1]
     lines.append(inspect.cleandoc(tree) + "\n```\n")

@@ -67,7 +67,7 @@ class MemoryTables:
                 case "Query":
                     return self._query(request)
                 case _:
-                    raise NotImplementedError(operation)
+                    raise NotImplementedError(f"the tables in memory do not answer {operation}")
         except Impossible as error:
             raise refusal("ValidationException", operation, str(error)) from error
 

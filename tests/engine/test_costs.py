@@ -133,7 +133,7 @@ def test_what_a_saga_that_is_kept_costs(made: Callable[..., Bench]) -> None:
     ("name", "order", "works"),
     [
         ("a life of five steps", ORDER, OURS.invocations),
-        ("a life of five steps, the last of which refuses: three are undone", REFUSED, OURS.undoing),
+        ("five steps, and the last one rejects: three steps are undone", REFUSED, OURS.undoing),
     ],
 )
 def test_the_recorder_of_the_benchmark_counts_the_same(

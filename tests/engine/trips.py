@@ -273,7 +273,7 @@ def large_results(b: Bench) -> Iterator[None]:
     assert all("payload" not in entry for entry in b.stack.entries(saga_id)[1:-1])
 
 
-@trip("a life of five steps, the last of which refuses: three are undone", Purchase)
+@trip("five steps, and the last one rejects: three steps are undone", Purchase)
 def three_undos(b: Bench) -> Iterator[None]:
     yield
     saga_id = b.start("purchase", REFUSED)

@@ -233,15 +233,16 @@ class NamedObjectView(TypedDict):
 
 
 class SagaView(Summary):
-    """A saga with its request and its steps in order. ``result`` is present once it is COMPLETED. ``deadline`` is when
-    it is cancelled unless it is over; past its pivot it is put on the attention list instead. ``error`` is the one that
-    ended the forward way. ``breaker`` is present while the saga waits for one. ``waiting`` is null if the saga is over
-    or waits for a person. ``pause`` is present while it is ``paused``.
+    """A saga with its request and its steps in order.
 
-    ``redacted`` says where ``***`` stands for what the type does not show. ``purged_at`` and ``purge_reason`` are
-    present if the saga was purged. Then request, results and errors are null, ``objects`` has the first objects in S3
-    that the results named, and ``more_objects`` counts the others. A purge leaves them to the sweep of the saga's type.
-    ``left_out`` is present if this answer lacks the request or a result, and lists what is missing.
+    ``result`` is present once it is COMPLETED. At its ``deadline`` the saga is cancelled, unless it has ended; past its
+    pivot it goes on the attention list instead. ``error`` is the one that ended the forward way. ``breaker`` is present
+    while the saga waits for one. ``waiting`` is null if the saga has ended or waits for an operator. ``pause`` is
+    present while the saga is ``paused``. ``redacted`` lists the paths where ``***`` replaces a hidden value.
+
+    ``purged_at`` and ``purge_reason`` are present if the saga was purged. Then request, results and errors are null.
+    ``objects`` has the first objects in S3 that the results named, and ``more_objects`` counts the others; the sweep of
+    the type looks after them. ``left_out`` lists a request or result that this answer lacks.
     """
 
     request: Any
@@ -348,11 +349,11 @@ class DefinitionStepView(TypedDict):
 
 
 class DefinitionView(TypedDict):
-    """A saga type: its steps, the JSON Schema of its request, and whether sagas of it may be started.
+    """A saga type: its steps, the JSON Schema of its request, and what is paused of it.
 
-    ``active`` tells whether new sagas are accepted, and ``paused`` whether all of its sagas stop before their next
-    step; ``reason`` says why, and ``pauses`` lists what is paused of it: all, steps and sagas. ``failures`` counts its
-    failed sagas in a row, where the type declares ``auto_disable``. ``cancellable`` tells whether callers may cancel.
+    ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
+    pause's reason. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the
+    failed sagas in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
     """
 
     name: str
