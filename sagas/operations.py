@@ -67,8 +67,8 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Recovering:
-    """Which sagas of a type are to be looked at now, as for :func:`sagas.handlers.recovering.recover`; by default all
-    that are due."""
+    """Which sagas of a type are to be looked at now, as for :func:`sagas.handlers.tasks.recovering.recover`; by default
+    all that are due."""
 
     saga_id: str | None = None
     stale_after: float | None = None
@@ -102,7 +102,7 @@ class Operation:
         name: the start of its id in OpenAPI, and the name of the function that serves it.
         method: of HTTP.
         path: below the stage. ``{name}`` and ``{saga}`` are a saga type.
-        right: that IAM asks for it; see :data:`sagas.cdk.grants.RIGHTS`.
+        right: that IAM asks for it; see :data:`sagas.cdk.access.grants.RIGHTS`.
         summary: in a few words; ``{name}`` is the type.
         answer: the schema of its answer, by its name in OpenAPI.
         statuses: with which that is answered.

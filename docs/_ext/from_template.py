@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sagas.cdk.grants import RIGHTS
+from sagas.cdk.access.grants import RIGHTS
 
 DOCS = Path(__file__).resolve().parents[1]
 NOTE = "*Generated from the template of [a service that has everything](permissions.md#the-service) by `python docs/_ext/from_template.py`.*\n"

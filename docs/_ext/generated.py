@@ -27,8 +27,8 @@ from sagas.cli.main import app
 from sagas.core import events
 from sagas.core.diagram import page as states_page
 from sagas.core.diagram import svg as states_drawing
-from sagas.handlers import answers
-from sagas.handlers.metrics import METRICS
+from sagas.handlers.http import answers
+from sagas.handlers.observability.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parents[1]
 NOTE = "*Generated from the code by `make docs`.*\n"

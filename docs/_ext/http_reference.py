@@ -13,7 +13,7 @@ from sagas import step, wait_for
 from sagas.authoring.saga import Saga, definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import Registry
-from sagas.handlers import openapi
+from sagas.handlers.http import openapi
 
 _HEAD = """# HTTP API
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
 
-from sagas.authoring.annotations import SECRET
 from sagas.authoring.shapes.base import Shape, UnsupportedType, json_type_of
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
 from sagas.authoring.shapes.models import Model
 from sagas.authoring.shapes.records import Record
 from sagas.authoring.shapes.unions import Union
+from sagas.authoring.signatures.annotations import SECRET
 from sagas.errors import DefinitionError
 
 T = TypeVar("T")

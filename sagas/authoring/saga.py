@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
-from sagas.authoring.building import build
 from sagas.authoring.context import Context, OrphanedObject
-from sagas.authoring.definition import DEFINITION, SagaDefinition
-from sagas.authoring.generics import bindings, has_type_variables
-from sagas.authoring.members import ClassBody, collect
+from sagas.authoring.definition.building import build
+from sagas.authoring.definition.definition import DEFINITION, SagaDefinition
+from sagas.authoring.definition.members import ClassBody, collect
 from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
 from sagas.authoring.policies import AutoDisable, OrphanSweep
-from sagas.authoring.scope import Scope, resolve, scope_of
+from sagas.authoring.signatures.generics import bindings, has_type_variables
+from sagas.authoring.signatures.scope import Scope, resolve, scope_of
 from sagas.errors import DefinitionError
 
 ReqT = TypeVar("ReqT")

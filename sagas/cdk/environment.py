@@ -11,11 +11,11 @@ from aws_cdk import Stack
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.cdk.data.tables import Tables
+from sagas.cdk.layout.step_groups import SHARED
+from sagas.cdk.messages.queues import SagaQueues
 from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
-from sagas.cdk.queues import SagaQueues
-from sagas.cdk.step_groups import SHARED
-from sagas.cdk.tables import Tables
 from sagas.errors import DefinitionError
 from sagas.messaging.routes import TYPES_FILE
 

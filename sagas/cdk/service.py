@@ -12,33 +12,33 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct
 
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.steps import Undoable
-from sagas.cdk.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms, Waking
-from sagas.cdk.api import ApiFunction, Mount, SagaApi
-from sagas.cdk.audit_archive import AuditArchive
-from sagas.cdk.bulk import BULK, NOW, WorkFunction, WorkQueue
-from sagas.cdk.callbacks import Callbacks, base_of, has_public_waits, makes_urls
-from sagas.cdk.catalogue import Catalogue
-from sagas.cdk.code import CodeAssets, requirements_of
-from sagas.cdk.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES, Part
-from sagas.cdk.dashboard import MOST_SHOWN, ServiceDashboard
-from sagas.cdk.encryption import let_logs_use
+from sagas.cdk.access.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.access.permissions import allow_sweeping
+from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
+from sagas.cdk.compute.code import CodeAssets, requirements_of
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets, StepGroupFunction
+from sagas.cdk.compute.layer import Layers
+from sagas.cdk.compute.releases import Releases
+from sagas.cdk.compute.supervisor import Supervisor
+from sagas.cdk.data.audit_archive import AuditArchive
+from sagas.cdk.data.encryption import let_logs_use
+from sagas.cdk.data.existing import AnyTable, mounted_api
+from sagas.cdk.data.stateful import watch_layout
+from sagas.cdk.data.tables import Tables
 from sagas.cdk.environment import service_environment, types_file
-from sagas.cdk.existing import AnyTable, mounted_api
-from sagas.cdk.functions import SagaFunction, SharedAssets, StepGroupFunction
-from sagas.cdk.inout import InOut
-from sagas.cdk.layer import Layers
-from sagas.cdk.nested_stacks import Layout, Placement, layout_of, service_token
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES, Part
+from sagas.cdk.layout.nested_stacks import Layout, Placement, layout_of, service_token
+from sagas.cdk.layout.parts import default_name
+from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits, makes_urls
+from sagas.cdk.messages.inout import InOut
+from sagas.cdk.messages.queues import SagaQueues
 from sagas.cdk.options import SagaServiceProps, service_options
-from sagas.cdk.parts import default_name
-from sagas.cdk.permissions import allow_sweeping
-from sagas.cdk.queues import SagaQueues
-from sagas.cdk.releases import Releases
-from sagas.cdk.stateful import watch_layout
-from sagas.cdk.supervisor import Supervisor
-from sagas.cdk.tables import Tables
-from sagas.cdk.telemetry import needed_extras
+from sagas.cdk.watch.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms, Waking
+from sagas.cdk.watch.dashboard import MOST_SHOWN, ServiceDashboard
+from sagas.cdk.watch.telemetry import needed_extras
 from sagas.errors import DefinitionError
 
 AnyStep = Undoable

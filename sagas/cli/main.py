@@ -7,23 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sagas.cli import (
-    breakers,
-    check,
-    console,
-    dead_letters,
-    events,
-    init,
-    layout,
-    local,
-    logs,
-    operating,
-    reading,
-    restoring,
-    statistics,
-    supervising,
-)
+from sagas.cli.operate import breakers, dead_letters, events, operating, restoring, supervising
 from sagas.cli.output import say
+from sagas.cli.project import check, console, init, layout, local
+from sagas.cli.read import logs, reading, statistics
 
 app = typer.Typer(
     name="sagas",

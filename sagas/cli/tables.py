@@ -15,7 +15,7 @@ from sagas.core.states import OVER, SagaStatus
 from sagas.core.wording import ago, between, clock_time, end_of, moment, span
 
 if TYPE_CHECKING:
-    from sagas.client.dead_letters import DeadLetter
+    from sagas.client.operate.dead_letters import DeadLetter
     from sagas.engine.read.answers import (
         AuditEntry,
         BreakerView,
@@ -59,7 +59,7 @@ def coloured(status: str) -> Text:
 
 def saga_page(saga: SagaView, now: float) -> RenderableType:
     """Return a saga with its steps, its errors, and what to do about them. ``now``: epoch seconds."""
-    from sagas.client.advice import advice, failed_children
+    from sagas.client.read.advice import advice, failed_children
 
     title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     over = saga["status"] in OVER

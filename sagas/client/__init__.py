@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.client.client import SagaClient
-from sagas.client.dead_letters import DeadLetter, Kept, Pruned, Redrive
+from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned, Redrive
 from sagas.engine.read.answers import (
     AuditEntry,
     BreakerView,

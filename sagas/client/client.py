@@ -16,10 +16,10 @@ import boto3
 from sagas.authoring.codec import encode
 from sagas.authoring.saga import Saga, definition_of
 from sagas.aws import CALLER, connect, open_session, translated
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
-from sagas.client.logs import LogCalls
-from sagas.client.outbox import EventCalls
+from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
+from sagas.client.operate.outbox import EventCalls
+from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport
 from sagas.client.waiting import Wait
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
@@ -33,7 +33,7 @@ from sagas.engine.read.answers import (
     VerificationView,
 )
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
-from sagas.messaging.redriving import check_note
+from sagas.messaging.message.redriving import check_note
 from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, RECOVER, SHOW, START, VERIFY
 
 RequestT = TypeVar("RequestT")

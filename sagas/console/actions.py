@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sagas.client import DeadLetter
-from sagas.client.next_action import Do
+from sagas.client.read.next_action import Do
 from sagas.console.desk import Desk
 from sagas.console.forms import refused, value_of
 from sagas.console.jobs import Item

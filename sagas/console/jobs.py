@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sagas.client.outcomes import Outcome, Report, outcome_of
-from sagas.client.pacing import new_job, note_of, paced
+from sagas.client.operate.outcomes import Outcome, Report, outcome_of
+from sagas.client.operate.pacing import new_job, note_of, paced
 
 _REMEMBERED = 50
 _SHOWN = 200

@@ -32,8 +32,8 @@ from sagas.engine.gates import Gate
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
-from sagas.messaging.carried import CarriedInput
-from sagas.messaging.message import Message
+from sagas.messaging.message.carried import CarriedInput
+from sagas.messaging.message.message import Message
 from sagas.messaging.work import NOW, SagasToLookAfter
 
 _LEASE = 30.0

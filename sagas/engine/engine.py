@@ -42,7 +42,7 @@ from sagas.engine.supervise.recovery import Recovery
 from sagas.engine.supervise.verify import Verifier
 from sagas.engine.worker import Worker
 from sagas.errors import SagaError
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.callback_keys import CallbackKeys

@@ -12,7 +12,7 @@ from typing import Protocol
 from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.errors import PermanentError
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 
 
 class Gate(Protocol):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sagas.core.events import Fact
 from sagas.core.states import SagaState
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.work import Work
 
 

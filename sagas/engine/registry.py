@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.authoring.policies import AutoDisable
 from sagas.authoring.saga import definition_of
 from sagas.core.plan import Plan, StepPlan

@@ -12,7 +12,7 @@ from sagas.engine.attempt.course import Course
 from sagas.engine.attempt.late_commits import comes_back, with_pending
 from sagas.errors import Unavailable
 from sagas.formats import NewerFormat
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from sagas.engine.engine import Engine, from_environment
-from sagas.handlers.recovering import look_after, purge_due
-from sagas.handlers.sweeping import continue_sweep
-from sagas.handlers.telemetry import telemetry
-from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.tasks.recovering import look_after, purge_due
+from sagas.handlers.tasks.sweeping import continue_sweep
+from sagas.handlers.tasks.working import worked_off
 from sagas.handlers.warming import warm
-from sagas.handlers.working import worked_off
 from sagas.messaging.work import BULK, Work
 
 
@@ -24,7 +24,7 @@ def _engine() -> Engine:
 
 @traced("pubsub", "bulk")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`."""
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.worked_off`."""
     return worked_off(event, context, _engine(), {"recover": look_after, "purge": purge_due, "sweep": _sweep})
 
 

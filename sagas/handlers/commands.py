@@ -13,9 +13,9 @@ from typing import Any, cast
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, listed
-from sagas.handlers.records import records_of
-from sagas.handlers.telemetry import frames, telemetry
-from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.observability.telemetry import frames, telemetry
+from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.tasks.records import records_of
 from sagas.handlers.warming import warm
 from sagas.messaging.commands import (
     AnyCommand,

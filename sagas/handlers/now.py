@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from sagas.engine.engine import Engine, from_environment
-from sagas.handlers.recovering import look_after
-from sagas.handlers.telemetry import telemetry
-from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.tasks.recovering import look_after
+from sagas.handlers.tasks.working import MOST_FAILURES, worked_off
 from sagas.handlers.warming import warm
-from sagas.handlers.working import MOST_FAILURES, worked_off
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
 
 _SPARE = 10.0
@@ -26,7 +26,7 @@ def _engine() -> Engine:
 
 @traced("pubsub", "now")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event; see :func:`sagas.handlers.working.worked_off`."""
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.worked_off`."""
     tasks = {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
     return worked_off(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 from sagas.engine.engine import Engine, from_environment
 from sagas.engine.observe.telling import Told, moved_past, told_of_change, told_of_step
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.publishing import bus, included, publish
-from sagas.handlers.telemetry import frames, telemetry
-from sagas.handlers.tracing import traced, tracer
+from sagas.handlers.observability.telemetry import frames, telemetry
+from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.tasks.publishing import bus, included, publish
 from sagas.handlers.warming import warm
 
 

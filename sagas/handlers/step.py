@@ -14,11 +14,11 @@ from sagas.engine.attempt.attempt import RECORDING, Invocation
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
 from sagas.formats import NewerFormat
-from sagas.handlers.records import records_of
-from sagas.handlers.telemetry import frames, telemetry
-from sagas.handlers.tracing import processing, traced, tracer
+from sagas.handlers.observability.telemetry import frames, telemetry
+from sagas.handlers.observability.tracing import processing, traced, tracer
+from sagas.handlers.tasks.records import records_of
 from sagas.handlers.warming import warm
-from sagas.messaging.message import Message, parse_record
+from sagas.messaging.message.message import Message, parse_record
 from sagas.messaging.postponing import Postponing
 
 _ELSEWHERE = 1.0

@@ -9,12 +9,12 @@ from typing import Any
 
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import InvalidRequest, Problem
-from sagas.handlers.publishing import replay
-from sagas.handlers.recovering import find, purge, recover
-from sagas.handlers.sweeping import stand, sweep
-from sagas.handlers.telemetry import telemetry
-from sagas.handlers.tracing import traced, tracer
-from sagas.handlers.verifying import verify
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.tasks.publishing import replay
+from sagas.handlers.tasks.recovering import find, purge, recover
+from sagas.handlers.tasks.sweeping import stand, sweep
+from sagas.handlers.tasks.verifying import verify
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from sagas.handlers.telemetry import frames, telemetry
+from sagas.handlers.observability.telemetry import frames, telemetry
 
 _IN_LAMBDA = "AWS_LAMBDA_INITIALIZATION_TYPE"
 """Lambda's own variable; where it is missing, a module was imported for something else."""

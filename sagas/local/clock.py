@@ -14,8 +14,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagas.core.times import epoch
 from sagas.engine.clock import SystemClock, skipped
 from sagas.errors import InvalidRequest, Problem
-from sagas.local.clients import Clients
-from sagas.local.description import Description
+from sagas.local.deploy.description import Description
+from sagas.local.emulator.clients import Clients
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 

@@ -71,7 +71,7 @@ class Emulator:
         if persist is not None:
             # What is kept was stamped by a clock that may have been ahead: it must not be behind afterwards.
             files.clock.symlink_to(persist.resolve() / "clock")
-        command = [sys.executable, "-m", "sagas.local.emulator", str(port), str(files.lock), str(PATIENCE)]
+        command = [sys.executable, "-m", "sagas.local.emulator.emulator", str(port), str(files.lock), str(PATIENCE)]
         with files.emulator_log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - own argv
                 [*command, *(["--attached"] if attached else []), *origins],

@@ -14,15 +14,15 @@ from typing import Any, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.local.assembly import Stack, read_assembly
-from sagas.local.clients import Clients
-from sagas.local.deployment import Deployed, Deployer
-from sagas.local.description import Description, describe
+from sagas.local.deploy.assembly import Stack, read_assembly
+from sagas.local.deploy.deployment import Deployed, Deployer
+from sagas.local.deploy.description import Description, describe
+from sagas.local.deploy.live_code import LiveCode, changes, seen
+from sagas.local.deploy.synthesis import synthesize
+from sagas.local.emulator.clients import Clients
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
-from sagas.local.live_code import LiveCode, changes, seen
 from sagas.local.process import PATIENCE, REGION, Emulator, end_process, require_free_port, runs_functions_itself
-from sagas.local.synthesis import synthesize
 
 
 class Stopped(BaseException):

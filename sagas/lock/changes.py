@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.authoring.definition import KINDS, SagaDefinition, StepDefinition
+from sagas.authoring.definition.definition import KINDS, SagaDefinition, StepDefinition
 from sagas.lock.content import Content, content_of, taken_by
 from sagas.lock.fitting import Types, misfits
 

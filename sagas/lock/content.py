@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from sagas.authoring.definition import SagaDefinition, Source, StepDefinition
+from sagas.authoring.definition.definition import SagaDefinition, Source, StepDefinition
 from sagas.authoring.policies import Exhausted
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of

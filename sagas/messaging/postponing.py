@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sagas.core.rules import SHORT_WAIT
 from sagas.messaging.limits import LONGEST_DELAY, backoff
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 
 _SPARE_RECEIVES = 3

@@ -11,7 +11,7 @@ from typing import Any
 from sagas.aws import HOT, connect, translated
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY, LONGEST_HIDING
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import NOW, OneSaga, Work
 

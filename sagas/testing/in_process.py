@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from sagas.authoring.codec import content_hash, encode
-from sagas.authoring.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
 from sagas.core import events as ev
 from sagas.core.commands import Die, Postpone
 from sagas.core.rules import in_wait, owed_by_time
@@ -33,7 +33,7 @@ from sagas.engine.start.births import Births, first_entry, new_state
 from sagas.engine.supervise.looking import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
 from sagas.store.journal.entries import Entry
 from sagas.store.signals.sent import Signal

@@ -15,7 +15,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 
 from sagas.cdk import FunctionOptions, Network, PrivateEndpoint, SagaService
-from sagas.cdk.layer import PackagingError, build_layer
+from sagas.cdk.compute.layer import PackagingError, build_layer
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, by_id, of_type, render, service, template_of
 from tests.cdk.saga_classes import SWEEPING, Trip

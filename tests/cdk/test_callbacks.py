@@ -14,8 +14,8 @@ from aws_cdk import aws_cognito as cognito
 
 from sagas import Saga, step, wait_for
 from sagas.cdk import SagaService
-from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
-from sagas.cdk.grants import RIGHTS
+from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
+from sagas.cdk.access.grants import RIGHTS
 from sagas.cdk.options import Throttling
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, by_id, of_type, template_of

@@ -14,7 +14,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 
 from sagas.cdk import Archive, SagaEvents, SagaService, Throttling, shape_gateway_answers
-from sagas.cdk.api import ROUTES
+from sagas.cdk.access.api import ROUTES
 from sagas.errors import DefinitionError
 from tests.cdk.saga_classes import Delivery, Shipment, Trip
 from tests.cdk.test_permissions import as_list, shown

@@ -18,9 +18,10 @@ from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas import Saga, step
 from sagas.authoring.saga import definition_of
-from sagas.cdk import SagaService, grants
-from sagas.cdk.api import ROUTES
-from sagas.cdk.grants import RIGHTS
+from sagas.cdk import SagaService
+from sagas.cdk.access import grants
+from sagas.cdk.access.api import ROUTES
+from sagas.cdk.access.grants import RIGHTS
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import of_type, template_of
 from tests.cdk.saga_classes import Trip

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from sagas.cdk import Archive, SagaService
 from sagas.cli.main import app as command
-from sagas.local import synthesis
+from sagas.local.deploy import synthesis
+from sagas.local.deploy.layout import compare, layouts_in, record
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
-from sagas.local.layout import compare, layouts_in, record
 from tests.cdk.saga_classes import Counted, Delivery, Loan, Shipment, Trip
 
 KEY = "sagas:layout:Test/Shop"

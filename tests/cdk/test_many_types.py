@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.engine.engine import from_environment

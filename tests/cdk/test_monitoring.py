@@ -16,7 +16,7 @@ from aws_cdk import aws_sns as sns
 
 from sagas import AutoDisable
 from sagas.cdk import Archive, Deployment, FunctionOptions, Network, SagaEvents, SagaService
-from sagas.cdk.counting import MOST_OF_ONE_STACK, Part, counted
+from sagas.cdk.layout.counting import MOST_OF_ONE_STACK, Part, counted
 from tests.cdk.rendered import of_type as of_kind
 from tests.cdk.rendered import service
 from tests.cdk.saga_classes import Delivery, Loan, Shipment, Trip, saga_of

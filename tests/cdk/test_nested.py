@@ -21,7 +21,7 @@ from functions.create_zip import CreateZip
 from sagas import AutoDisable, Context, Saga, step
 from sagas.cdk import SagaService
 from sagas.errors import DefinitionError
-from sagas.local.assembly import read_assembly
+from sagas.local.deploy.assembly import read_assembly
 from tests.cdk.rendered import lint
 from tests.cdk.saga_classes import Order, saga_of
 from tests.cdk.templates import nested, synthesized

@@ -16,10 +16,10 @@ from aws_cdk import App, Stack
 
 import functions
 from infra.app import build_app
-from sagas.cdk import layer
-from sagas.cdk.code import CodeAssets, packages_of, requirements_of
-from sagas.cdk.layer import PackagingError, build_layer, pinned_requirements
-from sagas.cdk.staging import built_once, copy_files, digest_of, source_files
+from sagas.cdk.compute import layer
+from sagas.cdk.compute.code import CodeAssets, packages_of, requirements_of
+from sagas.cdk.compute.layer import PackagingError, build_layer, pinned_requirements
+from sagas.cdk.compute.staging import built_once, copy_files, digest_of, source_files
 from sagas.errors import DefinitionError
 from tests.unit.test_import_budget import loaded_by
 

@@ -12,7 +12,7 @@ from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_kms as kms
 
 from sagas.cdk import Archive, SagaService, service
-from sagas.cdk.layer import Layers, pinned_requirements
+from sagas.cdk.compute.layer import Layers, pinned_requirements
 from sagas.topology import LAYOUT
 from tests.cdk.saga_classes import Trip
 from tests.cdk.test_permissions import as_list

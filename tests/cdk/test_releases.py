@@ -15,7 +15,7 @@ from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import Deployment, FunctionOptions, SagaService
 from sagas.errors import DefinitionError
-from sagas.local.adapt import without_gradual_deployment
+from sagas.local.emulator.adapt import without_gradual_deployment
 from tests.cdk.rendered import by_id, template_of
 from tests.cdk.saga_classes import Trip
 from tests.cdk.templates import template

@@ -13,10 +13,11 @@ from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_iam as iam
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from sagas.cdk import SagaService, grants, permissions
-from sagas.cdk.grants import RIGHTS
-from sagas.local.assembly import read_assembly
-from sagas.local.layout import layouts_in
+from sagas.cdk import SagaService
+from sagas.cdk.access import grants, permissions
+from sagas.cdk.access.grants import RIGHTS
+from sagas.local.deploy.assembly import read_assembly
+from sagas.local.deploy.layout import layouts_in
 from tests.cdk.rendered import lint
 from tests.cdk.test_permissions import as_list
 from tests.e2e.nested.many import SAGAS, STEPS

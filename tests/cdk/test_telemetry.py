@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from sagas.cdk import OpenTelemetry, layer
-from sagas.cdk.layer import PackagingError, pinned_requirements
-from sagas.cdk.telemetry import needed_extras
+from sagas.cdk import OpenTelemetry
+from sagas.cdk.compute import layer
+from sagas.cdk.compute.layer import PackagingError, pinned_requirements
+from sagas.cdk.watch.telemetry import needed_extras
 from sagas.errors import DefinitionError
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from sagas import Saga, step, wait_for
 from sagas.engine.registry import Registry
-from sagas.handlers.openapi import describe
+from sagas.handlers.http.openapi import describe
 from tests.cdk.rendered import lint
 
 Template = dict[str, Any]
@@ -239,13 +239,13 @@ class TestSupervisor:
 
 class TestApi:
     def test_routes(self, template: Template, of_type: Find) -> None:
-        from sagas.cdk.api import ROUTES
+        from sagas.cdk.access.api import ROUTES
 
         found = {(path_of(template, method["ResourceId"]), method["HttpMethod"]) for method in of_type(METHOD)}
         assert found == {(path, method) for path, methods in ROUTES.items() for method in methods}
 
     def test_has_every_call_that_is_described_and_no_other(self) -> None:
-        from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
+        from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
 
         routes = [*ROUTES.items(), *PUBLIC_ROUTES.items()]
         described = {

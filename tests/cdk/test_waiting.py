@@ -12,7 +12,7 @@ from aws_cdk import App, Stack
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, sleep, step, wait_for
 from sagas.cdk import FunctionOptions, SagaService
-from sagas.cdk.counting import counted
+from sagas.cdk.layout.counting import counted
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, template_of
 from tests.cdk.saga_classes import Trip

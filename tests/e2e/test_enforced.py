@@ -16,7 +16,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
 from sagas import SagaError
-from sagas.cdk.api import PUBLIC_ROUTES, ROUTES
+from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
 from sagas.client import SagaClient
 from sagas.client.endpoints import endpoints_from_file
 from tests.e2e.api import Api

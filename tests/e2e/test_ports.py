@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sagas.local.clients import Clients
+from sagas.local.emulator.clients import Clients
 from sagas.local.files import Files
 from sagas.local.process import REGION, Emulator
 from tests.e2e.stack import free_port

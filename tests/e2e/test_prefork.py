@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sagas import errors
-from sagas.local.prefork import Forked, Prefork
+from sagas.local.emulator.prefork import Forked, Prefork
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
@@ -35,7 +35,7 @@ sys.stdin.read()
 READ = """
 import json, os
 from importlib import import_module
-from sagas.local import prefork
+from sagas.local.emulator import prefork
 
 read, environment = set(), type(os.environ)
 found = environment.__getitem__
@@ -167,7 +167,7 @@ def test_without_the_process_that_forks_one_is_started(start: Any) -> None:
 
 
 def test_it_ends_with_whoever_started_it() -> None:
-    script = "from sagas.local.prefork import Prefork; print(Prefork().pid, flush=True); input()"
+    script = "from sagas.local.emulator.prefork import Prefork; print(Prefork().pid, flush=True); input()"
     owner = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

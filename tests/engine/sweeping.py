@@ -13,7 +13,7 @@ from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.engine import Engine
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
-from sagas.handlers.sweeping import continue_sweep
+from sagas.handlers.tasks.sweeping import continue_sweep
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench, ManualClock

@@ -24,7 +24,7 @@ from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Starter
 from sagas.engine.worker import End, Worker
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.routes import Routes
 from sagas.store.settings import StoreSettings
 from sagas.store.types.breakers import BreakerItems

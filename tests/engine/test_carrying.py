@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sagas.engine.attempt.carrying import brought, digest_of, onward
-from sagas.messaging.carried import CARRY_LIMIT, CarriedInput
-from sagas.messaging.message import parse_record
+from sagas.messaging.message.carried import CARRY_LIMIT, CarriedInput
+from sagas.messaging.message.message import parse_record
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.entry_hash import payload_hash
 from tests.engine.metering import Wire

@@ -11,7 +11,7 @@ from sagas.core.events import Backlog
 from sagas.core.states import SagaState, StepState
 from sagas.engine.supervise.lanes import LaneNotes, Lanes
 from sagas.errors import NotFound, Unavailable
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.store.schedule.lanes import Watermark
 from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import FAIL, LOG, REJECTED, Trip

@@ -20,7 +20,7 @@ from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started, Starter
 from sagas.errors import SagaError
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes
 from sagas.store.journal.entries import Entry

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("clean")
 @pytest.fixture
 def dead(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Bench, str]:
     """A saga that waits with a dead letter, and whose step would work by now."""
-    monkeypatch.setattr("sagas.client.queue_walk._WAIT", 0)
+    monkeypatch.setattr("sagas.client.operate.queue_walk._WAIT", 0)
     FAIL["second"] = ValueError("no")
     bench = deployed(Stubborn)
     saga_id = bench.start("stubborn", {"item": "x"})

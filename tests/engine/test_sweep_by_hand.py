@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
-from sagas.handlers.sweeping import stand, sweep
+from sagas.handlers.tasks.sweeping import stand, sweep
 from sagas.store.journal.objects import Objects, Page
 from tests.engine.sweeping import Gone, Look, SweepDesk, Zip
 from tests.support.aws import REGION, LambdaContext
@@ -142,7 +142,7 @@ def command(
         def connect(*_: object) -> Lambda:
             return Lambda(d)
 
-        monkeypatch.setattr("sagas.client.outbox.connect_lambda", connect)
+        monkeypatch.setattr("sagas.client.operate.outbox.connect_lambda", connect)
         return d, lambda *options: CliRunner().invoke(app, ["sweep", *options])
 
     return make

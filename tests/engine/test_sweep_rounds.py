@@ -15,7 +15,7 @@ from sagas.engine.sweep.orphans import COUNTS
 from sagas.engine.sweep.sweep import SweepRequest, sweeper_of
 from sagas.engine.sweep.sweep_rounds import MOST_OPEN, PartName
 from sagas.errors import InvalidRequest, NotFound, Unavailable
-from sagas.handlers.sweeping import continue_sweep, sweep
+from sagas.handlers.tasks.sweeping import continue_sweep, sweep
 from sagas.store.documents import unpacked
 from sagas.store.journal.objects import Objects, Page
 from sagas.store.schedule.sweep_rounds import Part, Round, SweepRounds

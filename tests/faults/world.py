@@ -31,7 +31,7 @@ from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
 from sagas.handlers import now as now_handler
 from sagas.handlers import step as step_handler
-from sagas.handlers.telemetry import Telemetry
+from sagas.handlers.observability.telemetry import Telemetry
 from sagas.messaging.routes import Routes
 from sagas.messaging.work import BULK, NOW
 from sagas.store.control.mapping import OVERTAKEN

@@ -14,7 +14,7 @@ import pytest
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.handlers import api as api_handler
-from sagas.handlers.inputs import leading_on
+from sagas.handlers.http.inputs import leading_on
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.client.advice import advice
+from sagas.client.read.advice import advice
 from sagas.engine.attempt import runner
 from tests.handlers.conftest import Make, Site
 from tests.support.sagas import FAIL, LOG, perform

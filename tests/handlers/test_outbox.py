@@ -14,13 +14,14 @@ import pytest
 from jsonschema_rs import validator_for
 
 from benchmarks import prices
-from sagas.cdk.events import filters_of
+from sagas.cdk.messages.events import filters_of
 from sagas.core.rules import needs_attention
 from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.observe.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
-from sagas.handlers import outbox, publishing, supervisor
+from sagas.handlers import outbox, supervisor
+from sagas.handlers.tasks import publishing
 from sagas.store.journal.entries import Entry
 from tests.engine.metering import metered
 from tests.handlers.conftest import Make, Site

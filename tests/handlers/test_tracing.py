@@ -18,8 +18,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from sagas import Context, Saga, step
-from sagas.handlers import otel, supervisor, tracing
 from sagas.handlers import step as step_handler
+from sagas.handlers import supervisor
+from sagas.handlers.observability import otel, tracing
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, Order, Stubborn, Trip
@@ -241,7 +242,7 @@ def test_the_supervisor_is_traced(traced: Make) -> None:
 def test_sampling_and_exporter_are_the_standard_variables() -> None:
     source = """
 import os
-from sagas.handlers.tracing import tracer
+from sagas.handlers.observability.tracing import tracer
 made = tracer()
 with made.span("thing", {"sagas.saga": "trip"}):
     pass

@@ -15,7 +15,7 @@ STAGES = {
     "commands": "import sagas.cli.main",
     "client": "import sagas.client",
     "functions": "import sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor",
-    "tracing is off": "from sagas.handlers.tracing import tracer; assert tracer() is None",
+    "tracing is off": "from sagas.handlers.observability.tracing import tracer; assert tracer() is None",
 }
 
 

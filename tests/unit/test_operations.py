@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sagas.cdk.grants import RIGHTS
-from sagas.cli.bulk import MANY
-from sagas.client.batch import ACTIONS
+from sagas.cdk.access.grants import RIGHTS
+from sagas.cli.operate.bulk import MANY
+from sagas.client.operate.batch import ACTIONS
 from sagas.handlers import api
 from sagas.operations import CANCEL, CLOSE_BREAKER, LIST, LOOK_UP, OPERATIONS, RETRY, SIGNAL, START, Operation
 

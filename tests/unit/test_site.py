@@ -39,7 +39,7 @@ def test_every_public_name_has_an_entry(module: str) -> None:
 
 
 def test_every_code_of_the_api_has_an_anchor() -> None:
-    answers: Any = importlib.import_module("sagas.handlers.answers")
+    answers: Any = importlib.import_module("sagas.handlers.http.answers")
     assert {code for _, _, code in answers._CODES} <= set(GENERATED.CODES)
     page = (DOCS / "reference" / "errors.md").read_text()
     told = (DOCS / "reference" / "http-api.md").read_text()
@@ -47,7 +47,7 @@ def test_every_code_of_the_api_has_an_anchor() -> None:
 
 
 def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
-    metrics: Any = importlib.import_module("sagas.handlers.metrics")
+    metrics: Any = importlib.import_module("sagas.handlers.observability.metrics")
     handlers = "\n".join(path.read_text() for path in sorted((ROOT / "sagas" / "handlers").glob("*.py")))
     written = set(re.findall(r'\.(?:count|measure|add_metric)\(\s*"(\w+)"', handlers))
     ends = {f"Saga{status.title().replace('_', '')}" for status in [*OVER, SagaStatus.DEAD_LETTERED]}
@@ -148,7 +148,7 @@ def test_every_public_name_says_what_it_is() -> None:
 
 
 def test_every_action_that_an_audit_trail_shows_is_on_the_page() -> None:
-    schemas: Any = importlib.import_module("sagas.handlers.schemas")
+    schemas: Any = importlib.import_module("sagas.handlers.http.schemas")
     page = (DOCS / "reference" / "audit-actions.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(schemas._ACTIONS)
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, cast, get_args, get_origin
 
-from sagas.authoring.annotations import bare, is_secret, is_union
-from sagas.authoring.generics import bindings, substitute
 from sagas.authoring.shapes import containers
 from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.choices import enum_choice, literal_choice
@@ -21,6 +19,8 @@ from sagas.authoring.shapes.overlap import first_ambiguity
 from sagas.authoring.shapes.records import Field, Record
 from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
 from sagas.authoring.shapes.unions import Union
+from sagas.authoring.signatures.annotations import bare, is_secret, is_union
+from sagas.authoring.signatures.generics import bindings, substitute
 
 Namespace = Mapping[str, Any]
 

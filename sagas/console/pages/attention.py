@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sagas.client.next_action import Do, NextAction, fault_of, next_action
+from sagas.client.read.next_action import Do, NextAction, fault_of, next_action
 from sagas.console.desk import LABELS, Desk
 
 _WAITING = 50

@@ -9,9 +9,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sagas.client.advice import advice
-from sagas.client.families import childless_in, family_of
-from sagas.client.next_action import Do, command_of, next_action
+from sagas.client.read.advice import advice
+from sagas.client.read.families import childless_in, family_of
+from sagas.client.read.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
 from sagas.console.drawing.timeline import WORDS, timeline

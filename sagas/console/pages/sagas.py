@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from sagas.client.next_action import fault_of
+from sagas.client.read.next_action import fault_of
 from sagas.console.desk import Desk
 from sagas.core.times import so_long_ago
 from sagas.errors import InvalidRequest, Problem

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sagas.authoring.children import MOST_CHILDREN
 from sagas.authoring.codec import content_hash, encode
-from sagas.authoring.definition import KINDS, StepDefinition
+from sagas.authoring.definition.definition import KINDS, StepDefinition
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
@@ -31,8 +31,8 @@ from sagas.engine.gates import Gate, Gates, shut_gate
 from sagas.engine.read.redacting import secrets_in
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
-from sagas.messaging.message import Message
-from sagas.messaging.pending_commit import PendingCommit
+from sagas.messaging.message.message import Message
+from sagas.messaging.message.pending_commit import PendingCommit
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of
 from sagas.store.journal.journal import Journal

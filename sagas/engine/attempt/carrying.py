@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sagas.core.states import SagaState
-from sagas.messaging.carried import CarriedInput, fitting
-from sagas.messaging.message import Message
+from sagas.messaging.message.carried import CarriedInput, fitting
+from sagas.messaging.message.message import Message
 from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.entry_hash import chained, payload_hash
 

@@ -13,8 +13,8 @@ from sagas.core.commands import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.messaging.limits import backoff
-from sagas.messaging.message import Message
-from sagas.messaging.pending_commit import PendingCommit
+from sagas.messaging.message.message import Message
+from sagas.messaging.message.pending_commit import PendingCommit
 from sagas.store.journal.entries import Entry, fact_of
 
 LARGEST_BODY = 1_000_000

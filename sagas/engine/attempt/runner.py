@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
-from sagas.authoring.instance_state import note_on_instance_state
+from sagas.authoring.definition.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.definition.instance_state import note_on_instance_state
 from sagas.authoring.options import LONGEST_WAIT
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState

@@ -28,7 +28,7 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.births import PARENT, Births
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
 from sagas.store.children.joined import (
     CARRIED,

@@ -21,9 +21,9 @@ from sagas.engine.committer import Committed
 from sagas.engine.ports import MessageSender
 from sagas.engine.registry import SagaType
 from sagas.errors import SagaError
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
+from sagas.messaging.message.trace import Trace, trace_in, trace_of
 from sagas.messaging.routes import Routes
-from sagas.messaging.trace import Trace, trace_in, trace_of
 from sagas.messaging.work import NOW
 from sagas.store.journal.journal import Journal
 
@@ -46,7 +46,7 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """What makes spans; see ``sagas.handlers.otel``."""
+    """What makes spans; see ``sagas.handlers.observability.otel``."""
 
     def span(
         self,

@@ -40,7 +40,7 @@ from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
 from sagas.errors import BreakerOpen, NotFound, Unavailable
 from sagas.messaging.limits import LONGEST_DELAY
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.store.types.breakers import BreakerItems
 
 GOOD_FOR = 1.0

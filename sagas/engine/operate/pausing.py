@@ -23,7 +23,7 @@ from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import NEVER_DUE
 from sagas.store.index.listing import Listing

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sagas.authoring.codec import content_hash, decode, encode
-from sagas.authoring.definition import StepDefinition
+from sagas.authoring.definition.definition import StepDefinition
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sagas.authoring.definition import Parameter, SagaDefinition
+from sagas.authoring.definition.definition import Parameter, SagaDefinition
 from sagas.authoring.redaction import REQUEST, without
 from sagas.engine.read.answers import ErrorView, SagaView
 

@@ -16,9 +16,9 @@ from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.found_by import found_by, named, values_of
 from sagas.errors import InvalidRequest
-from sagas.messaging.carried import fitting
-from sagas.messaging.message import Message
-from sagas.messaging.trace import trace_in, trace_of
+from sagas.messaging.message.carried import fitting
+from sagas.messaging.message.message import Message
+from sagas.messaging.message.trace import trace_in, trace_of
 from sagas.store.control.control import ControlItems
 from sagas.store.index.findings import Findings
 from sagas.store.journal.entries import NEVER_STARTED, Entry

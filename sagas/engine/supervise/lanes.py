@@ -16,7 +16,7 @@ from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.errors import NotFound, SagaError
 from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 from sagas.store.schedule.lanes import Watermark, Watermarks
 

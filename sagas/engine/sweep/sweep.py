@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.core.times import iso
 from sagas.engine.engine import Engine, settings_from

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from sagas.authoring.context import OrphanedObject
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.aws import S3_NO_SUCH_KEY

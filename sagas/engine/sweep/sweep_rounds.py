@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sagas.authoring.definition import SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.engine.sweep.key_ranges import middle
 from sagas.engine.sweep.orphans import COUNTS, SweepReport

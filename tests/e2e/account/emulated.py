@@ -14,7 +14,7 @@ from typing import Any
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from infra.stack import ReferenceStack
-from sagas.local.adapt import with_local_paths, without_layers
+from sagas.local.emulator.adapt import with_local_paths, without_layers
 from tests.e2e.account.app import main
 
 from aws_cdk import aws_iam as iam  # isort: skip - sagas.cdk names the Node that jsii is to use

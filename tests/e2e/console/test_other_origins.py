@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from sagas.local.clients import Clients
+from sagas.local.emulator.clients import Clients
 from sagas.local.files import Files
 from sagas.local.process import REGION, Emulator
 from tests.e2e.console.conftest import REBOUND, Open

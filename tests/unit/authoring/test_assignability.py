@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NewType, Protocol, TypedDict
 
 import pytest
 
-from sagas.authoring.assignability import can_hold, can_hold_context
 from sagas.authoring.context import Context
+from sagas.authoring.signatures.assignability import can_hold, can_hold_context
 
 UserId = NewType("UserId", str)
 

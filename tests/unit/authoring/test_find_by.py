@@ -95,6 +95,6 @@ def test_anything_else_is_an_error_of_the_class_that_names_it(find_by: Any, told
 
 
 def test_no_list_is_asked_by_a_name_in_two_ways() -> None:
-    from sagas.handlers import sagas
+    from sagas.handlers.http import sagas
 
     assert set(sagas._LISTED_BY) <= RESERVED  # pyright: ignore[reportPrivateUsage]

@@ -283,7 +283,7 @@ def test_top_goes_on_for_programs_too(api: StubApi, run: Run, monkeypatch: pytes
         if next(pauses, "over") == "over":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("sagas.cli.statistics.time.sleep", sleep)
+    monkeypatch.setattr("sagas.cli.read.statistics.time.sleep", sleep)
     said = run("top", "--watch", "--json").stdout
     assert said.count('"approximate"') == 3
     assert len(api.asked) == 3

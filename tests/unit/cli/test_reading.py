@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from sagas.cli import console
 from sagas.cli.output import plain
+from sagas.cli.project import console
 from sagas.core.times import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error

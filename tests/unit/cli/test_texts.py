@@ -9,7 +9,7 @@ import pytest
 
 from sagas.cli.output import escaped, plain
 from sagas.client import SagaView
-from sagas.client.advice import advice
+from sagas.client.read.advice import advice
 from sagas.core.times import epoch
 from sagas.core.wording import between, moment, span
 from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step

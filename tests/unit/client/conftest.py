@@ -35,6 +35,6 @@ def client(api: StubApi, session: boto3.Session) -> SagaClient:
 @pytest.fixture
 def sqs(session: boto3.Session, monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
     """A client of SQS in process. Receives do not wait: it has one server, which knows all messages."""
-    monkeypatch.setattr("sagas.client.queue_walk._WAIT", 0)
+    monkeypatch.setattr("sagas.client.operate.queue_walk._WAIT", 0)
     with mock_aws():
         yield cast("Any", session).client("sqs")

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from sagas.client import SagaClient
-from sagas.client.batch import Action, Batch, choose
-from sagas.client.outcomes import Outcome
-from sagas.client.pacing import STOP_AFTER
+from sagas.client.operate.batch import Action, Batch, choose
+from sagas.client.operate.outcomes import Outcome
+from sagas.client.operate.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.client.next_action import Do, next_action
+from sagas.client.read.next_action import Do, next_action
 from sagas.core.times import epoch
 from tests.unit.client.stub import SAGA_ID, a_saga, a_step
 

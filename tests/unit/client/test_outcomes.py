@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sagas.client.outcomes import Report, outcome_of
+from sagas.client.operate.outcomes import Report, outcome_of
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 
 IN_DOUBT = "; it may have taken effect"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sagas.client.pacing import STOP_AFTER, new_job, note_of, paced
+from sagas.client.operate.pacing import STOP_AFTER, new_job, note_of, paced
 
 
 class Clock:

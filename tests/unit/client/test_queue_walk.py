@@ -11,8 +11,8 @@ from weakref import ref
 
 import pytest
 
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue
-from sagas.client.queue_walk import QueueWalk
+from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue
+from sagas.client.operate.queue_walk import QueueWalk
 from sagas.engine.clock import SystemClock
 from sagas.errors import SagaError, Unavailable
 
@@ -143,7 +143,7 @@ def test_each_of_5_000_letters_is_looked_at_once_and_the_kept_are_visible_again(
 
 
 def test_more_than_may_be_held_are_given_back_on_the_way(pace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.client.queue_walk.MOST_HELD", 500)
+    monkeypatch.setattr("sagas.client.operate.queue_walk.MOST_HELD", 500)
     queue = pace(LongQueue(5_000))
     done = DeadLetterQueue(queue, "dead", {}).prune(lambda _: "it waits", None, dry_run=True)
     assert len({kept.letter.message_id for kept in done.kept}) == len(done.kept) == 5_000
@@ -152,7 +152,7 @@ def test_more_than_may_be_held_are_given_back_on_the_way(pace: Any, monkeypatch:
 
 
 def test_a_walk_ends_though_the_queue_only_ever_shows_the_same(pace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagas.client.queue_walk.MOST_HELD", 50)
+    monkeypatch.setattr("sagas.client.operate.queue_walk.MOST_HELD", 50)
     queue = pace(LongQueue(2_000, stubborn=True))
     done = DeadLetterQueue(queue, "dead", {}).prune(lambda _: "it waits", None, dry_run=True)
     assert len(done.kept) == 60

@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 
 from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.supervisor import Supervisor, connect_lambda
+from sagas.client.operate.supervisor import Supervisor, connect_lambda
 from sagas.engine.sweep.orphans import COUNTS
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 

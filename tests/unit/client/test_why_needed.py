@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from sagas.client import AuditEntry, SagaClient, SagaView
-from sagas.client.dead_letters import DeadLetter, DeadLetterQueue, why_needed
+from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, why_needed
 from sagas.errors import NotFound, Unavailable
 from tests.unit.client.stub import BEGAN, a_saga
 

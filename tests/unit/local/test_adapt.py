@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.local.adapt import with_batch_actions, with_local_apis, with_secret_arns
+from sagas.local.emulator.adapt import with_batch_actions, with_local_apis, with_secret_arns
 
 ENDPOINT = "http://127.0.0.1:4566"
 

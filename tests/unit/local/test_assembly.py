@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagas.local.assembly import read_assembly
+from sagas.local.deploy.assembly import read_assembly
 from sagas.local.errors import LocalStackError
 
 

@@ -13,7 +13,7 @@ from sagas.engine.attempt.context import StepContext
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest
 from sagas.local.clock import StackClock, length_of
-from sagas.local.description import Description
+from sagas.local.deploy.description import Description
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sagas.local.deploy.live_code import changes, outline, seen
 from sagas.local.errors import LocalStackError
-from sagas.local.live_code import changes, outline, seen
 
 HERE = Path("trip.py")
 SAGA = """

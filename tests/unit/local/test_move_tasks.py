@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.local.move_tasks import add_move_tasks
+from sagas.local.emulator.move_tasks import add_move_tasks
 
 sqs: Any = import_module("ministack.services.sqs")
 iam_actions: Any = import_module("ministack.core.iam_actions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.local.nested import flattened
+from sagas.local.emulator.nested import flattened
 
 Template = dict[str, Any]
 

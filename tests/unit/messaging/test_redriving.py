@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
-from sagas.messaging.redriving import BY, NOTE, check_note, told_by, told_in
+from sagas.messaging.message.redriving import BY, NOTE, check_note, told_by, told_in
 
 ANN = "arn:aws:iam::123456789012:user/ann"
 OLD = {"saga": {"DataType": "String", "StringValue": "trip"}}

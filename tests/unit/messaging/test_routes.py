@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.errors import NotFound
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 from sagas.messaging.routes import Routes, derived_name
 

@@ -17,7 +17,7 @@ from sagas import CircuitBreaker, Context, NotYet, PermanentError, Retry, Saga, 
 from sagas.authoring.codec import encode
 from sagas.core.times import epoch
 from sagas.engine.engine import from_environment
-from sagas.messaging.message import Message
+from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 from sagas.testing import run
 from tests.support.aws import REGION, HandmadeStack

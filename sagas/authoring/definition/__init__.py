@@ -1,0 +1,1 @@
+"""What a saga class declares, read once and checked."""

@@ -1,0 +1,1 @@
+"""Who may call what: the API and the rights of roles."""

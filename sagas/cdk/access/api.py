@@ -1,0 +1,308 @@
+"""The HTTP API: a REST API whose methods are all answered by one function, IAM-authorized."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from aws_cdk import RemovalPolicy, Validations
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_wafv2 as wafv2
+from constructs import Construct
+
+from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.access.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.data.existing import AnyResource
+from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.messages.queues import SagaQueues
+from sagas.cdk.options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
+from sagas.operations import OPERATIONS
+
+
+def routes() -> dict[str, tuple[str, ...]]:
+    """Return the methods of each resource. API Gateway wants one name for a parameter in one place: where a saga is
+    shown by its id alone, the id stands in the name's place."""
+    methods = dict[str, list[str]]()
+    for operation in OPERATIONS:
+        path = operation.path.removeprefix("/").replace("{saga_id}", "{id}")
+        methods.setdefault("sagas/{name}" if path == "sagas/{id}" else path, []).append(operation.method)
+    return {path: tuple(of_path) for path, of_path in methods.items()}
+
+
+ROUTES: Mapping[str, tuple[str, ...]] = routes()
+"""The methods of each resource that an authorizer guards."""
+
+PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
+"""Those that no authorizer guards, but a token: there only where some wait is public. No right is needed for them."""
+
+_TIMEOUT = 29
+"""Seconds that the gateway waits for its function."""
+_MEMORY = 512
+
+_GATEWAY_MESSAGE = "$context.error.messageString"
+_NO_ENTRY = "the call is not signed, or there is no such path and method"
+"""The gateway gives one answer to the two mistakes; its own words name only the first."""
+
+_RESPONSES: Mapping[str, tuple[str, str, str]] = {
+    "DEFAULT_4XX": ("", "bad_request", _GATEWAY_MESSAGE),
+    "DEFAULT_5XX": ("", "internal", _GATEWAY_MESSAGE),
+    "ACCESS_DENIED": ("403", "forbidden", _GATEWAY_MESSAGE),
+    "MISSING_AUTHENTICATION_TOKEN": ("403", "forbidden", json.dumps(_NO_ENTRY)),
+    "REQUEST_TOO_LARGE": ("413", "too_large", _GATEWAY_MESSAGE),
+    "THROTTLED": ("429", "throttled", _GATEWAY_MESSAGE),
+    "INTEGRATION_TIMEOUT": ("504", "timeout", _GATEWAY_MESSAGE),
+}
+"""The gateway's own answers: status (the gateway's when empty), our error code, and the message as a JSON string."""
+
+_PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
+_FINDINGS = {
+    "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
+    "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or bring a signed token.",
+    "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
+    "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
+    "AwsSolutions-COG4": "Callers are IAM principals, or whom the authorizer passed in lets through.",
+    f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's role for the whole account; it takes this policy only.",
+}
+
+
+_UNLOGGED = "Logs need a role of the whole account, which is not the service's to set; access_log= asks for them."
+_FINDINGS_WITHOUT_LOG = {"AwsSolutions-APIG1": _UNLOGGED, "Serverless-APIGWAccessLogging": _UNLOGGED}
+_FINDINGS_UNTRACED = {"Serverless-APIGWXrayEnabled": "The user of the construct switched traces off."}
+_FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
+_TLS = "SecurityPolicy_TLS13_1_2_PFS_PQ_2025_09"
+_TLS_AT_THE_EDGE = "SecurityPolicy_TLS12_PFS_2025_EDGE"
+"""TLS 1.2 and 1.3 with forward secrecy. Without a policy, API Gateway accepts TLS 1.0."""
+_OPEN = "The function lets in who has a token that the service signed, for the one step that it names."
+
+
+class ApiFunction(SagaFunction):
+    """The function that answers the API."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        queues: Iterable[SagaQueues],
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.api.handler",
+            timeout=_TIMEOUT,
+            environment=environment,
+            function=shared.options.own_function("api", _MEMORY),
+            description="Starts, shows and cancels sagas",
+        )
+        allow_all_sagas(self.role, shared.tables)
+        allow_sending(self.role, queues, counting=True)
+        if shared.now is not None:
+            allow_working(self.role, shared.now, counting=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A place in an API that is there already.
+
+    Args:
+        api: the API.
+        resource: the one below which the service's own go.
+    """
+
+    api: apigateway.RestApi
+    resource: AnyResource
+
+    @property
+    def path(self) -> str:
+        """The resource's path, without a slash at the end."""
+        return self.resource.path.rstrip("/")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which the function knows what precedes its own paths."""
+        return {"SAGAS_MOUNT": self.path} if self.path else {}
+
+
+class SagaApi(Construct):
+    """The REST API in front of :class:`ApiFunction`.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        function: answers every method.
+        options: of the service.
+        mount: where in an API that is there already; one of its own when absent.
+        callbacks: whether some wait is public.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        function: ApiFunction,
+        options: ServiceOptions,
+        mount: Mount | None = None,
+        callbacks: bool = False,
+    ) -> None:
+        super().__init__(scope, id)
+        if mount is None:
+            self.rest_api = _rest_api(self, options, callbacks=callbacks)
+            # Methods are authorized as the API says.
+            root, path, authorization = self.rest_api.root, {}, apigateway.MethodOptions()
+        else:
+            self.rest_api = mount.api
+            root, path = mount.resource, {"path": mount.path} if mount.path else {}
+            # The service's own authorizer, else that of the place, else IAM.
+            there = mount.resource.default_method_options
+            authorization = _authorization(options.authorizer or (there and there.authorizer))
+        tag_part(self.rest_api, "api", **path)
+        # One permission for the whole API instead of one a method: a stack takes 500 resources.
+        integration = apigateway.LambdaIntegration(
+            cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
+        )
+        free = apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.NONE)
+        for route, methods in (*ROUTES.items(), *(PUBLIC_ROUTES.items() if callbacks else ())):
+            resource, asked = root.resource_for_path(route), free if route in PUBLIC_ROUTES else authorization
+            for method in methods:
+                added = resource.add_method(
+                    method, integration, authorization_type=asked.authorization_type, authorizer=asked.authorizer
+                )
+                if route in PUBLIC_ROUTES:
+                    acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
+                elif mount is not None:
+                    acknowledge(Validations.of(added), {id: _FINDINGS[id] for id in _FINDINGS_OF_METHODS})
+        if mount is None:
+            shape_gateway_answers(self.rest_api)
+            if options.web_acl_arn is not None:
+                wafv2.CfnWebACLAssociation(
+                    self,
+                    "WebAcl",
+                    resource_arn=self.rest_api.deployment_stage.stage_arn,
+                    web_acl_arn=options.web_acl_arn,
+                )
+            acknowledge(Validations.of(self), _FINDINGS)
+            if options.access_log == "off":
+                acknowledge(Validations.of(self), _FINDINGS_WITHOUT_LOG)
+            if not options.tracing:
+                acknowledge(Validations.of(self), _FINDINGS_UNTRACED)
+
+
+def shape_gateway_answers(api: apigateway.RestApi) -> None:
+    """Give an API's own error answers, such as 403 and 429, the shape of the service's.
+
+    Args:
+        api: its answers must not be shaped yet. The API a service makes has them already.
+    """
+    for kind, (status, code, message) in _RESPONSES.items():
+        api.add_gateway_response(
+            kind,
+            type=apigateway.ResponseType.of(kind),
+            status_code=status or None,
+            # The gateway fills in its message with quotes around it, so this is JSON only afterwards.
+            templates={"application/json": f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'},
+        )
+
+
+def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> apigateway.RestApi:
+    throttling, logged, form = options.throttling or Throttling(), None, None
+    # What anybody may call has a bound of its own, so that it cannot use up what the others may.
+    bound = options.callback_throttling or Throttling(rate=50, burst=100)
+    apart = apigateway.MethodDeploymentOptions(
+        metrics_enabled=True, throttling_rate_limit=bound.rate, throttling_burst_limit=bound.burst
+    )
+    public = [f"/{route}/{method}" for route, methods in PUBLIC_ROUTES.items() for method in methods]
+    if options.access_log != "off":
+        group = logs.LogGroup(
+            scope,
+            "AccessLog",
+            retention=options.log_retention,
+            removal_policy=options.removal_policy,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+        )
+        logged = cast("apigateway.IAccessLogDestination", apigateway.LogGroupLogDestination(group))
+        form = apigateway.AccessLogFormat.json_with_standard_fields(
+            caller=True,
+            http_method=True,
+            ip=True,
+            protocol=True,
+            request_time=True,
+            resource_path=True,
+            response_length=True,
+            status=True,
+            user=True,
+        )
+    endpoint = options.endpoint if isinstance(options.endpoint, PrivateEndpoint) else None
+    kind = "private" if isinstance(options.endpoint, PrivateEndpoint) else options.endpoint
+    api = apigateway.RestApi(
+        scope,
+        "Api",
+        # A dimension of its metrics, which no other API of the account may share.
+        rest_api_name=options.service,
+        default_method_options=_authorization(options.authorizer),
+        endpoint_configuration=apigateway.EndpointConfiguration(
+            types=[apigateway.EndpointType[kind.upper()]],
+            vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", one) for one in endpoint.vpc_endpoints],
+        ),
+        policy=endpoint and _private_policy(options, endpoint, callbacks=callbacks),
+        # API Gateway logs through one role for the whole account, so it must outlive this stack.
+        cloud_watch_role=options.access_log == "role",
+        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if options.access_log == "role" else None,
+        deploy_options=apigateway.StageOptions(
+            stage_name="v1",
+            tracing_enabled=options.tracing,
+            metrics_enabled=True,
+            throttling_rate_limit=throttling.rate,
+            throttling_burst_limit=throttling.burst,
+            access_log_destination=logged,
+            access_log_format=form,
+            method_options=dict.fromkeys(public, apart) if callbacks else None,
+        ),
+    )
+    resource = cast("apigateway.CfnRestApi", api.node.default_child)
+    resource.security_policy = _TLS_AT_THE_EDGE if kind == "edge" else _TLS
+    # STRICT would refuse a private API that is called by the name of its VPC endpoint.
+    resource.endpoint_access_mode = "BASIC"
+    return api
+
+
+def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callbacks: bool) -> iam.PolicyDocument:
+    """Refuse what does not come through the endpoints; who may call is left to IAM, or to the authorizer."""
+    anyone = cast("iam.IPrincipal", iam.AnyPrincipal())
+    # The account as principal leaves the decision to its IAM policies; with an authorizer callers are none of IAM's.
+    callers = cast("iam.IPrincipal", iam.AccountRootPrincipal()) if options.authorizer is None else anyone
+    actions, resources = ["execute-api:Invoke"], ["execute-api:/*"]
+    routes = PUBLIC_ROUTES.items() if callbacks else ()
+    public = [f"execute-api:/*/{method}/{route.replace('{token}', '*')}" for route, of in routes for method in of]
+    elsewhere = {"StringNotEquals": {"aws:SourceVpce": [one.vpc_endpoint_id for one in endpoint.vpc_endpoints]}}
+    return iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(actions=actions, resources=resources, principals=[callers]),
+            iam.PolicyStatement(
+                actions=actions,
+                resources=resources,
+                principals=[anyone],
+                effect=iam.Effect.DENY,
+                conditions=elsewhere,
+            ),
+            *(iam.PolicyStatement(actions=actions, resources=[one], principals=[anyone]) for one in public),
+        ]
+    )
+
+
+def _authorization(authorizer: AnyAuthorizer | None) -> apigateway.MethodOptions:
+    """An authorizer of one's own says itself of which type it is."""
+    if authorizer is None:
+        return apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM)
+    return apigateway.MethodOptions(authorizer=cast("apigateway.IAuthorizer", authorizer))

@@ -1,0 +1,189 @@
+"""What each function may do: named actions on named resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+
+from sagas.cdk.access.acknowledge import acknowledge_objects
+from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.existing import AnyTable
+from sagas.cdk.data.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
+from sagas.cdk.messages.queues import DEAD_LETTERS, SagaQueues
+
+ARCHIVE = "archive/"
+"""Where the sweep archives; the same as in ``sagas.engine.sweep.sweep_pages``, which needs more than a deployment
+has."""
+AUDIT_ARCHIVE = "audit"
+"""What the keys of archived audit entries begin with; the same as in ``sagas.handlers.archiving``."""
+_SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
+_ARCHIVED = "What is archived keeps its key, which is not known beforehand."
+_MOST_NAMED = 150
+"""Queues that a role's policies, of which it takes ten, have room to name."""
+_STATEMENT = 20
+"""Queues in a statement."""
+_READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
+_WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
+
+
+def allow_one_saga(role: iam.Role, tables: Tables) -> None:
+    """Let a step's function claim, journal and commit: items by key, no index, no scan, no deletion."""
+    for key in tables.keys:
+        allow_key(role, key)
+    _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
+    _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
+    payloads = tables.payloads.arn_for_objects("payloads/*")
+    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
+    allow_payload_key(role, tables, encrypting=True)
+
+
+def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> None:
+    """Let a function decrypt payloads of sagas, or encrypt them too, where there is a key for that.
+
+    A policy cannot know the ids of sagas. It requires one, so what else the key encrypts stays closed to the function.
+    """
+    if tables.payload_key is not None:
+        actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
+        of_a_saga = {"StringLike": {"kms:EncryptionContext:sagas:id": "*"}}
+        arn = tables.payload_key.key_arn
+        role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=of_a_saga))
+
+
+def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:
+    """Let a function join children, where there are any: write what became of one, and count. Nothing of other
+    sagas."""
+    if tables.joins is None:
+        return
+    more = ["dynamodb:Query"] if reading else []
+    actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
+    _allow(role, actions, [tables.joins.table_arn])
+    if reading:  # to start a child that another began to start, on condition that it was not purged since
+        _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+
+
+def allow_commands(role: iam.Role, tables: Tables) -> None:
+    """Let the function behind the command queue start, signal and cancel: a step's rights, the check of whether a saga
+    that is started again was purged, and the join of a child, which a signal or a cancel may end."""
+    allow_one_saga(role, tables)
+    allow_joining(role, tables)
+    allow_listing(role, tables)
+    _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
+
+
+def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
+    """Let the API or the supervisor also list sagas, by the indexes, and purge one."""
+    allow_one_saga(role, tables)
+    allow_joining(role, tables, reading=True)
+    if tables.joins is not None:
+        _allow(role, ["dynamodb:BatchWriteItem"], [tables.joins.table_arn])
+    _allow(role, ["dynamodb:DeleteItem"], [tables.sagas.table_arn])
+    _allow(
+        role,
+        ["dynamodb:UpdateItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem"],
+        [tables.audit.table_arn],
+    )
+    listing = {"StringLike": {"s3:prefix": "payloads/*"}}
+    role.add_to_policy(
+        iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
+    )
+    payloads = tables.payloads.arn_for_objects("payloads/*")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key holds the id of its saga.")
+    indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
+
+
+def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
+    """Let the outbox read sagas, their journals and the list of them; where they are told large payloads too, and what
+    became of children, with which their parent is read."""
+    for key in tables.keys:
+        allow_key(role, key)
+    _allow(role, list(_READ_ITEM), [tables.sagas.table_arn])
+    _allow(role, [*_READ_ITEM, "dynamodb:Query"], [tables.audit.table_arn])
+    allow_listing(role, tables)
+    if payloads:
+        kept = tables.payloads.arn_for_objects("payloads/*")
+        _allow_objects(role, ["s3:GetObject"], kept, "A large payload's key holds the id of its saga.")
+        allow_payload_key(role, tables, encrypting=False)
+        if tables.joins is not None:
+            _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])
+
+
+def allow_listing(role: iam.Role, tables: Tables) -> None:
+    """Let a worker also list the sagas of a type: to count failures in a row, it looks for successes in between."""
+    _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
+
+
+def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:
+    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends."""
+    actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
+    several = list(queues)
+    arns = [arn for own in several for arn in own.arns(role)]
+    if len(arns) > _MOST_NAMED:
+        # Their names end in what no other service of the account has.
+        letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
+        role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
+        arns = [several[0].arn_of_all(role)]
+        acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
+    # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
+    for start in range(0, len(arns), _STATEMENT):
+        _allow(role, actions, arns[start : start + _STATEMENT])
+
+
+def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -> None:
+    """Let a function send to a work queue, and ask how many messages it holds if it is ``counting`` them."""
+    actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
+    _allow(role, actions, [queue.queue_arn])
+
+
+def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
+    """Let Lambda read a table's stream for a function, and name in a queue what it gave up."""
+    _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
+    streams = f"{table.table_arn}/stream/*"
+    _allow(role, ["dynamodb:ListStreams"], [streams])
+    acknowledge_objects(role, streams, "Lambda asks which streams the table has, before it reads the one.")
+    _allow(role, ["sqs:SendMessage"], [lost.queue_arn])
+
+
+def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
+    """Let a function add to the archive of the audit trail; it may neither read nor delete there."""
+    archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
+    _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named by its time.")
+    if bucket.encryption_key is not None:
+        allow_key(role, bucket.encryption_key)
+
+
+def allow_network(role: iam.Role) -> None:
+    """Let Lambda make the function's network interfaces in a VPC. It checks these before any interface is there."""
+    names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
+    addresses = ("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")
+    _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
+
+
+def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
+    """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it."""
+    listing = iam.PolicyStatement(
+        actions=["s3:ListBucket"],
+        resources=[bucket.bucket_arn],
+        conditions={"StringLike": {"s3:prefix": [prefix, f"{prefix}*"]}},
+    )
+    role.grant_principal.add_to_principal_policy(listing)
+    if action == "report":
+        return
+    swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
+    _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
+    if action == "archive":
+        # Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back.
+        _allow_objects(role, ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"], archived, _ARCHIVED)
+        _allow_objects(role, ["s3:GetObjectTagging"], swept, _SWEPT)
+
+
+def _allow_objects(role: iam.IGrantable, actions: list[str], objects: str, reason: str) -> None:
+    role.grant_principal.add_to_principal_policy(iam.PolicyStatement(actions=actions, resources=[objects]))
+    acknowledge_objects(role, objects, reason)
+
+
+def _allow(role: iam.Role, actions: list[str], resources: list[str]) -> None:
+    role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))

@@ -1,0 +1,1 @@
+"""The Lambda functions and their code."""

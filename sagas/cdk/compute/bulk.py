@@ -1,0 +1,181 @@
+"""The service's own work queues: a queue, its dead letters, and the function that works it off.
+
+``bulk`` is of what may take its time, and ``now`` of what is to happen soon: a million sagas that are recovered hold up
+no wait that ends. A service has ``now`` only where one of its sagas waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.access.permissions import (
+    allow_all_sagas,
+    allow_joining,
+    allow_listing,
+    allow_one_saga,
+    allow_sending,
+    allow_working,
+)
+from sagas.cdk.compute.function_options import FunctionOptions
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.layout.nested_stacks import service_token
+from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.messages.queues import SagaQueues, queue_with_letters
+from sagas.cdk.options import AnyKey, ServiceOptions
+from sagas.messaging.work import BULK as BULK_NAME
+from sagas.messaging.work import NOW as NOW_NAME
+
+_AFTER_FUNCTION = 2
+"""Seconds a message stays hidden beyond its function's time."""
+_MAX_RECEIVES = 10
+"""Receives of a message whose function fails, a second apart and then up to a minute. What is given up is found again,
+or told of by the alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkKind:
+    """A kind of work that has a queue and a function of its own.
+
+    Args:
+        name: of the queue, and of the function among the options of functions.
+        handler: the function's entry point.
+        description: of the function.
+        timeout: seconds it may run.
+        memory_size: megabytes.
+        maximum_concurrency: invocations at a time, so that it never starves the steps.
+        batch_size: messages of one invocation.
+        lists: whether it may go over sagas by the indexes, and purge them; else it works on those that messages name.
+    """
+
+    name: str
+    handler: str
+    description: str
+    timeout: int
+    memory_size: int
+    maximum_concurrency: int
+    batch_size: int = 1
+    lists: bool = True
+
+    def options_in(self, service: ServiceOptions) -> FunctionOptions:
+        """Return the options of its function: those of the service, else those of this kind."""
+        options = service.own_function(self.name, self.memory_size)
+        return replace(
+            options,
+            timeout=options.timeout or self.timeout,
+            maximum_concurrency=options.maximum_concurrency or self.maximum_concurrency,
+        )
+
+
+BULK = WorkKind(
+    name=BULK_NAME,
+    handler="sagas.handlers.bulk.handler",
+    description="Recovers sagas that were found to stall, purges old ones, and goes on with sweeps",
+    timeout=300,
+    memory_size=1024,
+    maximum_concurrency=10,
+)
+NOW = WorkKind(
+    name=NOW_NAME,
+    handler="sagas.handlers.now.handler",
+    description="Ends waits of sagas, and does what else of them is due now and takes no code of theirs",
+    timeout=30,
+    memory_size=512,
+    maximum_concurrency=20,
+    batch_size=10,
+    lists=False,
+)
+
+
+class WorkQueue(Construct):
+    """A work queue and its dead-letter queue, which takes messages of no other.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        kind: of work.
+        options: of its function.
+        encryption_key: encrypts the messages; a key of SQS's own when absent.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, kind: WorkKind, options: FunctionOptions, encryption_key: AnyKey | None
+    ) -> None:
+        super().__init__(scope, id)
+        self.name = kind.name
+        name = f"Work-{kind.name}-{service_token(scope)}"
+        hidden = (options.timeout or kind.timeout) + _AFTER_FUNCTION
+        self.queue, self.dead_letters = queue_with_letters(
+            self, name, encryption_key, hidden=hidden, max_receives=_MAX_RECEIVES
+        )
+        tag_part(self.dead_letters, "work_dead_letter_queue", name=kind.name)
+        tag_part(self.queue, "work_queue", name=kind.name)
+
+
+class WorkFunction(SagaFunction):
+    """The function that works a work queue off.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        shared: code, layers, options and tables.
+        kind: of work.
+        options: of the function.
+        work: the queue.
+        queues: of the sagas.
+        environment: its variables.
+        also: further work queues that it sends to.
+        listing: whether it lists the sagas of a type, to count failures in a row.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        kind: WorkKind,
+        options: FunctionOptions,
+        work: WorkQueue,
+        queues: Iterable[SagaQueues],
+        environment: Mapping[str, str],
+        also: Sequence[sqs.Queue] = (),
+        listing: bool = False,
+    ) -> None:
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler=kind.handler,
+            timeout=options.timeout or kind.timeout,
+            environment=environment,
+            function=options,
+            description=kind.description,
+            # A message may lead to another of this queue; they count themselves how many did in a row.
+            recursive=True,
+        )
+        tag_part(self.function, "work_function", name=kind.name)
+        if kind.lists:
+            allow_all_sagas(self.role, shared.tables)
+        else:
+            allow_one_saga(self.role, shared.tables)
+            allow_joining(self.role, shared.tables, reading=True)
+            if listing:
+                allow_listing(self.role, shared.tables)
+        allow_sending(self.role, queues, counting=True)
+        for to in (work.queue, *also):
+            allow_working(self.role, to, counting=kind.lists)
+        self.work = work
+        source = event_sources.SqsEventSource(
+            work.queue,
+            batch_size=kind.batch_size,
+            max_concurrency=options.maximum_concurrency,
+            report_batch_item_failures=True,
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))

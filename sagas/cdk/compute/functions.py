@@ -1,0 +1,251 @@
+"""Lambda functions with their own role and log group: one for each step, the API's and the supervisor's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from aws_cdk import Duration, RemovalPolicy, Stack, Validations
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.access.permissions import (
+    allow_joining,
+    allow_listing,
+    allow_network,
+    allow_one_saga,
+    allow_sending,
+    allow_working,
+)
+from sagas.cdk.compute.code import CodeAssets
+from sagas.cdk.compute.function_options import FunctionOptions, Network
+from sagas.cdk.compute.layer import Layers
+from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.tables import Tables
+from sagas.cdk.environment import check_size, service_environment
+from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.layout.step_groups import StepGroup
+from sagas.cdk.messages.queues import SagaQueues
+from sagas.cdk.options import ServiceOptions
+from sagas.errors import DefinitionError
+from sagas.messaging.work import NOW
+
+# Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
+_LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
+
+# One of a deployment that failed would be in the way of the next, whose code is the same.
+_KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+_WITHOUT_SNAPSHOTS = ("python3.11",)
+_WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
+"""What the regions begin with where Lambda does not look for loops, and so refuses to be told about them."""
+_FINDINGS = {
+    "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
+    "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
+    "Serverless-LambdaLatestVersion": "The runtime is the one the layer was fetched for; the app chooses it.",
+    "Serverless-LambdaDLQ": "Steps are called by queues, which have a dead-letter queue, and the API's function waits.",
+    "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue; SQS sources take no other.",
+}
+_FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct switched traces off."}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAssets:
+    """What all functions of a service share.
+
+    Args:
+        service: the construct of the service.
+        code: of the sagas.
+        layers: of dependencies.
+        options: of the service.
+        tables: of the service.
+        now: the service's work queue of that name; ``None`` where no saga waits.
+    """
+
+    service: Construct
+    code: CodeAssets
+    layers: Layers
+    options: ServiceOptions
+    tables: Tables
+    now: sqs.Queue | None = None
+
+    def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
+        """Return the work queues that functions of a saga's steps send to, by name."""
+        wanted = saga.works_now or saga.name in self.tables.families
+        return {NOW: self.now} if self.now is not None and wanted else {}
+
+    def group_of(self, network: Network) -> ec2.SecurityGroup:
+        """Return the security group that the service's functions share in a VPC."""
+        id = f"SecurityGroup-{network.vpc.node.addr[-8:]}"
+        made = self.service.node.try_find_child(id)
+        if made is None:
+            vpc, what = cast("ec2.IVpc", network.vpc), f"Functions of {self.options.service}"
+            made = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
+        return cast("ec2.SecurityGroup", made)
+
+
+class SagaFunction(Construct):
+    """A function, its log group, and a role that may write that log and traces; the rest is granted by the caller.
+
+    Whatever calls it calls its alias, which stands for a version of it.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        shared: code, layers, options and tables.
+        handler: the entry point, ``package.module.function``.
+        timeout: seconds.
+        environment: its variables.
+        function: memory, storage and further variables.
+        description: shown in the console.
+        saga_class: whose code it needs; that of all sagas when absent.
+        recursive: whether it may cause its own calls.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        handler: str,
+        timeout: int,
+        environment: Mapping[str, str],
+        function: FunctionOptions,
+        description: str,
+        saga_class: type | None = None,
+        recursive: bool = False,
+    ) -> None:
+        super().__init__(scope, id)
+        options = shared.options
+        network = function.network or options.network
+        architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
+        if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
+            raise DefinitionError(f"{self.node.path}: snap_start takes Python 3.12 or newer, not {runtime.name}")
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            retention=options.log_retention,
+            removal_policy=options.removal_policy,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+        )
+        self.role = iam.Role(self, "Role", assumed_by=_LAMBDA)
+        write_log = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        self.role.add_to_policy(iam.PolicyStatement(actions=write_log, resources=[log_group.log_group_arn]))
+        allow_key(self.role, options.encryption_key)
+        security_groups = None
+        if network is not None:
+            allow_network(self.role)
+            groups = network.security_groups
+            security_groups = [
+                cast("ec2.ISecurityGroup", group)
+                for group in ([shared.group_of(network)] if groups is None else groups)
+            ]
+        level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
+        variables = self._variables = {**environment, **level, **function.environment}
+        check_size(self, variables)
+        layer, content = shared.layers.of(architecture, runtime)
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            code=shared.code.of(self, saga_class),
+            layers=[layer],
+            handler=handler,
+            runtime=runtime,
+            architecture=architecture,
+            role=cast("iam.IRole", self.role),
+            log_group=log_group,
+            memory_size=function.memory_size,
+            ephemeral_storage_size=function.ephemeral_storage,
+            timeout=Duration.seconds(timeout),
+            tracing=lambda_.Tracing.ACTIVE if options.tracing else None,
+            environment=variables,
+            environment_encryption=cast("kms.IKey | None", options.encryption_key),
+            reserved_concurrent_executions=function.reserved_concurrency,
+            description=description,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive and _can_recurse(self) else None,
+            current_version_options=lambda_.VersionOptions(removal_policy=_KEPT) if options.keep_versions else None,
+            snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if function.snap_start else None,
+            vpc=cast("ec2.IVpc | None", network and network.vpc),
+            vpc_subnets=network and network.subnets,
+            security_groups=security_groups,
+        )
+        # Without it new content of the layer would make no new version.
+        self.function.invalidate_version_based_on(content)
+        self.alias = lambda_.Alias(
+            self,
+            "Alias",
+            alias_name=options.alias,
+            version=cast("lambda_.IVersion", self.function.current_version),
+            provisioned_concurrent_executions=function.provisioned_concurrency,
+        )
+        acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
+        # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
+        resource = cast("lambda_.CfnFunction", self.function.node.default_child)
+        resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
+
+    def add_variables(self, variables: Mapping[str, str]) -> None:
+        """Give the function further variables, of what is made after it."""
+        self._variables |= variables
+        check_size(self, self._variables)
+        for name, value in variables.items():
+            self.function.add_environment(name, value)
+
+
+class StepGroupFunction(SagaFunction):
+    """The function of a step group: it consumes the group's queue, and sends to the queues of its saga."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
+    ) -> None:
+        saga, tables = group.saga, shared.tables
+        work = shared.work_of(saga)
+        environment = service_environment(scope, tables, shared.options, {saga.name: queues}, [saga], work)
+        what = "Step" if len(group.steps) == 1 else "Steps"
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.step.handler",
+            timeout=group.timeout,
+            environment={
+                **environment,
+                "SAGAS_MAX_RECEIVES": str(group.max_receives),
+                **({"SAGAS_CHAIN": group.chain} if group.chain else {}),
+            },
+            function=group.options,
+            # Lambda takes 256 characters.
+            description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
+            saga_class=saga.saga_class,
+            # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
+            recursive=True,
+        )
+        tag_part(self.function, "function", saga=saga.name, step=group.names)
+        allow_one_saga(self.role, tables)
+        if saga.name in tables.families:
+            allow_joining(self.role, tables)
+        if saga.auto_disable is not None:
+            allow_listing(self.role, tables)
+        allow_sending(self.role, [queues])
+        for queue in work.values():
+            allow_working(self.role, queue, counting=False)
+        source = event_sources.SqsEventSource(
+            queues.seen_from(self, group.id),
+            batch_size=group.options.batch_size,
+            max_concurrency=group.options.maximum_concurrency,
+            report_batch_item_failures=True,
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
+
+def _can_recurse(scope: Construct) -> bool:
+    """Whether Lambda has a setting for loops there. It is assumed where the stack's region is not known."""
+    return not Stack.of(scope).region.startswith(_WITHOUT_RECURSION_CONFIG)

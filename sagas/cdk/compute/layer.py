@@ -1,0 +1,203 @@
+"""The layer all functions share: third-party code fetched for Lambda's platform, and the part of ``sagas`` they run.
+
+Fetched by pip without Docker, at the versions installed here, once for each set of versions; the second synth and every
+one without a network take it from the cache.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+import sagas
+from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_under, source_files
+
+_DISTRIBUTION = "lambda-sagas"
+
+_IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})
+"""Distributions that every Python runtime of Lambda has. botocore alone is 56 MB."""
+
+_RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
+
+_OWN_SERVICES = frozenset({"dynamodb", "events", "kms", "s3", "secretsmanager", "sqs", "sts"})
+"""What the library's functions call, and what botocore may ask for credentials."""
+
+_DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
+"""Parts of ``sagas`` that no function imports."""
+
+_PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
+_C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+"""Amazon Linux 2023, under Python 3.12 and later, has glibc 2.34; wheels for older ones run there too."""
+_OLDER = {"3.11": 1}
+"""How many of these do not run on Amazon Linux 2, which has glibc 2.26."""
+
+
+class PackagingError(Exception):
+    """The layer could not be built; the message says why in one line."""
+
+
+class Layers:
+    """A layer for each platform that functions of a service run on.
+
+    Args:
+        scope: parent construct.
+        architecture: of most functions.
+        runtime: Python of most functions.
+        requirements: requirements files of the functions' own packages.
+        bundle_sdk: whether boto3 and botocore are in it; or the services, as boto3 calls them, that botocore is cut
+            down to, beside those the library uses.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        architecture: lambda_.Architecture,
+        runtime: lambda_.Runtime,
+        requirements: Sequence[Path] = (),
+        *,
+        bundle_sdk: bool | Sequence[str] = False,
+        extras: Sequence[str] = (),
+    ) -> None:
+        self._scope = scope
+        self._extras = extras
+        self._bundle_sdk = bundle_sdk
+        self._usual = (architecture.name, runtime.name)
+        self._requirements = requirements
+        self._made: dict[tuple[str, str], tuple[lambda_.LayerVersion, str]] = {}
+
+    def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> tuple[lambda_.LayerVersion, str]:
+        """Return the layer for a platform, and what tells its content from any other.
+
+        It is built, or taken from the cache, when it is first asked for.
+        """
+        platform = (architecture.name, runtime.name)
+        if platform not in self._made:
+            python = runtime.name.removeprefix("python")
+            directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk, self._extras)
+            digest = directory.name.removeprefix("layer-")
+            made = lambda_.LayerVersion(
+                self._scope,
+                "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
+                code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
+                compatible_architectures=[architecture],
+                compatible_runtimes=[runtime],
+                description="lambda-sagas and the packages it needs",
+            )
+            self._made[platform] = made, digest
+        return self._made[platform]
+
+
+def build_layer(
+    architecture: str,
+    python: str,
+    requirements: Sequence[Path] = (),
+    bundle_sdk: bool | Sequence[str] = False,
+    extras: Sequence[str] = (),
+) -> Path:
+    """Return the directory of the layer's content, ``python/...`` as Lambda wants it."""
+    packages = _third_party(architecture, python, requirements, bundle_sdk, extras)
+    root = Path(sagas.__path__[0])
+    needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
+    library = names_under(root, needed, "python/sagas")
+    digest = digest_of(library, packages.name)
+
+    def build(target: Path) -> None:
+        shutil.copytree(packages, target / "python", symlinks=True)
+        copy_files(library, target)
+
+    return built_once(f"layer-{digest}", build)
+
+
+def _third_party(
+    architecture: str,
+    python: str,
+    requirements: Sequence[Path],
+    bundle_sdk: bool | Sequence[str],
+    extras: Sequence[str],
+) -> Path:
+    pins = pinned_requirements(left_out=frozenset() if bundle_sdk else _IN_THE_RUNTIME, extras=extras)
+    files = {str(number): path for number, path in enumerate(requirements)}
+    services = frozenset[str]() if isinstance(bundle_sdk, bool) else _OWN_SERVICES | set(bundle_sdk)
+    digest = digest_of(files, architecture, python, *sorted(services), *pins)
+
+    def build(target: Path) -> None:
+        libraries, name = _C_LIBRARIES[_OLDER.get(python, 0) :], f"Python {python} on {architecture}"
+        tags = (f"{library}_{_PLATFORMS[architecture]}" for library in libraries)
+        platform = [option for tag in tags for option in ("--platform", tag)]
+        platform += ["--implementation", "cp", "--python-version", python, "--only-binary=:all:"]
+        _pip(["--no-deps", *platform, "--target", str(target), *pins], name)
+        for path in requirements:
+            _pip([*platform, "--target", str(target), "--upgrade", "--requirement", str(path), *pins], name)
+        _prune(target, () if bundle_sdk else _RUNTIME_MODULES, services)
+
+    return built_once(f"packages-{digest}", build)
+
+
+def pinned_requirements(
+    name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME, extras: Sequence[str] = ()
+) -> list[str]:
+    """Return ``name==version`` of all that the library needs in a function, as installed here."""
+    wanted = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
+    found: dict[str, str] = {}
+    required: set[str] = set()
+    waiting = [name]
+    while waiting:
+        package = waiting.pop()
+        if package in found or package in left_out:
+            continue
+        try:
+            installed = distribution(package)
+        except PackageNotFoundError:
+            if package in required:
+                told = f"the functions need {name}[{','.join(extras)}], and {package} is not installed here"
+                raise PackagingError(told) from None
+            # Its marker does not apply to this interpreter.
+            continue
+        found[package] = installed.version
+        for requirement in installed.requires or ():
+            specifier, _, marker = requirement.partition(";")
+            match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
+            of_extra = package == name and any(one.search(marker) for one in wanted)
+            if match is not None and (of_extra or "extra" not in marker):
+                waiting.append(re.sub(r"[-_.]+", "-", match.group()).lower())
+                required.update(waiting[-1:] if of_extra else ())
+    found.pop(name, None)
+    return [f"{package}=={version}" for package, version in sorted(found.items())]
+
+
+def _pip(arguments: Sequence[str], platform: str) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - own argv
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = lines[-1].removeprefix("ERROR: ") if lines else f"pip ended with {done.returncode}"
+        raise PackagingError(f"cannot fetch the functions' dependencies for {platform}: {reason}")
+
+
+def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[str]) -> None:
+    """Remove what Lambda has, and what no function imports; if ``services`` are named, botocore's others, too."""
+    there = [target / name for name in runtime_modules]
+    described = [info for path in there for info in target.glob(f"{path.stem}-*.dist-info")]
+    if there:
+        described += target.glob("python_dateutil-*.dist-info")
+    for path in [*there, *described, target / "bin", *target.rglob("__pycache__"), *target.rglob("tests")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    data = target / "botocore" / "data"
+    for name in sorted(services):
+        if not (data / name).is_dir():
+            raise PackagingError(f"bundle_sdk: botocore knows no service {name!r}")
+    # The descriptions of all services take 50 of botocore's 56 MB.
+    for path in data.iterdir() if services else ():
+        if path.is_dir() and path.name not in services:
+            shutil.rmtree(path)

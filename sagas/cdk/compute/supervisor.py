@@ -1,0 +1,85 @@
+"""The supervisor: one function, called every minute or few to find what stalls, every five what is to be purged,
+every hour to sweep, and every day to verify a sample of audit trails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import cast
+
+from aws_cdk import Duration, Validations
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.access.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.messages.queues import SagaQueues
+
+_TIMEOUT, _MEMORY = 300, 256
+_PURGE_EVERY = Duration.minutes(5)
+_SWEEP_EVERY = Duration.hours(1)
+_VERIFY_EVERY = Duration.days(1)
+
+_MISSED = "The next tick does what this one missed, and an alarm tells when none comes."
+_FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
+
+
+class Supervisor(SagaFunction):
+    """The supervisor's function and its rules. What it finds to be recovered or purged it only hands out."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        queues: Iterable[SagaQueues],
+        work: Mapping[str, sqs.Queue],
+        environment: Mapping[str, str],
+        recover_every: timedelta,
+        verify_sample: int,
+    ) -> None:
+        options = shared.options.own_function("supervisor", _MEMORY)
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.supervisor.handler",
+            timeout=options.timeout or _TIMEOUT,
+            environment=environment,
+            function=options,
+            description="Finds sagas whose message or lease was lost and old ones, and sweeps orphaned objects",
+        )
+        # Operators call the code that the rules call, also while a deployment is under way.
+        tag_part(self.alias, "supervisor")
+        allow_all_sagas(self.role, shared.tables)
+        allow_sending(self.role, queues, counting=True)
+        for queue in work.values():
+            allow_working(self.role, queue)
+        every = Duration.minutes(recover_every // timedelta(minutes=1))
+        # The next tick is the retry; a late one would only do the same work twice.
+        self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
+        acknowledge(Validations.of(self), _FINDINGS)
+        self._call("recover", every, queue=True)
+        self._call("purge", _PURGE_EVERY, queue=True)
+        self._call("sweep", _SWEEP_EVERY)
+        if verify_sample:
+            self._call("verify", _VERIFY_EVERY, sample=verify_sample)
+
+    def _call(self, task: str, every: Duration, **more: bool | int) -> None:
+        target = targets.LambdaFunction(
+            cast("lambda_.IFunction", self.alias),
+            event=events.RuleTargetInput.from_object({"task": task, **more}),
+            retry_attempts=0,
+        )
+        events.Rule(
+            self,
+            task.capitalize(),
+            schedule=events.Schedule.rate(every),
+            targets=[cast("events.IRuleTarget", target)],
+        )

@@ -1,0 +1,106 @@
+"""The archive of the audit trail: a function on the audit table's stream that writes to a bucket."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from aws_cdk import Duration, Validations
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.access.permissions import allow_archiving
+from sagas.cdk.compute.function_options import FunctionOptions
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.data.archive import Archive
+from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.streams import follow, stream_of
+from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
+
+_TIMEOUT = 60
+_BATCH = 1_000
+_WINDOW = Duration.seconds(60)
+"""How long entries are gathered for one object: storage is cheap, requests are not."""
+_VARIABLE = "SAGAS_ARCHIVE_BUCKET"
+"""The same as in ``sagas.handlers.archiving``, which needs more than a deployment has."""
+
+
+class AuditArchive(Construct):
+    """Copies each entry of the audit trail to a bucket within about a minute, and again until that succeeded.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        shared: code, layers, options and tables.
+        archive: what it is to be like.
+
+    Raises:
+        DefinitionError: the audit table is an imported one without a stream, or its stream lacks new images.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, archive: Archive) -> None:
+        super().__init__(scope, id)
+        options, table = shared.options, shared.tables.audit
+        stream = stream_of(table, f"{options.service}: archive: tables: audit", old=False)
+        bucket = self._bucket(archive, options) if archive.bucket is None else archive.bucket
+        self.bucket = cast("s3.IBucket", bucket)
+        function = SagaFunction(
+            self,
+            "Copy",
+            shared=shared,
+            handler="sagas.handlers.archiving.handler",
+            timeout=_TIMEOUT,
+            environment={
+                _VARIABLE: bucket.bucket_name,
+                "POWERTOOLS_SERVICE_NAME": options.service,
+                "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+                "POWERTOOLS_LOG_LEVEL": options.log_level,
+                **(options.environment or {}),
+            },
+            function=FunctionOptions(),
+            description="Copies the audit trail to S3",
+        )
+        self.function = function.function
+        allow_archiving(function.role, self.bucket)
+        for key in shared.tables.keys:
+            allow_key(function.role, key)
+        # What cannot be written in the day that a stream keeps it is named there, and still is in the table.
+        self.missed = follow(
+            function,
+            table,
+            stream,
+            lost="Missed",
+            encryption_key=options.encryption_key,
+            batch_size=_BATCH,
+            window=_WINDOW,
+            filters=[{"eventName": ["INSERT", "MODIFY"]}],
+        )
+
+    def lag(self) -> cloudwatch.Metric:
+        """The age of the oldest entry that is not archived yet, in milliseconds."""
+        return self.function.metric("IteratorAge", statistic="Maximum", period=Duration.minutes(5))
+
+    def _bucket(self, archive: Archive, options: ServiceOptions) -> s3.Bucket:
+        lock = None
+        if archive.lock is not None:
+            days = Duration.days(archive.lock.days)
+            kind = s3.ObjectLockRetention
+            lock = kind.compliance(days) if archive.compliance else kind.governance(days)
+        bucket = s3.Bucket(
+            self,
+            "Bucket",
+            encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+            bucket_key_enabled=True if options.encryption_key else None,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            versioned=True,
+            object_lock_enabled=True if lock else None,
+            object_lock_default_retention=lock,
+            removal_policy=options.removal_policy,
+        )
+        unlogged = "One function writes here, once a minute, and reads nothing; who reads is seen in CloudTrail."
+        acknowledge(Validations.of(bucket), {"AwsSolutions-S1": unlogged})
+        return bucket

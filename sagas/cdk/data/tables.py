@@ -1,0 +1,148 @@
+"""Where a service keeps its sagas: the control table, the audit table, and the bucket of large payloads."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from aws_cdk import Duration, RemovalPolicy, Validations
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, IConstruct
+
+from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.data.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
+from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.options import TABLES, ServiceOptions
+from sagas.errors import DefinitionError
+from sagas.topology import Part
+
+OPEN_INDEX = "open"
+BY_NAME_INDEX = "by_name"
+ATTENTION_INDEX = "attention"
+ENDED_INDEX = "ended"
+
+CONTROL = TableForm(
+    {"saga_id": "S"},
+    {
+        OPEN_INDEX: {"open_shard": "S", "due": "S"},
+        BY_NAME_INDEX: {"name_shard": "S", "created_at": "S"},
+        ATTENTION_INDEX: {"attention_shard": "S", "attention_at": "S"},
+        ENDED_INDEX: {"ended": "S", "ended_at": "S"},
+    },
+)
+AUDIT = TableForm({"saga_id": "S", "seq": "N"})
+JOINS = TableForm({"join": "S", "part": "S"})
+
+_TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
+
+
+class Tables(Construct):
+    """The stores of one service. Names are left to CloudFormation, so two services never clash.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        options: of the service.
+        families: names of the sagas that have children, or are children. Without any there is no table of joins.
+
+    Raises:
+        DefinitionError: a table that is there already does not fit.
+    """
+
+    def __init__(
+        self, scope: Construct, id: str, *, options: ServiceOptions, families: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(scope, id)
+        sagas, audit, joins = map(options.existing_table, TABLES)
+        for name, table, form in (("sagas", sagas, CONTROL), ("audit", audit, AUDIT), ("joins", joins, JOINS)):
+            if table is not None:
+                # What a purge leaves is in the audit table, and expires there.
+                expires = form is AUDIT and options.retention is not None
+                check_table(f"{options.service}: tables: {name}", table, form, expires=expires)
+        if not families and "joins" in (options.tables or {}):
+            raise DefinitionError(f"{options.service}: tables: joins: no saga of this service has children")
+        self.sagas: AnyTable = sagas or _table(self, "Sagas", CONTROL, options)
+        self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
+        self.families = families
+        self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
+        self.keys = [one.encryption_key for one in (sagas, audit, joins) if one is not None and one.encryption_key]
+        self.payload_key = options.payload_key
+        versions = options.payload_versions
+        self.payloads = s3.Bucket(
+            self,
+            "Payloads",
+            encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+            # One data key for many objects: KMS is asked, and paid, far less often.
+            bucket_key_enabled=True if options.encryption_key else None,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            removal_policy=options.removal_policy,
+            versioned=versions is not None,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                    noncurrent_version_expiration=None if versions is None else Duration.days(versions.days),
+                    expired_object_delete_marker=True if versions else None,
+                )
+            ],
+        )
+        unlogged = "Only the service's own functions write here, and every write has an audit entry."
+        acknowledge(Validations.of(self.payloads), {"AwsSolutions-S1": unlogged})
+        tagged: dict[Part, AnyTable] = {"sagas_table": self.sagas, "audit_table": self.audit}
+        for part, table in tagged.items():
+            if table.node.default_child is not None:
+                tag_part(cast("IConstruct", table), part)
+
+    def index_arn(self, index: str) -> str:
+        """The ARN of an index of the control table."""
+        return f"{self.sagas.table_arn}/index/{index}"
+
+
+def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) -> dynamodb.Table:
+    protected = options.deletion_protection
+    if protected is None:
+        protected = options.removal_policy is RemovalPolicy.RETAIN
+    capacity = options.table_options(id.lower())
+    warm = None
+    if capacity.warm_reads or capacity.warm_writes:
+        warm = dynamodb.WarmThroughput(
+            read_units_per_second=capacity.warm_reads, write_units_per_second=capacity.warm_writes
+        )
+    partition, sort = _attributes(form.keys)
+    table = dynamodb.Table(
+        scope,
+        id,
+        partition_key=partition,
+        sort_key=sort,
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        max_write_request_units=capacity.max_writes,
+        warm_throughput=warm,
+        table_class=dynamodb.TableClass.STANDARD_INFREQUENT_ACCESS if capacity.infrequent_access else None,
+        encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if options.encryption_key else None,
+        encryption_key=cast("kms.IKey | None", options.encryption_key),
+        time_to_live_attribute=EXPIRES if form is AUDIT else None,  # of tombstones
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        deletion_protection=protected,
+        removal_policy=options.removal_policy,
+    )
+    for name, keys in form.indexes.items():
+        partition, sort = _attributes(keys)
+        table.add_global_secondary_index(
+            index_name=name,
+            partition_key=partition,
+            sort_key=sort,
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            # An index that is not ready throttles its table.
+            warm_throughput=warm,
+        )
+    return table
+
+
+def _attributes(keys: Keys) -> tuple[dynamodb.Attribute, dynamodb.Attribute | None]:
+    """The partition key and the sort key, if there is one."""
+    partition, *sort = (dynamodb.Attribute(name=name, type=_TYPES[kind]) for name, kind in keys.items())
+    return partition, sort[0] if sort else None

@@ -1,0 +1,1 @@
+"""How a service is laid out in templates."""

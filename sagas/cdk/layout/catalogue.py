@@ -1,0 +1,224 @@
+"""The sagas of one service, and the options of their functions, checked together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.authoring.saga import definition_of
+from sagas.authoring.steps import Undoable
+from sagas.cdk.compute.concurrency import divided
+from sagas.cdk.compute.function_options import FunctionOptions
+from sagas.cdk.layout.counting import Part, counted
+from sagas.cdk.layout.step_groups import SHARED, StepGroup
+from sagas.cdk.options import ServiceOptions
+from sagas.errors import DefinitionError
+
+_MOST_OF_A_SAGA = 100
+"""Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
+_WHOLE_SAGA = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Steps that share a queue and a function.
+
+    Args:
+        id: of their group.
+        names: of the steps, in their order.
+        options: of the function; those of the saga class when absent.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    options: FunctionOptions | None = None
+
+
+class Catalogue:
+    """Finds definitions and options.
+
+    Args:
+        service: the name used in messages.
+        options: of the service.
+
+    Raises:
+        DefinitionError: no saga, two of one name, children of a type that is not among them, too many steps, options
+            for a step of none of them or for a step without a function of its own, steps that cannot share one, or too
+            few executions for all functions.
+    """
+
+    def __init__(self, service: str, options: ServiceOptions) -> None:
+        self._service = service
+        self._usual = options.function_options or FunctionOptions()
+        self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
+        if not self.sagas:
+            raise DefinitionError(f"{service}: a service needs at least one saga")
+        first: dict[str, SagaDefinition] = {}
+        for saga in self.sagas:
+            if saga.name in first:
+                classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
+                raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
+            first[saga.name] = saga
+        for saga in self.sagas:
+            for child in saga.children:
+                # The service itself starts them.
+                if child.name not in first or first[child.name].saga_class is not child.saga_class:
+                    told = f"saga {saga.name} has children of type {_name(child.saga_class)}"
+                    raise DefinitionError(f"{service}: {told}, which is not among its sagas")
+        self.shares: dict[str, int] = {}
+        """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
+        self._options: dict[tuple[str, str], FunctionOptions] = {}
+        self._shared: dict[tuple[str, str], _Shared] = {}
+        """By saga and step, those that share its function."""
+        self._read_options(options)
+        for saga in self.sagas:
+            groups = len(self.groups(saga))  # for more not even nested stacks make room
+            if groups > _MOST_OF_A_SAGA:
+                raise DefinitionError(
+                    f"{service}: saga {saga.name} has {groups} steps. With a function each "
+                    f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
+                    'template has a megabyte; use isolation="saga"'
+                )
+        if options.max_concurrency is not None:
+            lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
+            self.shares = divided(service, options.max_concurrency, lanes)
+
+    def _read_options(self, options: ServiceOptions) -> None:
+        """Find which steps share a function, and which step each of the options is for."""
+        for saga in self.sagas if options.isolation == "saga" else ():
+            self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
+        for step, one in (options.functions or {}).items():
+            if isinstance(step, str):
+                continue  # one of the service's own functions
+            if isinstance(step, tuple):
+                self._share_some(cast("tuple[Undoable, ...]", step), one)
+                continue
+            if isinstance(step, type):
+                self._options[self.definition(step).name, _WHOLE_SAGA] = one
+                continue
+            saga, name = self.locate(step)
+            self._options[saga.name, name] = one
+
+    def _share(self, saga: SagaDefinition, shared: _Shared) -> None:
+        self._shared |= {(saga.name, name): shared for name in shared.names}
+
+    def _share_some(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
+        """Have the steps share a queue and a function that ``functions`` names together."""
+        located = [self.locate(step) for step in steps]
+        saga, names = located[0][0] if located else self.sagas[0], tuple(name for _, name in located)
+        told = f"{self._service}: ({', '.join(names)}) cannot share a function"
+        if len(set(names)) < 2 or len(set(names)) < len(names):
+            raise DefinitionError(f"{told}: name two steps or more, each once")
+        if any(other is not saga for other, _ in located):
+            raise DefinitionError(f"{told}: they are of several sagas")
+        order = [step.name for step in saga.steps if not step.retired or step.name in names]
+        places = sorted(order.index(name) for name in names)
+        between = [name for name in order[places[0] : places[-1]] if name not in names]
+        if between:
+            raise DefinitionError(f"{told}: {', '.join(between)} of saga {saga.name} runs between them")
+        shared = tuple(order[place] for place in places)
+        for name in shared:
+            if (saga.name, name) in self._shared:
+                others = ", ".join(self._shared[saga.name, name].names)
+                raise DefinitionError(f"{told}: {name} shares one with {others}")
+        # No step has a hyphen in its name.
+        self._share(saga, _Shared(f"{shared[0]}-to-{shared[-1]}", shared, options))
+
+    def definition(self, saga_class: type[Any]) -> SagaDefinition:
+        """Return the definition of a saga class of this service."""
+        for saga in self.sagas:
+            if saga.saga_class is saga_class:
+                return saga
+        names = ", ".join(_name(saga.saga_class) for saga in self.sagas)
+        raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({names})")
+
+    def locate(self, step: Undoable) -> tuple[SagaDefinition, str]:
+        """Return the saga a step belongs to, and the step's name."""
+        if not isinstance(step, Undoable):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass strings
+            raise DefinitionError(
+                f"{self._service}: {step!r} is not a step; name it by its class, like CreateZip.upload"
+            )
+        if step.owner is None:
+            raise DefinitionError(f"{self._service}: {step!r} belongs to no saga")
+        saga = self.definition(step.owner)
+        found = next((own for own in saga.steps if own.name == step.name), None)
+        if found is None:
+            raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
+        if not found.has_lane and (saga.name, step.name) not in self._shared:
+            raise DefinitionError(f"{self._service}: {step.name} only waits: it has no queue and no function")
+        return saga, step.name
+
+    def groups(self, saga: SagaDefinition) -> list[StepGroup]:
+        """Return the queues and functions a saga has: one for each step, but for those that share one."""
+        groups = dict[str, StepGroup]()
+        for step in saga.steps:
+            shared = self._shared.get((saga.name, step.name))
+            if shared is not None and shared.id not in groups:
+                steps = tuple(map(saga.step, shared.names))
+                groups[shared.id] = StepGroup(shared.id, saga, steps, self._options_shared(saga, shared))
+            elif shared is None and step.has_lane:  # a wait without code has no queue and no function
+                groups[step.name] = StepGroup(step.name, saga, (step,), self._options_of(saga, step.name))
+        for id, group in groups.items():
+            share = self.shares.get(_lane(group))
+            if share is not None:
+                groups[id] = replace(group, options=replace(group.options, maximum_concurrency=share))
+        return list(groups.values())
+
+    def count(self, parts: Collection[Part], *, gradual: bool) -> tuple[int, int]:
+        """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
+        found: list[Part] = list(parts)
+        if self.works_now:
+            found.append("now")
+        if self.families:
+            found.append("joins")
+        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual, parts=found)
+
+    @property
+    def works_now(self) -> bool:
+        """Whether the service has the work queue ``now``."""
+        return any(saga.works_now for saga in self.sagas)
+
+    @property
+    def families(self) -> frozenset[str]:
+        """The names of the sagas that have children, or are children."""
+        parents = [saga for saga in self.sagas if saga.children]
+        return frozenset(one.name for saga in parents for one in (saga, *saga.children))
+
+    def group_of(self, step: Undoable) -> tuple[str, str]:
+        """Return the saga's name and the id of the group a step goes through."""
+        saga, name = self.locate(step)
+        shared = self._shared.get((saga.name, name))
+        return saga.name, name if shared is None else shared.id
+
+    def _options_shared(self, saga: SagaDefinition, shared: _Shared) -> FunctionOptions:
+        """The options of the function that steps share: with the largest memory that one of them asks for by itself."""
+        options = shared.options or self._options_of(saga, _WHOLE_SAGA)
+        for name in shared.names:
+            own = self._options.get((saga.name, name))
+            if own is None:
+                continue
+            if replace(own, memory_size=FunctionOptions().memory_size) != FunctionOptions():
+                others = ", ".join(other for other in shared.names if other != name)
+                together = (
+                    f"the saga class {_name(saga.saga_class)}" if shared.options is None else "the steps together"
+                )
+                raise DefinitionError(
+                    f"{self._service}: step {name} shares its function with {others}; of its own options "
+                    f"memory_size alone counts; give the others to {together}"
+                )
+            options = replace(options, memory_size=max(options.memory_size, own.memory_size))
+        return options
+
+    def _options_of(self, saga: SagaDefinition, step: str) -> FunctionOptions:
+        whole = self._options.get((saga.name, _WHOLE_SAGA), self._usual)
+        return self._options.get((saga.name, step), whole)
+
+
+def _name(saga_class: type[Any]) -> str:
+    return getattr(saga_class, "__qualname__", repr(saga_class))
+
+
+def _lane(group: StepGroup) -> str:
+    return f"{group.saga.name} {group.id}"

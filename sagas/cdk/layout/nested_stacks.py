@@ -1,0 +1,123 @@
+"""Where the resources of a saga go: to the service's own stack, or to nested ones when a stack has no room for all.
+
+Queues stay where they are once they are deployed, as their messages are in them: how many functions there are decides
+over nothing but the place of functions and alarms, which may move at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from aws_cdk import CfnParameter, CfnResource, Fn, NestedStack, Stack
+from constructs import Construct
+
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.cdk.layout.counting import MOST_RESOURCES, OF_QUEUE, OF_SAGA, of_function
+from sagas.cdk.layout.step_groups import StepGroup
+
+_GROUPS = 30
+"""Step groups of a nested stack. Each may send to many others, and their policies must fit in a template's megabyte."""
+TOKEN = "Token"  # noqa: S105 - tells services apart, and is no secret
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The place of the functions and alarms of some step groups of a saga.
+
+    Args:
+        scope: of their constructs.
+        saga: whose they are.
+        groups: of the saga; none, where a stack has room for its queues alone.
+        token: tells this service apart, as known in a nested stack; ``None`` in the service's own.
+        saga_wide: whether the saga's alarms belong here too.
+    """
+
+    scope: Construct
+    saga: SagaDefinition
+    groups: tuple[StepGroup, ...]
+    token: str | None
+    saga_wide: bool = True
+
+    def id_of(self, kind: str) -> str:
+        """The id of a construct for the saga's resources of a kind, below ``scope``."""
+        return kind if self.token else f"{self.saga.name}-{kind}"
+
+    @property
+    def functions_id(self) -> str:
+        """The id of the construct of the functions, below ``scope``."""
+        return "steps" if self.token else self.saga.name
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of all that a saga has.
+
+    Args:
+        saga: the saga.
+        token: what all derived names of the service end in, as known in the service's own stack.
+        queues: the scope of its queues, with the id of their construct.
+        placements: of its functions and alarms, at least one.
+    """
+
+    saga: SagaDefinition
+    token: str
+    queues: tuple[Construct, str]
+    placements: tuple[Placement, ...]
+
+    @property
+    def groups(self) -> list[StepGroup]:
+        """All step groups of the saga."""
+        return [group for placement in self.placements for group in placement.groups]
+
+    def token_in(self, scope: Construct) -> str | None:
+        """Return the token as it is known in the nested stack of ``scope``, if it is one of the saga's."""
+        if self.placements[0].token is None:
+            return None
+        here = Stack.of(scope)
+        return next((one.token for one in self.placements if one.scope is here), None)
+
+
+def layout_of(
+    scope: Construct,
+    saga: SagaDefinition,
+    groups: Sequence[StepGroup],
+    token: str,
+    *,
+    nested: bool,
+    nested_queues: bool,
+    gradual: bool,
+) -> Layout:
+    """Make the places of a saga."""
+    in_service = (scope, f"{saga.name}-queues")
+    if not nested:
+        return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))
+    taken = OF_SAGA + (OF_QUEUE * (len(groups) + 1) if nested_queues else 0)
+    first = min(_GROUPS, (MOST_RESOURCES - taken) // of_function(len(groups), gradual=gradual))
+    starts = [0, *range(first, len(groups), _GROUPS)]
+    placements: list[Placement] = []
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(groups)], strict=True), start=1):
+        # No saga has a dot in its name, so none clashes with another's second stack.
+        id = saga.name if number == 1 else f"{saga.name}.{number}"
+        what = "Queues, functions" if nested_queues and number == 1 else "Functions"
+        stack = NestedStack(scope, id, parameters={TOKEN: token}, description=f"{what} and alarms of saga {saga.name}")
+        within = cast("Construct", stack)
+        if nested_queues and placements:
+            # Its functions consume queues that it knows by name only.
+            there = Stack.of(placements[0].scope).nested_stack_resource
+            cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", there))
+        known = CfnParameter(within, TOKEN, type="String").value_as_string
+        placements.append(Placement(within, saga, tuple(groups[start:end]), known, saga_wide=number == 1))
+    queues = (placements[0].scope, "queues") if nested_queues else in_service
+    return Layout(saga, token, queues, tuple(placements))
+
+
+def service_token(scope: Construct) -> str:
+    """Return 15 characters that tell this service from the others of the account and region, and stay as they are.
+
+    Six are of its place in the app, eight of the id that CloudFormation gave the stack, so that one app can be deployed
+    twice.
+    """
+    stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
+    return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"

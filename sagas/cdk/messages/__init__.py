@@ -1,0 +1,1 @@
+"""Queues, commands and events."""

@@ -1,0 +1,85 @@
+"""What public waits need besides the API: the secret under which their URLs are signed, and who may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from aws_cdk import Aws, RemovalPolicy, Validations
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
+from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.compute.functions import SagaFunction
+from sagas.cdk.options import ServiceOptions
+from sagas.errors import DefinitionError
+
+_CHARACTERS = 64
+_FINDINGS = {
+    "AwsSolutions-SMG4": "A third key ends the URLs that were signed with the first one: when is for people to say."
+}
+
+
+def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
+    """Tell whether a wait of these sagas takes signals without AWS credentials."""
+    return any(step.public for saga in sagas for step in saga.steps)
+
+
+def makes_urls(steps: Iterable[StepDefinition]) -> bool:
+    """Tell whether the code of these steps, or of their undos, may ask for a callback URL."""
+    return any(step.public for step in steps)
+
+
+class Callbacks(Construct):
+    """The secret under which callback URLs are signed.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        options: of the service.
+        base: what the URLs begin with.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, options: ServiceOptions, base: str) -> None:
+        super().__init__(scope, id)
+        self._base = base
+        self.secret = secretsmanager.Secret(
+            self,
+            "Secret",
+            description=f"Signs the callback URLs of {options.service}",
+            encryption_key=cast("kms.IKey | None", options.encryption_key),
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                password_length=_CHARACTERS, exclude_punctuation=True
+            ),
+            # Without the API its URLs lead nowhere.
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        acknowledge(Validations.of(self.secret), _FINDINGS)
+
+    def let_sign(self, function: SagaFunction) -> None:
+        """Let a step's function make URLs: with the current key, and no other."""
+        self._let_read(function, {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}})
+
+    def let_check(self, function: SagaFunction) -> None:
+        """Let the API's function check tokens, those too that were made under the key before."""
+        self._let_read(function, {})
+
+    def _let_read(self, function: SagaFunction, conditions: dict[str, dict[str, str]]) -> None:
+        actions, arn = ["secretsmanager:GetSecretValue"], self.secret.secret_arn
+        function.role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=conditions))
+        function.add_variables({"SAGAS_CALLBACK_URL": self._base, "SAGAS_CALLBACK_SECRET": arn})
+
+
+def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
+    """Return what the URLs of an API begin with."""
+    try:
+        stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name
+    except RuntimeError:
+        told = "the API that it is mounted on has no stage of its own: say callback_base_url, where it is reached"
+        raise DefinitionError(f"{service}: {told}") from None
+    # By the stage's name and not by a reference to it: the stage comes after the functions.
+    return f"https://{api.rest_api_id}.execute-api.{Aws.REGION}.{Aws.URL_SUFFIX}/{stage}{path}"

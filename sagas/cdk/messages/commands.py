@@ -1,0 +1,180 @@
+"""The command queue: a queue, its dead letters, and the function that carries out what is sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from aws_cdk import Aws, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IDependable
+
+from sagas.cdk.access.permissions import allow_commands, allow_sending, allow_working
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.environment import check_size
+from sagas.cdk.layout.nested_stacks import service_token
+from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.messages.queues import SagaQueues, queue_with_letters
+from sagas.cdk.options import AnyKey
+from sagas.errors import DefinitionError
+
+TIMEOUT = 30
+"""Seconds the function may run. A queue of one's own hides its messages at least that long: SQS's 30 unless said."""
+_HIDDEN = 6 * TIMEOUT
+_MAX_RECEIVES = 100
+"""The function replaces a command by a copy long before; this is for one that kills it."""
+_BATCH = 10
+_MOST_AT_ONCE = 10
+_MEMORY = 512
+_MOST_SENDERS = 50
+"""Rules and topics that the queue's policy has room to name: SQS takes 8,192 bytes, and an ARN has some hundred."""
+
+
+class CommandQueue(Construct):
+    """The command queue and its dead-letter queue.
+
+    Args:
+        scope: the service.
+        id: construct id.
+        shared: code, layers, options and tables.
+    """
+
+    known: sqs.IQueue
+    """The queue as the CDK has one of others, whose policy it leaves alone: it adds a statement for each that may send,
+    and SQS takes 20."""
+    known_dead_letters: sqs.IQueue
+
+    def __init__(self, scope: Construct, id: str, *, shared: SharedAssets) -> None:
+        super().__init__(scope, id)
+        key = shared.options.encryption_key
+        name = f"Commands-{service_token(scope)}"
+        self.queue, self.dead_letters = queue_with_letters(self, name, key, hidden=_HIDDEN, max_receives=_MAX_RECEIVES)
+        tag_part(self.dead_letters, "command_dead_letter_queue")
+        tag_part(self.queue, "command_queue")
+        self.known, self.known_dead_letters = (
+            sqs.Queue.from_queue_arn(self, name, queue.queue_arn)
+            for name, queue in (("Known", self.queue), ("KnownDeadLetters", self.dead_letters))
+        )
+        self._key = key
+        self._senders: dict[str, list[str]] = {}
+        self._using: set[str] = set()
+        self._statements: dict[str, list[iam.PolicyStatement]] = {}
+        self._policy: IDependable | None = None
+
+    def let_send(self, service: str, source: events.Rule | sns.TopicBase, what: str) -> IDependable | None:
+        """Let a service of AWS send to the queue, and to its dead letters what it cannot deliver. Returns the queue's
+        policy."""
+        senders = self._senders.setdefault(service, [])
+        arn = source.rule_arn if isinstance(source, events.Rule) else source.topic_arn
+        if arn in senders:
+            return self._policy
+        if sum(map(len, self._senders.values())) == _MOST_SENDERS:
+            told = f"the command queue's policy has room for some {_MOST_SENDERS} rules and topics, and names as many"
+            raise DefinitionError(f"{what}: {told}; have it send to a queue of yours, and give that as the source")
+        senders.append(arn)
+        if service not in self._statements:
+            principal = cast("iam.IPrincipal", iam.ServicePrincipal(f"{service}.amazonaws.com"))
+            self._statements[service] = list[iam.PolicyStatement]()
+            for queue in (self.dead_letters, self.queue):
+                statement = iam.PolicyStatement(
+                    actions=["sqs:SendMessage"], resources=[queue.queue_arn], principals=[principal]
+                )
+                self._statements[service].append(statement)
+                self._policy = queue.add_to_resource_policy(statement).policy_dependable
+        for statement in self._statements[service]:
+            statement.add_condition("ArnEquals", {"aws:SourceArn": [*senders]})
+        if self._key is not None:
+            self._let_use_key(self._key, service, source.env.account)
+        return self._policy
+
+    def _let_use_key(self, key: AnyKey, service: str, account: str) -> None:
+        """Let a service of AWS send to the encrypted queue for what there is in an account.
+
+        The key's policy names no source itself: a topic under this key refers to it already.
+        """
+        pattern = f"arn:{Aws.PARTITION}:{service}:*:{account}:*"
+        if pattern not in self._using:
+            self._using.add(pattern)
+            statement = iam.PolicyStatement(
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=["*"],
+                principals=[cast("iam.IPrincipal", iam.ServicePrincipal(f"{service}.amazonaws.com"))],
+                conditions={"ArnLike": {"aws:SourceArn": pattern}},
+            )
+            key.add_to_resource_policy(statement)
+
+
+class CommandFunction(SagaFunction):
+    """The function that works the command queue off, and the queues that events come by.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        shared: code, layers, options and tables.
+        commands: the queue.
+        queues: of the sagas.
+        environment: its variables.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        shared: SharedAssets,
+        commands: CommandQueue,
+        queues: Iterable[SagaQueues],
+        environment: Mapping[str, str],
+    ) -> None:
+        given = shared.options.own_function("commands", _MEMORY)
+        options = replace(given, maximum_concurrency=given.maximum_concurrency or _MOST_AT_ONCE)
+        self._environment = {
+            **environment,
+            "SAGAS_COMMAND_QUEUE": commands.queue.queue_url,
+            "SAGAS_COMMAND_DEAD_LETTERS": commands.dead_letters.queue_url,
+        }
+        super().__init__(
+            scope,
+            id,
+            shared=shared,
+            handler="sagas.handlers.commands.handler",
+            timeout=TIMEOUT,
+            environment=self._environment,
+            function=options,
+            description="Carries out commands, and starts sagas and sends signals for events",
+            # A command that cannot be carried out yet is sent anew, and a step may start a saga.
+            recursive=True,
+        )
+        self._most_at_once = options.maximum_concurrency
+        self._sources: dict[str, Mapping[str, Any]] = {}
+        tag_part(self.function, "command_function")
+        allow_commands(self.role, shared.tables)
+        allow_sending(self.role, queues)
+        if shared.now is not None:
+            # The end of a wait that a signal brings about goes there.
+            allow_working(self.role, shared.now, counting=False)
+        sending = iam.PolicyStatement(
+            actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
+        )
+        self.role.add_to_policy(sending)
+        self.listen(commands.queue)
+
+    def listen(self, queue: sqs.IQueue) -> None:
+        """Have the function take the messages of a queue."""
+        source = event_sources.SqsEventSource(
+            queue, batch_size=_BATCH, max_concurrency=self._most_at_once, report_batch_item_failures=True
+        )
+        self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
+    def declare(self, arn: str, command: Mapping[str, Any]) -> None:
+        """Have what comes from a topic or a queue of one's own stand for a command."""
+        self._sources[arn] = command
+        told = Stack.of(self).to_json_string(self._sources)
+        check_size(self, {**self._environment, "SAGAS_SOURCES": told})
+        self.function.add_environment("SAGAS_SOURCES", told)

@@ -1,0 +1,217 @@
+"""What starts sagas and sends signals besides callers: rules, schedules, buckets, topics and queues.
+
+Each is connected to the command queue, or its function to the queue, and each says what of its events makes a command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jsii
+from aws_cdk import Aws
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IDependable
+
+from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.messages.commands import TIMEOUT, CommandFunction, CommandQueue
+from sagas.cdk.options import AnyKey
+from sagas.errors import DefinitionError
+
+Source = (
+    events.Rule
+    | events.Schedule
+    | scheduler.ScheduleExpression
+    | scheduler.Schedule
+    | s3.BucketBase
+    | s3.IBucket
+    | sns.TopicBase
+    | sns.ITopic
+    | sqs.QueueBase
+    | sqs.IQueue
+)
+"""What may start sagas. An ``events.Schedule`` makes a rule; a ``ScheduleExpression``, a schedule of Scheduler."""
+
+OBJECT_KEY = ["$.detail.object.key", "$.detail.object.sequencer"]
+"""What tells one event of a bucket from another, also where S3 tells it twice."""
+EVENT_ID = "$.id"
+"""Of EventBridge's events, SNS's notifications, SQS's messages and Scheduler's executions."""
+_SCHEDULED: dict[str, Any] = {
+    "id": "<aws.scheduler.execution-id>",
+    "time": "<aws.scheduler.scheduled-time>",
+    "source": "aws.scheduler",
+    "detail-type": "Scheduled Event",
+    "resources": ["<aws.scheduler.schedule-arn>"],
+    "detail": {},
+}
+"""The event that Scheduler sends, in the form of EventBridge's: it fills in what is in angle brackets."""
+_NOTIFICATIONS = "Notifications"
+"""The id of what the CDK makes below a bucket that has notifications of the CDK's own."""
+
+
+def default_key(source: object) -> str | list[str]:
+    """Return the JSON paths to what identifies an event of a source."""
+    return OBJECT_KEY if isinstance(source, s3.BucketBase) else EVENT_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """Connects sources with the command queue of a service.
+
+    Args:
+        service: its construct.
+        commands: the queue.
+        function: that works it off.
+        key: of KMS, if the queue is encrypted by one of one's own.
+    """
+
+    service: Construct
+    commands: CommandQueue
+    function: CommandFunction
+    key: AnyKey | None
+
+    def connect(self, source: object, command: Mapping[str, Any], what: str) -> None:
+        """Have a source's events lead to a command."""
+        match source:
+            case events.Rule():
+                self._rule(source, command, what)
+            case events.Schedule():
+                self._rule(events.Rule(self.service, self._free_id(what), schedule=source), command, what)
+            case scheduler.ScheduleExpression():
+                zone = source.time_zone
+                scheduler.CfnSchedule(
+                    self.service,
+                    self._free_id(what),
+                    schedule_expression=source.expression_string,
+                    schedule_expression_timezone=zone.timezone_name if zone else None,
+                    flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+                    description=what,
+                    target=self._scheduled(command),
+                )
+            case scheduler.Schedule():  # which has one target only
+                cast("scheduler.CfnSchedule", source.node.default_child).target = self._scheduled(command)
+            case s3.BucketBase():
+                self._bucket(source, command, what)
+            case sns.TopicBase():
+                policy = self.commands.let_send("sns", source, what)
+                source.add_subscription(cast("sns.ITopicSubscription", _Subscription(self.commands, policy)))
+                self.function.declare(source.topic_arn, command)
+            case sqs.QueueBase():
+                self._queue(source, command, what)
+            case _:
+                told = "a Rule, a Schedule, a ScheduleExpression, a Bucket, a Topic or a Queue"
+                raise DefinitionError(f"{what}: the source must be {told}, not {source!r}")
+
+    def _rule(self, rule: events.Rule, command: Mapping[str, Any], what: str) -> None:
+        self.commands.let_send("events", rule, what)
+        target = targets.SqsQueue(
+            self.commands.known,
+            message=cast("events.RuleTargetInput", _WholeEvent(command)),
+            dead_letter_queue=self.commands.known_dead_letters,
+        )
+        rule.add_target(cast("events.IRuleTarget", target))
+
+    def _scheduled(self, command: Mapping[str, Any]) -> scheduler.CfnSchedule.TargetProperty:
+        """The command queue as the target of a schedule."""
+        queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
+        # One role for all schedules that start sagas here.
+        role = cast("iam.Role | None", self.commands.node.try_find_child("SchedulerRole"))
+        if role is None:
+            condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            principal = iam.ServicePrincipal("scheduler.amazonaws.com", conditions=condition)
+            role = iam.Role(self.commands, "SchedulerRole", assumed_by=cast("iam.IPrincipal", principal))
+            role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue, dead_letters]))
+            allow_key(role, self.key)
+        return scheduler.CfnSchedule.TargetProperty(
+            arn=queue,
+            role_arn=role.role_arn,
+            input=json.dumps({**command, "event": _SCHEDULED}),
+            dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=dead_letters),
+        )
+
+    def _bucket(self, bucket: s3.BucketBase, command: Mapping[str, Any], what: str) -> None:
+        resource = bucket.node.default_child
+        if isinstance(resource, s3.CfnBucket):
+            if bucket.node.try_find_child(_NOTIFICATIONS) is not None:
+                # A custom resource sets what the bucket tells: it would take back what is said beside it.
+                bucket.enable_event_bridge_notification()
+            else:
+                enabled = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+                resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+                    event_bridge_configuration=enabled
+                )
+        pattern = events.EventPattern(
+            source=["aws.s3"],
+            detail_type=["Object Created"],
+            detail={"bucket": {"name": [bucket.bucket_name]}},
+        )
+        self._rule(events.Rule(self.service, self._free_id(what), event_pattern=pattern), command, what)
+
+    def _queue(self, queue: sqs.QueueBase, command: Mapping[str, Any], what: str) -> None:
+        resource = queue.node.default_child
+        hidden = resource.visibility_timeout if isinstance(resource, sqs.CfnQueue) else None
+        if hidden is not None and hidden < TIMEOUT:
+            told = f"hides messages for {hidden:g} s; it must be {TIMEOUT} at least"
+            raise DefinitionError(f"{what}: the queue {queue.node.path} {told}")
+        if queue.fifo:
+            raise DefinitionError(f"{what}: the queue {queue.node.path} is a FIFO queue, whose order sagas do not keep")
+        self.function.listen(cast("sqs.IQueue", queue))
+        self.function.declare(queue.queue_arn, command)
+
+    def _free_id(self, what: str) -> str:
+        """An id for a construct that is made for a source."""
+        base = "".join(part[:1].upper() + part[1:] for part in what.replace("_", " ").replace(".", " ").split())
+        number, id = 1, base
+        while self.service.node.try_find_child(id) is not None:
+            number += 1
+            id = f"{base}{number}"
+        return id
+
+
+@jsii.implements(sns.ITopicSubscription)
+class _Subscription:
+    """The command queue as the CDK subscribes it to a topic, but for the statement in its policy."""
+
+    def __init__(self, commands: CommandQueue, policy: IDependable | None) -> None:
+        self._commands, self._policy = commands, policy
+
+    def bind(self, topic: sns.ITopic) -> sns.TopicSubscriptionConfig:
+        """Return the subscription."""
+        queue, letters = self._commands.known, self._commands.known_dead_letters
+        usual = subscriptions.SqsSubscription(queue, dead_letter_queue=letters).bind(topic)
+        return sns.TopicSubscriptionConfig(
+            endpoint=usual.endpoint,
+            protocol=usual.protocol,
+            subscriber_id=usual.subscriber_id,
+            subscriber_scope=self._commands.queue,
+            region=usual.region,
+            dead_letter_queue=usual.dead_letter_queue,
+            subscription_dependency=self._policy,
+        )
+
+
+class _WholeEvent(events.RuleTargetInput):
+    """A command with the whole event in it: what is taken of the event, its function takes.
+
+    EventBridge itself would put texts into the message as they are, and a quotation mark would break it.
+    """
+
+    def __init__(self, command: Mapping[str, Any]) -> None:
+        super().__init__()
+        # What is in angle brackets EventBridge takes for a variable, and refuses what it does not know.
+        text = json.dumps(dict(command)).replace("<", "\\u003c").replace(">", "\\u003e")
+        self._template = f'{text[:-1]}, "event": <aws.events.event.json>}}'
+
+    @jsii.member(jsii_name="bind")
+    def bind(self, rule: Any) -> events.RuleTargetInputProperties:
+        """Return the template."""
+        return events.RuleTargetInputProperties(input_template=self._template)

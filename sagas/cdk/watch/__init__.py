@@ -1,0 +1,1 @@
+"""Alarms, the dashboard and traces."""

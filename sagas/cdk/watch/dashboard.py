@@ -1,0 +1,116 @@
+"""The operators' page in CloudWatch: what starts and ends, how long steps take, what waits, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from aws_cdk import Duration
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from sagas.cdk.data.tables import Tables
+from sagas.cdk.messages.queues import SagaQueues
+from sagas.cdk.watch.alarms import saga_metric
+
+_PERIOD = Duration.minutes(5)
+_WIDTH = 24
+_HEIGHT = 6
+MOST_SHOWN = 150
+"""Functions of steps that a dashboard shows one by one."""
+_ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered", "NeedsAttention")
+
+
+class ServiceDashboard(Construct):
+    """A dashboard: one row for the service, one for each saga type. It has no metric of its own, and so no cost of one.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        service: the service's name, a dimension of its metrics.
+        api: starts are the calls of its ``POST /sagas/{name}``.
+        base_path: what precedes that.
+        supervisor: the supervisor's function.
+        tables: of the service.
+        runbook: where the page is that says what to do.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        service: str,
+        api: apigateway.RestApi,
+        base_path: str,
+        supervisor: lambda_.Function,
+        tables: Tables,
+        runbook: str,
+    ) -> None:
+        super().__init__(scope, id)
+        self._service = service
+        self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
+        heading = f"# Sagas of {service}\nWhat to do when an alarm is on: `{runbook}`"
+        self._row(cloudwatch.TextWidget(markdown=heading, width=_WIDTH, height=2))
+        named = (("sagas", tables.sagas), ("audit", tables.audit))
+        written = [t.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, t in named]
+        read = [t.metric_consumed_read_capacity_units(period=_PERIOD, label=f"{name} read") for name, t in named]
+        where = {
+            "ApiName": api.rest_api_name,
+            "Stage": api.deployment_stage.stage_name,
+            "Resource": f"{base_path}/sagas/{{name}}",
+            "Method": "POST",
+        }
+        calls = [
+            cloudwatch.Metric(
+                namespace="AWS/ApiGateway",
+                metric_name=name,
+                dimensions_map=where,
+                period=_PERIOD,
+                statistic="Sum",
+                label=label,
+            )
+            for name, label in (("Count", "start calls"), ("4XXError", "refused"), ("5XXError", "failed"))
+        ]
+        self._row(
+            _graph("Starts and refused calls", calls),
+            _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
+            _graph("Units written and read (cost)", [*written, *read]),
+        )
+
+    def add_saga(
+        self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues, *, by_step: bool
+    ) -> None:
+        """Add a row for a saga type."""
+        ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
+        known = [(group, queues.seen_from(self, group)) for group in queues.by_group] if by_step else []
+        functions = functions if by_step else ()
+        durations = [f.metric_duration(period=_PERIOD, statistic="p95", label=name) for name, f in functions]
+        runs = [f.metric_invocations(period=_PERIOD, statistic="Sum", label=name) for name, f in functions]
+        errors = [f.metric_errors(period=_PERIOD, statistic="Sum", label=f"{name} errors") for name, f in functions]
+        retries = [
+            saga_metric(name, saga, self._service, _PERIOD).with_(label=label)
+            for name, label in (("StepRetried", "retries"), ("BreakerOpened", "breaker opened"))
+        ]
+        backlog = [
+            queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
+            for name, queue in (*known, ("dead letters", queues.dead_letters))
+        ]
+        self._row(
+            _graph(f"{saga}: ends", ends),
+            *([_graph(f"{saga}: step duration, 95th percentile", durations)] if durations else []),
+            _graph(f"{saga}: step executions, retries and crashes", [*runs, *retries, *errors]),
+            _graph(f"{saga}: backlog", backlog),
+        )
+
+    def _row(self, *widgets: cloudwatch.GraphWidget | cloudwatch.TextWidget) -> None:
+        """Widgets beside each other, over the whole width."""
+        shown = [cast("cloudwatch.IWidget", widget) for widget in widgets]
+        self._dashboard.add_widgets(*shown)
+
+
+def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:
+    left = [cast("cloudwatch.IMetric", metric) for metric in metrics]
+    return cloudwatch.GraphWidget(title=title, left=left, width=_WIDTH // 4, height=_HEIGHT)

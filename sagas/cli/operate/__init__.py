@@ -1,0 +1,1 @@
+"""Commands that change sagas, types and queues."""

@@ -1,0 +1,208 @@
+"""``sagas cancel | retry | compensate | resolve | purge | ...``: what an operator does about sagas and their types."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sagas.cli.operate.bulk import MANY, SETTINGS, or_all
+from sagas.cli.output import emit, fail, say
+from sagas.cli.read.reading import Name, SagaId, Timeout, Watch, print_started, which
+from sagas.cli.read.watching import report, watch
+from sagas.cli.target import Target, on_target
+
+if TYPE_CHECKING:
+    from sagas.client import SagaClient
+
+_Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
+
+
+@on_target
+@or_all("cancel")
+def cancel(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: _Note = "",
+    force: Annotated[bool, typer.Option("--force", help="Also a child whose parent is not over.")] = False,
+) -> None:
+    """Cancel a saga: it stops, and what was done is undone."""
+    report(target, target.client().cancel(name, saga_id, note, force=force))
+
+
+@on_target
+def signal(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Name of the step that waits.", show_default=False)],
+    file: Annotated[
+        typer.FileText | None,
+        typer.Option("--file", "-f", encoding="utf-8", help="The value, as JSON; - reads it from standard input."),
+    ] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="The value, as JSON.")] = None,
+) -> None:
+    """Send a saga what one of its steps waits for."""
+    if (file is None) == (data is None):
+        fail("say what to send: --file FILE, or --data JSON")
+    try:
+        value = json.loads(file.read() if file is not None else data or "")
+    except (ValueError, RecursionError) as error:
+        fail(f"the value is not JSON: {error}")
+    report(target, target.client().signal(name, saga_id, step, value))
+
+
+@on_target
+@or_all("retry")
+def retry(
+    target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
+) -> None:
+    """Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a step whose
+    function handled no message."""
+    client = target.client()
+    saga = client.retry(name, saga_id, note)
+    if watching:
+        watch(target, client, saga, timeout)
+    else:
+        report(target, saga)
+
+
+@on_target
+@or_all("rerun")
+def rerun(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
+) -> None:
+    """Run a saga again: start a new one with the request of this one."""
+    print_started(target, target.client().rerun(name, saga_id, key))
+
+
+@on_target
+@or_all("compensate")
+def compensate(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: _Note = "",
+    force: Annotated[bool, typer.Option("--force", help="Also one that is COMPLETED or past its pivot.")] = False,
+) -> None:
+    """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
+    report(target, target.client().compensate(name, saga_id, note, force=force))
+
+
+@on_target
+@or_all("resolve")
+def resolve(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: Annotated[str, typer.Option(help="Why it is settled; kept in the audit trail.", show_default=False)],
+    action: Annotated[str, typer.Option(help="What was done.")] = "",
+    step: Annotated[list[str] | None, typer.Option(help="A step that was undone by hand; may be repeated.")] = None,
+) -> None:
+    """Say that a saga which needs a person is settled: it leaves the attention list."""
+    report(target, target.client().resolve(name, saga_id, note, action, step or ()))
+
+
+@on_target
+def purge(
+    target: Target,
+    name: Name,
+    saga_id: SagaId,
+    note: Annotated[str, typer.Option("--reason", "--note", help="Why; kept with what is left.")] = "",
+) -> None:
+    """Delete what is stored of a saga that is over; name the S3 objects of its results, which the sweep looks after."""
+    report(target, target.client().purge(name, saga_id, note))
+
+
+_What = Annotated[str | None, typer.Argument(metavar="[STEP|ID]", help="One step, or one saga.", show_default=False)]
+
+
+@on_target
+def pause(
+    target: Target,
+    name: Name,
+    what: _What = None,
+    *,
+    starts_only: Annotated[
+        bool, typer.Option("--starts-only", help="Refuse new sagas only; those in flight go on.")
+    ] = False,
+    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas meanwhile; they wait, too.")] = False,
+    undos: Annotated[bool, typer.Option("--undos", help="Have undos wait, too.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; shown to operators.", show_default=False)],
+) -> None:
+    """Have the sagas of a type, those at a step, or one saga stop before the next step."""
+    client = target.client()
+    scope = _scope(client, name, what)
+    definition = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
+    if target.as_json:
+        emit(definition)
+        return
+    paused = " ".join([name, *scope.values()])
+    if starts_only:
+        say(f"Starts of {name} are paused; sagas in flight go on.")
+    elif scope:
+        say(f"{paused} is paused: no step begins.")
+    else:
+        say(f"{name} is paused: no step begins. New sagas are {'accepted, and wait' if starts else 'refused'}.")
+    say(f"`sagas resume {paused}` lets them go on.")
+
+
+@on_target
+def resume(
+    target: Target, name: Name, what: _What = None, reason: Annotated[str, typer.Option(help="Why.")] = ""
+) -> None:
+    """End a pause; sagas go on, spread over time."""
+    client = target.client()
+    scope = _scope(client, name, what)
+    definition = client.resume(name, reason, **scope)
+    if target.as_json:
+        emit(definition)
+    else:
+        say(f"{' '.join([name, *scope.values()])} is not paused any more.")
+
+
+def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
+    """What is paused of a type, as the client takes it: a step, a saga, or all."""
+    if what is None:
+        return {}
+    types = {one["name"]: one for one in client.definitions()}
+    if name in types and what in (step["name"] for step in types[name]["steps"]):
+        return {"step": what}
+    return {"saga_id": which(client, name, what, last=False)[1]}
+
+
+def _renamed(old: str, new: str) -> None:
+    fail(f"{old} is now `{new}`")
+
+
+def enable(name: str, reason: str = "") -> None:
+    """Answer with the command that took its place."""
+    _renamed("enable", f"sagas resume {name}")
+
+
+def disable(name: str, reason: str = "") -> None:
+    """Answer with the command that took its place."""
+    _renamed("disable", f"sagas pause {name} --starts-only")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    for name, command in (
+        ("cancel", cancel),
+        ("signal", signal),
+        ("retry", retry),
+        ("compensate", compensate),
+        ("rerun", rerun),
+        ("resolve", resolve),
+        ("purge", purge),
+        ("pause", pause),
+        ("resume", resume),
+    ):
+        app.command(name, context_settings=SETTINGS if name in MANY else {})(command)
+    for name, command in (("enable", enable), ("disable", disable)):
+        app.command(name, hidden=True)(command)

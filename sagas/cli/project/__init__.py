@@ -1,0 +1,1 @@
+"""Commands for a project on the developer's machine."""

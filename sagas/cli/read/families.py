@@ -1,0 +1,41 @@
+"""A saga with its children, and theirs, as the command line shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from rich.tree import Tree
+
+from sagas.cli.output import plain
+from sagas.cli.tables import coloured
+
+if TYPE_CHECKING:
+    from sagas.client import AuditEntry, SagaClient
+    from sagas.client.read.families import Family
+
+
+def tree_of(family: Family, tree: Tree | None = None) -> Tree:
+    """Return a family as a tree: of each saga its place in its parent, type, id and status."""
+    saga = family["saga"]
+    parent = saga.get("parent")
+    place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""
+    why = f"  {plain(saga['why'])}" if "why" in saga else ""
+    line = Text.assemble(f"{place}{saga['name']} {saga['saga_id']} ", coloured(saga["status"]), why)
+    branch = Tree(line) if tree is None else tree.add(line)
+    for child in family["children"]:
+        tree_of(child, branch)
+    return branch
+
+
+def trail_of(client: SagaClient, family: Family) -> Iterator[AuditEntry]:
+    """Yield the audit trails of a family in one time line."""
+    yield from sorted(_entries(client, family), key=lambda entry: (entry["at"], entry["saga_id"], entry["seq"]))
+
+
+def _entries(client: SagaClient, family: Family) -> Iterator[AuditEntry]:
+    saga = family["saga"]
+    yield from client.audit(saga["name"], saga["saga_id"])
+    for child in family["children"]:
+        yield from _entries(client, child)

@@ -1,0 +1,108 @@
+"""Watching a saga until it is over, or waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from sagas.cli.output import display, emit, plain, say, screen
+from sagas.cli.tables import saga_page
+from sagas.core.states import SagaStatus
+from sagas.core.wording import clock_time
+
+if TYPE_CHECKING:
+    from sagas.cli.target import Target
+    from sagas.client import SagaClient, SagaView
+
+_NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
+"""Exit codes."""
+
+
+def report(target: Target, saga: SagaView) -> None:
+    """Print a saga."""
+    if target.as_json:
+        emit(saga)
+    else:
+        display(saga_page(saga, target.now()))
+
+
+def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
+    """Show a saga until it is over or waits for a person, and end with the exit code that tells which.
+
+    On a terminal the page is redrawn; elsewhere each change is a line; with ``--json`` only the end is printed.
+    """
+    console, as_json = screen(), target.as_json
+    show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)
+    try:
+        with nullcontext() if as_json else show.shown():
+            last = client.wait(saga["name"], saga["saga_id"], timeout, None if as_json else show.change)
+    except TimeoutError as error:
+        typer.echo(f"sagas: {error}", err=True)
+        raise typer.Exit(_STILL_UNDER_WAY) from None
+    except KeyboardInterrupt:
+        typer.echo("sagas: no longer watching; the saga goes on", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    if as_json or not console.is_terminal:
+        report(target, last)
+    if last["status"] != SagaStatus.COMPLETED:
+        raise typer.Exit(_NOT_COMPLETED)
+
+
+class _Redrawn:
+    """A page that is drawn anew at every change."""
+
+    def __init__(self, console: Console, now: Callable[[], float]) -> None:
+        self._live = Live(console=console, auto_refresh=False)
+        self._now = now
+
+    def shown(self) -> AbstractContextManager[Any]:
+        return self._live
+
+    def change(self, saga: SagaView) -> None:
+        self._live.update(saga_page(saga, self._now()), refresh=True)
+
+
+class _Lines:
+    """One line for each change of a step, and of the saga; one more for what a step begins to wait for."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._said: dict[str, str] = {}
+        self._waits: dict[str, tuple[str | None, ...]] = {}
+        self._now = now
+
+    def shown(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def change(self, saga: SagaView) -> None:
+        from sagas.client.read.advice import waits_for
+
+        for step in saga["steps"]:
+            if step["status"] == "PENDING":
+                continue
+            undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
+            number = step["undo_attempts"] if undo else step["attempts"]
+            told = [step["status"], f"attempt {number}" if number > 1 else ""]
+            if step["error"] and step["status"] not in ("COMPENSATED", "RUNNING"):
+                told.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
+            if step["next_attempt_at"]:
+                told.append(f"again at {clock_time(step['next_attempt_at'])}")
+            self._say(f"step {step['name']}", ", ".join(part for part in told if part), saga["updated_at"])
+            # The sentence itself is another one each time: it tells how long is left, and how many children are over.
+            wait = (step.get("waiting_for"), step.get("waits_until"), step.get("message"))
+            if wait[0] and self._waits.get(step["name"]) != wait:
+                self._waits[step["name"]] = wait
+                say(f"{clock_time(saga['updated_at'])} {plain(waits_for(saga, step, self._now()))}")
+        if progress := saga["progress"]:
+            far = f"{progress['fraction']:.0%} {plain(progress['message'])}".rstrip()
+            self._say(f"step {progress['step']} is at", far, progress["at"])
+        self._say("saga", saga["status"], saga["updated_at"])
+
+    def _say(self, what: str, told: str, at: str) -> None:
+        if self._said.get(what) != told:
+            self._said[what] = told
+            say(f"{clock_time(at)} {what} {told}")

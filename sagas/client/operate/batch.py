@@ -1,0 +1,249 @@
+"""One operation on many sagas: each its own call, audited singly and safe to make again.
+
+A job writes down what it chose, and what became of each saga as soon as it is known, so that one that was stopped goes
+on where it was: what was done or refused is left alone, what failed is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from inspect import signature
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from sagas.client.client import SagaClient
+from sagas.client.operate.outcomes import Outcome, Report, outcome_of
+from sagas.client.operate.pacing import new_job, note_of, paced
+from sagas.core.keys import LONGEST_CANCEL_NOTE
+from sagas.core.states import OVER, SagaStatus
+from sagas.core.wording import end_of
+from sagas.engine.read.answers import Page, Summary
+from sagas.errors import SagaError
+
+Action = Literal["cancel", "retry", "compensate", "resolve", "rerun"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+_USUAL: Mapping[Action, tuple[SagaStatus, ...]] = {
+    "cancel": tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
+    "retry": (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
+    "compensate": (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
+    "resolve": tuple(SagaStatus),
+    "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED),
+}
+"""Which sagas an operation is for, where nothing else is said."""
+_AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
+_PAGE = 100
+_OPTIONS = {"force": "force", "taken": "action", "steps": "steps"}
+"""Options of a job, and their names in the client's call for one saga, which has those that the operation takes."""
+LONGEST_REASON = 3_000
+"""Characters of a reason: the note begins with the job."""
+
+
+def choose(
+    client: SagaClient,
+    action: Action,
+    name: str,
+    *,
+    status: str | None = None,
+    error: str | None = None,
+    since: datetime | str | None = None,
+    find: Mapping[str, object] | None = None,
+) -> list[Summary]:
+    """Return the sagas that an operation is to be done to, by lists of the API."""
+    wanted = (status,) if status is not None else _USUAL[action]
+    needing = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
+    if action == "resolve" and status is None and not find:
+        listed = needing
+    elif find:
+        # The index of a value has all statuses.
+        listed = (one for one in _listed(client, name, None, since, find) if one["status"] in wanted)
+    else:
+        listed = chain.from_iterable(_listed(client, name, each, since, find) for each in wanted)
+        if action == "retry" and status is None:
+            listed = chain(listed, (one for one in needing if one["status"] not in _AT_REST))
+    found = dict[str, Summary]()
+    for one in listed:
+        fault = one.get("fault")
+        fits = error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
+        if fits and (action != "resolve" or "why" in one):
+            found.setdefault(one["saga_id"], one)
+    return [*found.values()]
+
+
+def _listed(
+    client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
+) -> Iterator[Summary]:
+    return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
+
+
+def _needing(client: SagaClient, name: str) -> Iterator[Summary]:
+    """All of a type that need a person."""
+    return _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
+
+
+def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
+    """What is on all pages."""
+    cursor: str | None = None
+    while True:
+        page = page_after(cursor)
+        yield from page["sagas"]
+        cursor = page["cursor"]
+        if cursor is None:
+            return
+
+
+def _since(one: Summary) -> datetime:
+    """When a saga ended; when it was started, if it is not over."""
+    return datetime.fromisoformat(end_of(one) if one["status"] in OVER else one["created_at"])
+
+
+def _moment(since: datetime | str) -> datetime:
+    """A time, UTC unless it says otherwise."""
+    moment = datetime.fromisoformat(since) if isinstance(since, str) else since
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Batch:
+    """A job: one operation on some sagas of a type. Its ``report`` says what has become of them.
+
+    Args:
+        client: of the service.
+        action: the operation.
+        name: of the saga type.
+        saga_ids: of the sagas, in order.
+        reason: why; each audit entry has ``bulk JOB: reason``.
+        job: its name; a new one by default.
+        rate: calls a second, at most.
+        path: of the file of outcomes; none is written without. One that is there must be of this job.
+        force: for ``cancel`` also children whose parents are not over, for ``compensate`` also what is COMPLETED.
+        taken: for ``resolve``, what was done.
+        steps: for ``resolve``, names of steps whose undo was done by hand, of each saga.
+        clock, sleep: seconds that only go up, and a way to let them pass.
+    """
+
+    client: SagaClient
+    action: Action
+    name: str
+    saga_ids: Sequence[str]
+    reason: str = ""
+    job: str = field(default_factory=new_job)
+    rate: float = 20.0
+    path: Path | None = None
+    force: bool = False
+    taken: str = ""
+    steps: Sequence[str] = ()
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    report: Report = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise ValueError(f"action: there is no {self.action!r}; known are {', '.join(ACTIONS)}")
+        if not 0 < self.rate <= 1_000:
+            raise ValueError("rate: must be above 0, and 1000 calls a second at most")
+        most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_NOTE - len(note_of(self.job, ""))
+        if len(self.reason) > most:
+            raise ValueError(f"reason: has more than {most} characters")
+        if self.action == "resolve" and not self.reason.strip():
+            raise ValueError("reason: why the sagas are settled must be said")
+        takes = signature(getattr(SagaClient, self.action)).parameters
+        for option in self._options:
+            if _OPTIONS[option] not in takes:
+                raise ValueError(f"{option}: {self.action} does not take it")
+        self.report = Report(self.job, self.saga_ids)
+
+    @classmethod
+    def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
+        """Return the job that a file of outcomes is of, to go on with it."""
+        try:
+            first, *rest = path.read_text(encoding="utf-8").splitlines()
+            told: dict[str, Any] = json.loads(first)
+            try:
+                json.loads(rest[-1]) if rest else None
+            except ValueError:
+                rest.pop()  # it was cut off while it was written
+            outcomes = [Outcome(**one) for one in map(json.loads, filter(str.strip, rest))]
+            action = cast("Action", told["action"])
+            more = {option: told[option] for option in _OPTIONS if option in told}
+            given = client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path
+            batch = cls(*given, **more)
+            batch.report.outcomes |= {one.saga_id: one for one in outcomes}
+            return batch
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SagaError(f"{path} is no file of outcomes: {error}") from None
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The options that the job has."""
+        return {option: getattr(self, option) for option in _OPTIONS if getattr(self, option)}
+
+    def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
+        """Do what is left to do, in order, several calls at a time; stop after five failures in a row."""
+        report = self.report
+        try:
+            begun = self.path is not None and _goes_on(self.path)
+            outcomes = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
+        except OSError as error:
+            raise SagaError(f"{self.path} cannot be written: {error.strerror}; nothing was done") from error
+        with outcomes as file:
+
+            def note(line: dict[str, Any]) -> None:
+                if file is not None:
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+
+            def settle(one: Outcome) -> bool:
+                failed = report.settle(one)
+                note(asdict(one))
+                on_outcome(one)
+                return failed
+
+            if not begun:
+                head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
+                note({**head, **self._options, "chosen": [*self.saga_ids]})
+            report.stopped = paced(
+                *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),
+                rate=self.rate,
+                clock=self.clock,
+                sleep=self.sleep,
+            )
+        return report
+
+    def _call(self, saga_id: str) -> str:
+        """Make the client's call for one saga; return the id of the saga to look at next."""
+        if self.action == "rerun":
+            # The same job starts one new saga of each, however often it is run.
+            return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
+        note = note_of(self.job, self.reason).strip().rstrip(":")
+        options = {"action": "bulk"} if self.action == "resolve" else {}
+        options |= {_OPTIONS[option]: value for option, value in self._options.items()}
+        return getattr(self.client, self.action)(self.name, saga_id, note, **options)["saga_id"]
+
+
+def _goes_on(path: Path) -> bool:
+    """Whether a file of outcomes is there to be gone on with; what is added begins a line of its own.
+
+    Of a job that was killed while it wrote there may be half a line, which is taken back.
+    """
+    if not path.exists():
+        return False
+    written = path.read_bytes()
+    last = written.rpartition(b"\n")[2]
+    with path.open("r+b") as file:
+        try:
+            json.loads(last or b"null")
+        except ValueError:
+            file.truncate(len(written) - len(last))
+        else:
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n" if last else b"")
+    return True

@@ -1,0 +1,1 @@
+"""What explains a saga to a reader."""

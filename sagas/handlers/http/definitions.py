@@ -1,0 +1,105 @@
+"""The API's routes about saga types."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.authoring.codec import json_schema
+from sagas.authoring.definition.definition import StepDefinition
+from sagas.core.pauses import NO_PAUSE, Pause, Scope
+from sagas.engine.engine import Engine
+from sagas.engine.read.answers import DefinitionList, DefinitionStepView, DefinitionView
+from sagas.engine.read.views import pause_view
+from sagas.handlers.http.answers import Served, answer
+from sagas.handlers.http.bodies import read_body
+from sagas.handlers.http.inputs import Request, checked_id
+from sagas.handlers.http.openapi import describe
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.tasks.recovering import recover as recovered
+from sagas.operations import Change, Recovering
+from sagas.store.types.streaks import FOREVER
+
+
+def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions about saga types, and the one that describes the API."""
+    registry = engine.registry
+
+    def shown(name: str, pauses: dict[Scope, Pause]) -> DefinitionView:
+        definition, now = registry.get(name).definition, engine.clock.now()
+        pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
+        views = [pause_view(scope, its) for scope, its in pauses.items() if its.on and scope.name == name]
+        failing = streak.paused_until > now
+        if failing:
+            reason = f"{len(streak.failures)} sagas in a row failed"
+            its = Pause(streak.failures[-1].at, "auto_disable", reason, starts_only=True)
+            views.append(pause_view(Scope(name), its, streak.paused_until if streak.paused_until < FOREVER else 0.0))
+        return {
+            "name": definition.name,
+            "version": definition.version,
+            "description": definition.description,
+            "active": not failing and (pause.starts or not pause.on),
+            "paused": pause.holds(undo=False),
+            "reason": next((view["reason"] for view in views if not view["step"] and not view["saga_id"]), None),
+            "failures": len(streak.failures),
+            "pauses": views,
+            "cancellable": definition.cancellable,
+            "request": json_schema(definition.request_type),
+            "steps": [_step(step) for step in definition.steps],
+        }
+
+    def list_definitions() -> Response[str]:
+        Request(app.current_event.raw_event).only()
+        pauses = engine.pauses.all(fresh=True)
+        found: DefinitionList = {"definitions": [shown(saga.definition.name, pauses) for saga in registry]}
+        return answer(200, found)
+
+    def show_definition(name: str) -> Response[str]:
+        Request(app.current_event.raw_event).only()
+        return answer(200, shown(name, engine.pauses.all(fresh=True)))
+
+    def change_definition(name: str) -> Response[str]:
+        registry.get(name)
+        request = Request(app.current_event.raw_event)
+        request.only()
+        change = read_body(request, Change)
+        step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
+        if change.paused or change.active is False:
+            kinds = {"starts_only": change.active is False, "starts": change.starts, "undos": change.undos}
+            engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
+        else:
+            engine.pausing.resume(name, request.actor, step=step, saga_id=saga_id)
+        return answer(200, shown(name, engine.pauses.all(fresh=True)))
+
+    def recover(name: str) -> Response[str]:
+        registry.get(name)
+        request = Request(app.current_event.raw_event)
+        request.only()
+        wanted = asdict(read_body(request, Recovering))
+        telemetry().logger.info("recovery asked for", extra={"saga": name, "actor": request.actor})
+        return answer(200, recovered({"name": name, **wanted}, app.lambda_context, engine))
+
+    def openapi() -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        request.only()
+        return answer(200, describe(list(registry), request.base))
+
+    return [list_definitions, show_definition, change_definition, recover, openapi]
+
+
+def _step(step: StepDefinition) -> DefinitionStepView:
+    view: DefinitionStepView = {
+        "name": step.name,
+        "undo": step.undo.name if step.undo else None,
+        "max_retries": step.retry.max_retries,
+        "on_exhausted": step.on_exhausted.value,
+        "timeout": step.timeout,
+        "retired": step.retired,
+        "pivot": step.pivot,
+    }
+    if step.waits_for == "signal":
+        view["signal"] = json_schema(step.signal_type)
+    if step.children is not None:
+        view["children"] = [child.name for child in step.children.sagas]
+    return view

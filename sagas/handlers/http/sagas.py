@@ -1,0 +1,195 @@
+"""The API's routes about sagas: starting and reading them, and what operators do to them."""
+
+from __future__ import annotations
+
+import re
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.core.states import SagaState, SagaStatus
+from sagas.engine.engine import Engine
+from sagas.engine.read.answers import AuditPage, Page, SagaView
+from sagas.engine.read.reader import Reader
+from sagas.engine.read.redacting import redacted
+from sagas.engine.read.views import left_view, saga_view, verification_view
+from sagas.errors import Conflict, InvalidRequest, Problem
+from sagas.handlers.http.answers import Served, answer, linked
+from sagas.handlers.http.bodies import read_body
+from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, leading_on
+from sagas.handlers.http.polling import polled, tag_of, unchanged
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.operations import Attempts, Compensation, Note, Purging, Resolution
+from sagas.store.index.listing import IndexPosition
+
+_LISTED_BY = ("name", "status", "since", "until", "idempotency_key", "limit", "cursor")
+"""What lists are asked by, besides what saga types are found by."""
+_SEQ = re.compile(r"[0-9]{1,9}")
+
+
+def _request(app: APIGatewayRestResolver) -> Request:
+    return Request(app.current_event.raw_event)
+
+
+def _plain(app: APIGatewayRestResolver) -> Request:
+    """The call, which takes no query parameters."""
+    request = _request(app)
+    request.only()
+    return request
+
+
+def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
+    """Answer with a saga; where the caller has it as it is, with that alone."""
+    saga, mark = reader.show_changed(name, saga_id, lambda mark: request.knows(tag_of(mark)))
+    return unchanged(tag_of(mark)) if saga is None else polled(request, linked(request.base, saga), mark)
+
+
+def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions that start and show sagas."""
+    reader, registry = engine.reader, engine.registry
+
+    def start(name: str) -> Response[str]:
+        registry.get(name)  # before all else is looked at: an unknown type is 404, whatever comes with it
+        request = _plain(app)
+        key, actor = request.header("Idempotency-Key"), request.actor
+        body, correlation_id = request.body(), request.correlation_id
+        started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
+        # As it was created, from what was just written; one that had been started before, as it is now.
+        state, entry = started.state, started.entry
+        created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
+        saga = created if started.created else reader.show(name, state.saga_id)
+        headers = {"Location": linked(request.base, saga)["links"]["self"]}
+        return answer(202 if started.created else 200, saga, headers)
+
+    def audit(name: str, saga_id: str) -> Response[str]:
+        request = _request(app)
+        request.only("limit", "cursor")
+        trail = "audit", name, checked_id(saga_id)
+        cursor, after = request.cursor(*trail), 0
+        if cursor is not None:
+            position = IndexPosition.parse(cursor)
+            if position.sort != "seq" or not _SEQ.fullmatch(position.saga_id):
+                raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
+            after = int(position.saga_id)
+        entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
+        page: AuditPage = {
+            "entries": entries,
+            "cursor": None if more is None else leading_on(IndexPosition("seq", str(more)).cursor, *trail),
+        }
+        return answer(200, page)
+
+    def verify(name: str, saga_id: str) -> Response[str]:
+        _plain(app)
+        verified = engine.verifier.verify(name, checked_id(saga_id))
+        return answer(200, verification_view(saga_id, verified))
+
+    def show(name: str, saga_id: str) -> Response[str]:
+        return _shown_to(_plain(app), reader, name, checked_id(saga_id))
+
+    return [start, audit, verify, show]
+
+
+def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions that find and list sagas."""
+    reader, registry = engine.reader, engine.registry
+
+    def listed(request: Request, page: Page, *of: object) -> Response[str]:
+        sagas = [linked(request.base, saga) for saga in page["sagas"]]
+        return polled(request, {"sagas": sagas, "cursor": leading_on(page["cursor"], *of)})
+
+    def look_up(saga_id: str) -> Response[str]:
+        request, begun = _plain(app), checked_beginning(saga_id)
+        found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
+        return _shown_to(request, reader, reader.name_of(found), found)
+
+    def list_sagas() -> Response[str]:
+        request = _request(app)
+        if request.text("parent") is not None:
+            own = ("parent", "limit", "cursor")
+            if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
+                told = "goes with limit and cursor only"
+                raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+            request.only(*own)
+            of = "children", request.parent()
+            return listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
+        name = request.text("name")
+        types = [*registry] if name is None else [registry.get(name)]
+        names = [saga.definition.name for saga in types]
+        found_by = sorted({one.name for saga in types for one in saga.definition.find_by})
+        request.only(*_LISTED_BY, *found_by)
+        key = request.text("idempotency_key")
+        if key is not None:
+            if request.others("name", "idempotency_key", "limit"):
+                told = "goes with no other parameter than name and limit"
+                raise InvalidRequest("the parameters do not fit", [Problem("query.idempotency_key", told)])
+            request.limit()  # it is one saga at most
+            return listed(request, reader.by_keys(names, key))
+        status, values = request.status(), request.others(*_LISTED_BY)
+        of = "sagas", name, status, values
+        page = reader.list(names, status, request.limit(), request.cursor(*of), request.span(), values)
+        return listed(request, page, *of)
+
+    def list_attention() -> Response[str]:
+        request = _request(app)
+        request.only("name", "limit", "cursor")
+        if (name := request.text("name")) is not None:
+            registry.get(name)
+        of = "attention", name
+        return listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
+
+    return [look_up, list_sagas, list_attention]
+
+
+def operator_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the functions that cancel, retry, compensate, resolve and purge sagas, and set their recovery attempts."""
+    reader, operations = engine.reader, engine.operations
+
+    def read(state: SagaState) -> SagaView:
+        # Without payloads: what was asked for is done, and its answer must not fail for its size.
+        return linked(_request(app).base, reader.show(state.saga, state.saga_id, payloads=False))
+
+    def shown(state: SagaState, status: int) -> Response[str]:
+        return answer(status, read(state))
+
+    def cancel(name: str, saga_id: str) -> Response[str]:
+        request = _request(app)
+        request.only("force", "note")
+        note, force = request.cancel_note(), request.flag("force")
+        state = operations.cancel(name, checked_id(saga_id), request.actor, note=note, force=force)
+        saga = read(state)  # undone meanwhile, perhaps: status and body say the same
+        return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
+
+    def retry(name: str, saga_id: str) -> Response[str]:
+        request = _plain(app)
+        note = read_body(request, Note).note
+        return shown(operations.retry(name, checked_id(saga_id), note, request.actor), 202)
+
+    def compensate(name: str, saga_id: str) -> Response[str]:
+        request = _plain(app)
+        body, actor = read_body(request, Compensation), request.actor
+        return shown(operations.compensate(name, checked_id(saga_id), body.note, actor, force=body.force), 202)
+
+    def resolve(name: str, saga_id: str) -> Response[str]:
+        request = _plain(app)
+        body, actor = read_body(request, Resolution), request.actor
+        steps = tuple(dict.fromkeys(body.steps))
+        return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
+
+    def purge(name: str, saga_id: str) -> Response[str]:
+        request = _plain(app)
+        body, actor = read_body(request, Purging), request.actor
+        left = engine.purger.purge(name, checked_id(saga_id), body.why, actor)
+        view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
+        return answer(200, linked(request.base, view))
+
+    def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
+        request = _plain(app)
+        attempts, state = read_body(request, Attempts).attempts, reader.state(name, checked_id(saga_id))
+        if state.over:
+            raise Conflict(f"the saga is {state.status}: it is not recovered any more")
+        engine.recovery.set_recovery_attempts(state.saga_id, attempts)
+        # The audit trail has what happens to a saga; this is only how patient the supervisor is with it.
+        fields = {"saga_id": state.saga_id, "saga": name, "attempts": attempts, "actor": request.actor}
+        telemetry().logger.info("recovery attempts set", extra=fields)
+        return shown(state, 200)
+
+    return [cancel, retry, compensate, resolve, purge, set_recovery_attempts]

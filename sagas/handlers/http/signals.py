@@ -1,0 +1,24 @@
+"""The API's routes by which people and systems send signals to sagas that wait for them."""
+
+from __future__ import annotations
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+
+from sagas.engine.engine import Engine
+from sagas.handlers.http.answers import Served, answer, linked
+from sagas.handlers.http.inputs import Request, checked_id
+
+
+def signal_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+    """Return the function that takes a signal: 202 when it was accepted, 200 when the same value was before."""
+
+    def signal(name: str, saga_id: str, step: str) -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        request.only()
+        saga_id = checked_id(saga_id)
+        engine.signals.step(name, step)  # before the body is looked at: what takes no signal is 404, whatever comes
+        sent = engine.signals.send(name, saga_id, step, request.body(), request.actor)
+        saga = engine.reader.show(name, saga_id, payloads=False)
+        return answer(202 if sent.accepted else 200, linked(request.base, saga))
+
+    return [signal]

@@ -1,0 +1,125 @@
+"""Logs and metrics by Powertools, made on first use. No payload goes into either."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from functools import lru_cache
+
+from aws_lambda_powertools import Logger, Metrics
+
+from sagas.core.events import Fact
+from sagas.core.states import SagaState, SagaStatus, StepStatus
+from sagas.formats import NewerFormat
+from sagas.handlers.observability.metrics import METRICS
+from sagas.messaging.message.message import Message
+
+_TRACE_VARIABLE = "_X_AMZN_TRACE_ID"
+_FRAMES = 5
+
+
+class Telemetry:
+    """One function environment's logger and metrics; told of every committed fact."""
+
+    def __init__(self) -> None:
+        self.logger = Logger()
+        self._metrics = Metrics()
+
+    @property
+    def plain_logger(self) -> logging.Logger:
+        """The standard logger behind Powertools', which keeps its format and the appended keys."""
+        return logging.getLogger(self.logger.service)
+
+    def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
+        """Log the fact; count the saga when it has ended, with the time it took, or waits for a person, and each
+        attempt that is repeated.
+
+        After a cancel none is.
+        """
+        index: int | None = getattr(fact, "index", None)
+        fields = {
+            "saga_id": after.saga_id,
+            "saga": after.saga,
+            "correlation_id": after.correlation_id,
+            "status": after.status.value,
+            "step": None if index is None else after.steps[index].name,
+            "attempt": getattr(fact, "attempt", None),
+            "seq": after.seq,
+        }
+        # An undo that failed for good is seen at every level of the log that leaves errors in.
+        tell = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
+        tell(fact.action, extra={key: value for key, value in fields.items() if value is not None})
+        if after.status is not before.status and (after.over or after.status is SagaStatus.DEAD_LETTERED):
+            if after.over:
+                took = round((after.updated_at - after.created_at) * 1000)
+                self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, took)
+            self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
+        if after.attention and not before.attention:
+            self.count("SagaNeedsAttention", after.saga)
+        again = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
+        another = fact.action == "CompensationAttemptFailed" and after.undoing and again
+        if fact.action in ("StepFailed", "StepLost") and index is not None:
+            another = after.steps[index].status is StepStatus.RETRYING and not after.cancel_requested_at
+        if another:
+            self.count("StepRetried", after.saga)
+
+    def paused(self, saga: str) -> None:
+        """Count that the library pauses starts of a saga type."""
+        self.count("SagaTypePaused", saga)
+
+    def breaker_opened(self, saga: str) -> None:
+        """Count that a circuit breaker of a saga type holds a step back from now on."""
+        self.count("BreakerOpened", saga)
+
+    def breaker_closed(self, saga: str) -> None:
+        """Count that it lets the step through again."""
+        self.count("BreakerClosed", saga)
+
+    def newer_format(self, error: NewerFormat, message_id: str) -> None:
+        """Log and count that a message waits for a newer version of the library."""
+        self.logger.warning("message postponed", reason=str(error), message_id=message_id)
+        self.measure("NewerFormat", 1)
+
+    def record_failed(self, saga: str) -> None:
+        """Count that a message could not be handled; Lambda itself sees no error in that."""
+        self.count("RecordFailed", saga)
+
+    def count(self, metric: str, saga: str, times: int = 1) -> None:
+        """Add to a metric of a saga type, in CloudWatch's embedded metric format.
+
+        One dimension besides the service: a metric costs by the month for each combination.
+        """
+        self.measure(metric, times, saga=saga)
+
+    def measure(self, metric: str, value: float, saga: str = "") -> None:
+        """Write a metric of a saga type, or of the service as a whole, in its own unit."""
+        if saga:
+            self._metrics.add_dimension("saga", saga)
+        self._metrics.add_metric(metric, METRICS[metric].unit, value)
+        self._metrics.flush_metrics()
+
+    def goes_on(self, message: Message) -> None:
+        """Have log lines name the step that an invocation goes on with."""
+        self.logger.append_keys(step=message.step)
+
+    @staticmethod
+    def trace_id() -> str:
+        """The invocation's X-Ray trace id; empty if there is none."""
+        parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
+        return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
+
+
+def _undos_failed(state: SagaState) -> int:
+    return sum(step.status is StepStatus.COMPENSATION_FAILED for step in state.steps)
+
+
+@lru_cache(maxsize=1)
+def telemetry() -> Telemetry:
+    """Return this environment's telemetry."""
+    return Telemetry()
+
+
+def frames(error: BaseException) -> list[str]:
+    """Where an error arose, innermost last. Its text stays out of the log: it may quote what a caller sent."""
+    return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]

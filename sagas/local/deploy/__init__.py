@@ -1,0 +1,1 @@
+"""How an app gets into the emulator."""

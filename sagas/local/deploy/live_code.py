@@ -1,0 +1,150 @@
+"""New code in functions that run already: without a synthesis, so that an edit is live in less than two seconds."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sagas.local.deploy.assembly import Asset, Stack
+from sagas.local.deploy.deployment import Deployed
+from sagas.local.emulator.clients import Clients
+from sagas.local.errors import LocalStackError
+
+_POLL = 0.2
+_SETTLED = 0.1
+"""Seconds without a further change: an editor writes a file in several steps, a checkout many files."""
+_NOT_WATCHED = frozenset({"__pycache__", "node_modules", "cdk.out", "build", "dist", "tests"})
+_AT_ONCE = 8
+
+
+def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Callable[[], bool]) -> Iterator[list[Path]]:
+    """Yield, whenever files of a project have changed, their paths relative to it."""
+    while running():
+        time.sleep(_POLL)
+        now = seen(project)
+        if now == before:
+            continue
+        settled = False
+        while not settled:
+            time.sleep(_SETTLED)
+            settled = now == (now := seen(project))
+        yield sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+        before = now
+
+
+def seen(project: Path) -> dict[Path, tuple[int, int]]:
+    """Return time and size of each file of a project that is watched, by its path relative to it.
+
+    Hidden directories, virtual environments, tests and what is built are not.
+    """
+    found: dict[Path, tuple[int, int]] = {}
+    for at, names, files in os.walk(project):
+        directory = Path(at)
+        own = directory / "pyvenv.cfg"
+        names[:] = [] if own.is_file() else [one for one in names if one not in _NOT_WATCHED and one[0] != "."]
+        for name in () if own.is_file() else files:
+            path = directory / name
+            if path.suffix == ".pyc" or name[0] == ".":
+                continue
+            try:
+                stat = path.stat()
+            except OSError:  # gone meanwhile
+                continue
+            found[path.relative_to(project)] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+class LiveCode:
+    """The code of the deployed functions, renewed file by file.
+
+    Args:
+        clients: of the emulator.
+        project: the directory that holds the functions' packages.
+        scratch: where the code as it is now is kept.
+        stacks: as they were read and deployed.
+    """
+
+    def __init__(
+        self, clients: Clients, project: Path, scratch: Path, stacks: Sequence[tuple[Stack, Deployed]]
+    ) -> None:
+        self._lambda, self._s3 = clients.client("lambda"), clients.client("s3")
+        self._project = project
+        self._functions: dict[Asset, list[str]] = {}
+        self._published: dict[str, list[str]] = {}
+        for stack, deployed in stacks:
+            assets = {asset.key: asset for asset in stack.assets if asset.zipped}
+            for logical_id, resource in deployed.template["Resources"].items():
+                if resource["Type"] != "AWS::Lambda::Function":
+                    continue
+                asset = assets.get(str(resource["Properties"].get("Code", {}).get("S3Key")))
+                if asset is not None:
+                    self._functions.setdefault(asset, []).append(deployed.physical_ids[logical_id])
+        self._code: dict[Asset, Asset] = {}
+        shutil.rmtree(scratch / "live", ignore_errors=True)
+        for asset in self._functions:
+            copy = scratch / "live" / hashlib.sha256(asset.key.encode()).hexdigest()[:16]
+            shutil.copytree(asset.path, copy)
+            self._code[asset] = Asset(copy, True, asset.bucket, asset.key)
+
+    def renew(self, changed: Sequence[Path]) -> tuple[int, bool]:
+        """Put changed files into the functions that hold them. Returns how many functions have new code, and whether
+        the stack is to be deployed anew besides: what was changed is more than the inside of functions and methods."""
+        everything, touched = False, set[Asset]()
+        for relative in changed:
+            source = self._project / relative
+            holders = [asset for asset, code in self._code.items() if (code.path / relative).is_file()]
+            if not source.is_file() or not holders:
+                everything = everything or relative.suffix == ".py"
+                continue
+            if relative.suffix == ".py":
+                before = (self._code[holders[0]].path / relative).read_text()
+                everything = everything or outline(source.read_text(), relative) != outline(before, relative)
+            touched.update(holders)
+        for relative in changed:
+            for asset in touched:
+                target = self._code[asset].path / relative
+                if target.is_file() and (self._project / relative).is_file():
+                    shutil.copyfile(self._project / relative, target)
+        work: list[tuple[str, str, str]] = []
+        for asset in touched:
+            content = self._code[asset].content()
+            key = f"live-{hashlib.sha256(content).hexdigest()}.zip"
+            self._s3.put_object(Bucket=asset.bucket, Key=key, Body=content)
+            work += [(name, asset.bucket, key) for name in self._functions[asset]]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._publish, work))
+        return len(work), everything
+
+    def _publish(self, work: tuple[str, str, str]) -> None:
+        """Publish a new version of a function's code, and have its aliases name it.
+
+        What runs goes on with the version it began with. Of the versions published here the last two are kept, so that
+        each edit does not leave processes behind.
+        """
+        function, bucket, key = work
+        answer = self._lambda.update_function_code(FunctionName=function, S3Bucket=bucket, S3Key=key, Publish=True)
+        for alias in self._lambda.list_aliases(FunctionName=function)["Aliases"]:
+            self._lambda.update_alias(FunctionName=function, Name=alias["Name"], FunctionVersion=answer["Version"])
+        versions = self._published.setdefault(function, [])
+        versions.append(answer["Version"])
+        while len(versions) > 2:
+            self._lambda.delete_function(FunctionName=function, Qualifier=versions.pop(0))
+
+
+def outline(source: str, path: Path) -> str:
+    """Return what of a module may matter for the stack: all but the inside of its functions, and what these import."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise LocalStackError(f"{path}:{error.lineno}: {error.msg}") from None
+    imports = [ast.dump(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [ast.Pass()]
+    return ast.dump(tree) + "".join(imports)

@@ -1,0 +1,1 @@
+"""The emulator, and where it differs from AWS."""

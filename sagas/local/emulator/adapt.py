@@ -1,0 +1,175 @@
+"""Mending the gaps of the emulator. The template itself stays the one that goes to AWS."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from sagas.local.deploy.assembly import Asset, Stack
+from sagas.topology import Topology
+
+_LAYER = "AWS::Lambda::LayerVersion"
+_RESOURCE_POLICIES = ("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy")
+_NOT_BY_TLS = {"Bool": {"aws:SecureTransport": "false"}}
+_BATCHED = ("sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
+_API_HANDLER = "sagas.handlers.api.handler"
+
+
+def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without its question for the CDK's bootstrap version, which nobody answers here."""
+    changed = copy.deepcopy(template)
+    changed.pop("Rules", None)
+    changed.get("Parameters", {}).pop("BootstrapVersion", None)
+    if not changed.get("Parameters"):
+        changed.pop("Parameters", None)
+    return changed
+
+
+def without_layers(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without layers.
+
+    The emulator runs functions in its own interpreter, where everything a layer holds is installed already, for this
+    machine rather than for Lambda's.
+    """
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for name in [name for name, resource in resources.items() if resource["Type"] == _LAYER]:
+        del resources[name]
+    for resource in resources.values():
+        if resource["Type"] == "AWS::Lambda::Function":
+            resource["Properties"].pop("Layers", None)
+    return changed
+
+
+def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without CodeDeploy, which the emulator lacks: aliases move at once."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    for name in [name for name, resource in resources.items() if resource["Type"].startswith("AWS::CodeDeploy::")]:
+        del resources[name]
+    for resource in resources.values():
+        resource.get("UpdatePolicy", {}).pop("CodeDeployLambdaAliasUpdate", None)
+    return changed
+
+
+def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with an API that takes unsigned requests.
+
+    Unless IAM is enforced, the emulator checks no signature. It only insists on one, which keeps out nobody but
+    ``curl``.
+    """
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        if resource["Type"] == "AWS::ApiGateway::Method" and resource["Properties"]["AuthorizationType"] == "AWS_IAM":
+            resource["Properties"]["AuthorizationType"] = "NONE"
+    return changed
+
+
+def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without statements that deny what does not come by TLS: the emulator has none."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        policy = resource.get("Properties", {}).get("PolicyDocument")
+        if resource["Type"] in _RESOURCE_POLICIES and isinstance(policy, dict):
+            rules = cast("dict[str, Any]", policy)
+            rules["Statement"] = [one for one in rules["Statement"] if one.get("Condition") != _NOT_BY_TLS]
+    return changed
+
+
+def with_batch_actions(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with policies that allow requests for several messages by names of their own: on AWS who may
+    send, delete or hide one message may do so with ten, the emulator asks for more."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            continue
+        for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+            stated: str | list[str] = statement.get("Action", [])
+            actions = [stated] if isinstance(stated, str) else stated
+            statement["Action"] = [*actions, *(f"{one}Batch" for one in actions if one in _BATCHED)]
+    return changed
+
+
+def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with an API that knows under which path the emulator serves it, for the links it gives."""
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"].get("Handler") == _API_HANDLER:
+            variables = resource["Properties"].setdefault("Environment", {}).setdefault("Variables", {})
+            variables["SAGAS_BASE_PATH"] = "/_aws/execute-api/{apiId}/{stage}" + variables.get("SAGAS_MOUNT", "")
+    return changed
+
+
+def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with secrets that are named by ARN: a ``Ref`` is that on AWS, the emulator takes the name."""
+    secrets = {
+        name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::SecretsManager::Secret"
+    }
+
+    def change(node: dict[str, Any]) -> dict[str, Any] | None:
+        return {"Fn::GetAtt": [node["Ref"], "Id"]} if node.get("Ref") in secrets else None
+
+    return _changed(template, change)
+
+
+def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
+    """Return the template with functions whose variables lead to the APIs at this endpoint, and not to those on AWS."""
+    suffix = {"Ref": "AWS::URLSuffix"}
+
+    def change(node: dict[str, Any]) -> dict[str, Any] | None:
+        match node:
+            case {"Fn::Join": ["", ["https://", api, str(host), *rest]]} if ".execute-api." in host and suffix in rest:
+                path = rest[rest.index(suffix) + 1 :]
+                return {"Fn::Join": ["", [f"{endpoint_url}/_aws/execute-api/", api, *path]]}
+            case _:
+                return None
+
+    changed = copy.deepcopy(template)
+    for resource in changed["Resources"].values():
+        environment = resource.get("Properties", {}).get("Environment", {})
+        if resource["Type"] == "AWS::Lambda::Function" and "Variables" in environment:
+            environment["Variables"] = _changed(environment["Variables"], change)
+    return changed
+
+
+def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
+    """Return the template with callback URLs that lead to this endpoint, and not to where the API will be on AWS."""
+    changed = copy.deepcopy(template)
+    resources: dict[str, Any] = changed["Resources"]
+    topology = Topology()
+    topology.add_stack(resources, {name: name for name in resources})
+    api = topology.api
+    if api is not None:
+        stage = ["", [f"{endpoint_url}/_aws/execute-api/", {"Ref": api.id}, f"/{api.stage}{api.path}"]]
+        for resource in resources.values():
+            variables = resource.get("Properties", {}).get("Environment", {}).get("Variables", {})
+            if resource["Type"] == "AWS::Lambda::Function" and "SAGAS_CALLBACK_URL" in variables:
+                variables["SAGAS_CALLBACK_URL"] = {"Fn::Join": stage}
+    return changed
+
+
+def needed_assets(stack: Stack, template: dict[str, Any]) -> Iterator[Asset]:
+    """Yield the assets that the changed template still names."""
+    named = str(template)
+    return (asset for asset in stack.assets if asset.key in named)
+
+
+def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
+    """Return the attribute by which items expire, by the table's logical id. The emulator drops it when it deploys."""
+    return {
+        name: resource["Properties"]["TimeToLiveSpecification"]["AttributeName"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::DynamoDB::Table" and "TimeToLiveSpecification" in resource["Properties"]
+    }
+
+
+def _changed(node: Any, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
+    """Return a copy in which each object is what ``change`` makes of it; where that is None, its parts are."""
+    if isinstance(node, list):
+        return [_changed(one, change) for one in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    here = cast("dict[str, Any]", node)
+    made = change(here)
+    return {key: _changed(value, change) for key, value in here.items()} if made is None else made

@@ -1,0 +1,283 @@
+"""Cold starts of the local stack in a tenth of their time: ``python -P -m sagas.local.emulator.prefork SOCKET``.
+
+A function's process spends most of its start importing boto3, Powertools and this library, which are the same for all
+functions. So one process imports them once, and forks: what is forked goes on as the script that ministack would have
+had started. Where that is not the same thing (a function with layers or with packages of these names of its own,
+variables that count while something is imported, another system than Linux) a process is started as ever.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+_IMPORTED = (
+    "boto3",
+    "aws_lambda_powertools.logging",
+    "aws_lambda_powertools.metrics",
+    "pynamodb.models",
+    "sagas.handlers.api",
+    "sagas.handlers.commands",
+    "sagas.handlers.tasks.recovering",
+    "sagas.handlers.step",
+    "sagas.handlers.tasks.sweeping",
+)
+"""What functions have in common. None of it looks at a function's variables while it is imported, but for these:"""
+_READ_WHILE_IMPORTED = (
+    "PYTHON",
+    "LD_",
+    "HOME",
+    "POWERTOOLS_DEBUG",
+    "POWERTOOLS_TRACE_MIDDLEWARES",
+    "PYNAMODB_",
+    "AWS_EXECUTION_ENV",
+    "AWS_LAMBDA_INITIALIZATION_TYPE",
+    "AWS_NEW_RETRIES_2026",
+    "_LAMBDA_LAYERS_DIRS",
+    "SAGAS_VALIDATE_REQUESTS",
+)
+_CLIENTS = ("dynamodb", "sqs", "s3")
+"""Of what most functions have clients."""
+_LENGTH = 4
+
+
+class Prefork:
+    """The module ``subprocess`` for whoever starts workers with ``Popen([sys.executable, SCRIPT], ...)``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._link, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - own argv
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that forks."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the process that forks. What it forked goes on; what is asked for from here on is started."""
+        self._link.close()
+        self._process.wait()
+
+    def Popen(self, command: list[str], **options: Any) -> subprocess.Popen[str] | Forked:  # noqa: N802 - subprocess's
+        """Have a worker forked if that comes to the same, and start a process if not."""
+        environment: dict[str, str] = options.get("env") or {}
+        if len(command) == 2 and command[0] == sys.executable and not _differs(environment):
+            with self._lock, suppress(OSError, EOFError):
+                forked = self._forked({"script": command[1], "cwd": options["cwd"], "env": environment})
+                if forked is not None:
+                    return forked
+        return subprocess.Popen(command, **options)  # noqa: S603 - as asked
+
+    def _forked(self, request: dict[str, Any]) -> Forked | None:
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        ours_err, theirs_err = os.pipe()
+        theirs, text = [theirs_in, theirs_out, theirs_err], json.dumps(request).encode()
+        try:
+            socket.send_fds(self._link, [len(text).to_bytes(_LENGTH)], theirs)
+            self._link.sendall(text)
+            answer, found, _, _ = socket.recv_fds(self._link, _LENGTH, 1)
+        except OSError:
+            for one in (ours_in, ours_out, ours_err):
+                os.close(one)
+            raise
+        finally:
+            for one in theirs:
+                os.close(one)
+        if not found:
+            for one in (ours_in, ours_out, ours_err):
+                os.close(one)
+            if not answer:
+                raise EOFError("the process that forks is gone")
+            return None
+        return Forked(int.from_bytes(answer), found[0], ours_in, ours_out, ours_err)
+
+
+class Forked:
+    """A worker's process as ``Popen`` describes one. Its parent is another one, so how it ended is not known here.
+
+    Args:
+        pid: its process id.
+        handle: a pidfd of it.
+        stdin, stdout, stderr: our ends of its pipes.
+    """
+
+    def __init__(self, pid: int, handle: int, stdin: int, stdout: int, stderr: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdin: IO[str] = os.fdopen(stdin, "w", 1)
+        self.stdout: IO[str] = os.fdopen(stdout)
+        self.stderr: IO[str] = os.fdopen(stderr)
+        self._handle = handle
+
+    def poll(self) -> int | None:
+        """Return 0 once it has ended, ``None`` before."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return 0 once it has ended; TimeoutExpired if it has not in so many seconds."""
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._handle, select.POLLIN)
+            if not poll.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired(f"worker {self.pid}", timeout or 0)
+            self.returncode = 0
+        return self.returncode
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.close(self._handle)
+
+
+def _differs(environment: Mapping[str, str]) -> bool:
+    """Whether variables that count while something is imported are not those of this process."""
+    return any(
+        environment.get(name) != os.environ.get(name)
+        for name in environment.keys() | os.environ.keys()
+        if name.startswith(_READ_WHILE_IMPORTED)
+    )
+
+
+def main() -> None:
+    """Import, then fork whenever asked, until the other end is closed. In what is forked this returns when the worker's
+    script has ended, and the process ends as any other does."""
+    link = socket.socket(fileno=int(sys.argv[1]))
+    for name in _IMPORTED:
+        import_module(name)
+    _read_models()
+    gc.collect()
+    gc.freeze()
+    files = _files()
+    # Ctrl-C in a terminal is for whoever started the stack.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _reap)
+    while True:
+        length, descriptors, _, _ = socket.recv_fds(link, _LENGTH, 3)
+        if not length:
+            return
+        request = json.loads(_received(link, int.from_bytes(length)))
+        # Code that was installed or edited since: what is started anew has it, and from the next request on this has.
+        outdated = files != _files()
+        if outdated or _has_own(Path(request["cwd"])):
+            link.sendall(bytes(_LENGTH))
+        elif _fork(link, descriptors):
+            _become(request)
+            return
+        for one in descriptors:
+            os.close(one)
+        if outdated:
+            link.set_inheritable(True)
+            os.execv(sys.executable, [sys.executable, "-P", "-m", "sagas.local.emulator.prefork", str(link.fileno())])  # noqa: S606
+
+
+def _read_models() -> None:
+    """Have botocore read the models of clients here, once: they are a megabyte of JSON and more, and take longer than
+    the requests of a whole saga. A client of another service is read of where it is made."""
+    sessions: Any = import_module("botocore.session")
+    sessions.create_loader = cache(sessions.create_loader)
+    made = sessions.get_session()
+    for service in _CLIENTS:
+        made.create_client(service, region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none")  # noqa: S106 - never used
+
+
+def _received(link: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        more = link.recv(length - len(found))
+        if not more:
+            raise EOFError("the other end was closed within a request")
+        found += more
+    return found
+
+
+def _files() -> dict[str, int]:
+    """When each file that was imported was written, in nanoseconds."""
+    found: dict[str, int] = {}
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path:
+            with suppress(OSError):
+                found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - in a third of the time, for each of 700 files
+    return found
+
+
+def _has_own(directory: Path) -> bool:
+    """Whether a function's code has modules of its own of names that are imported already."""
+    return any(path.name.split(".")[0] in sys.modules for path in directory.iterdir())
+
+
+def _reap(*_: object) -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _fork(link: socket.socket, descriptors: list[int]) -> bool:
+    """Fork, and hand out the new process's handle; whether this is the new process, which has these as 0, 1 and 2."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    pid = os.fork()
+    if pid:
+        # It cannot have been reaped yet, so the number is still its own.
+        handle = os.pidfd_open(pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        socket.send_fds(link, [pid.to_bytes(_LENGTH)], [handle])
+        os.close(handle)
+        return False
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    link.close()
+    for number, one in enumerate(descriptors):
+        os.dup2(one, number)
+        os.close(one)
+    return True
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be what ``python SCRIPT`` would be."""
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = [request["script"]]
+    sys.path.insert(0, str(Path(request["script"]).parent))
+    runpy.run_path(request["script"], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The message of a step, and what travels in it."""
