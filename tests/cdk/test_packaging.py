@@ -100,7 +100,7 @@ class TestLayer:
     ) -> None:
         """Beside what the steps call, which is named."""
         root = Path(layer.__file__).parents[1]
-        sources = [path for part in ("store", "messaging", "handlers", "engine") for path in (root / part).glob("*.py")]
+        sources = [path for part in ("store", "messaging", "handlers", "engine") for path in (root / part).rglob("*.py")]
         called = {name for path in sources for name in re.findall(r'\bconnect\("(\w+)"', path.read_text())}
         assert {"dynamodb", "sqs", "s3", "kms", "events", "secretsmanager"} <= called
 
