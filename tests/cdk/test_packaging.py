@@ -99,8 +99,9 @@ class TestLayer:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         """Beside what the steps call, which is named."""
-        root = Path(layer.__file__).parents[1]
-        sources = [path for part in ("store", "messaging", "handlers", "engine") for path in (root / part).rglob("*.py")]
+        root = Path(layer.__file__).parents[2]
+        parts = ("store", "messaging", "handlers", "engine")
+        sources = [path for part in parts for path in (root / part).rglob("*.py")]
         called = {name for path in sources for name in re.findall(r'\bconnect\("(\w+)"', path.read_text())}
         assert {"dynamodb", "sqs", "s3", "kms", "events", "secretsmanager"} <= called
 
