@@ -133,12 +133,12 @@ def test_the_values_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("request.card.nubmer", "names nothing that is there"),
-        ("request.cards.number", "names nothing that is there"),
-        ("nobody.x", "begins with none of request, do"),
-        ("request..x", "is no path like"),
-        ("request[0]", "is no path like"),
-        ("", "is no path like"),
+        ("request.card.nubmer", "does not exist in the type"),
+        ("request.cards.number", "does not exist in the type"),
+        ("nobody.x", "must start with one of request, do"),
+        ("request..x", "is not a path; write one like"),
+        ("request[0]", "is not a path; write one like"),
+        ("", "is not a path; write one like"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_refused(path: str, why: str) -> None:
