@@ -442,7 +442,7 @@ def test_a_model_that_would_not_come_back_is_not_written() -> None:
     with pytest.raises(InvalidRequest) as caught:
         encode([Login(name="ada", password=pydantic.SecretStr("hunter2"))], list[Login])
     (problem,) = caught.value.problems
-    assert (problem.path, "writes a secret as stars: annotate the field as Secret[str]" in problem.message) == ("$[0]", True)
+    assert (problem.path, "writes a secret as stars: annotate" in problem.message) == ("$[0]", True)
     with pytest.raises(InvalidRequest) as caught:
         encode(OneWay(number=1), OneWay)
     assert "OneWay cannot read the JSON it writes" in caught.value.problems[0].message
