@@ -72,5 +72,8 @@ def test_a_stack_that_is_not_ours_has_none_to_move(tmp_path: Path) -> None:
         StackClock(files)
     files.root.mkdir()
     Description("http://elsewhere", "us-east-1").write(files.description)
-    with pytest.raises(LocalStackError, match="only in the emulator that `sagas local up` starts itself; this stack is at http://elsewhere"):
+    with pytest.raises(
+        LocalStackError,
+        match="only in the emulator that `sagas local up` starts itself; this stack is at http://elsewhere",
+    ):
         StackClock(files)
