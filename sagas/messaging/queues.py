@@ -47,7 +47,7 @@ class Queues:
         _ = self._client
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Send ``message`` to its step's queue. Without need for the author's code, it goes to ``now`` if there is one.
+        """Send ``message`` to its step's queue, or to ``now``, if there is one, when it needs no author's code.
         ``delay``: seconds until it can be delivered; beyond SQS's 15 minutes the receiver must wait longer."""
         if message.codeless and self.has_work(NOW):
             self.send_work(NOW, [OneSaga(message.saga_id, message.dispatch).work()], delay)
@@ -133,7 +133,7 @@ class Queues:
         for start in range(0, len(work), _BATCH):
             batch = work[start : start + _BATCH]
             delays = {"DelaySeconds": min(math.ceil(delay), LONGEST_DELAY)} if delay > 0 else {}
-            entries = [{"Id": str(place), "MessageBody": each.body, **delays} for place, each in enumerate(batch)]
+            entries = [{"Id": str(place), "MessageBody": message.body, **delays} for place, message in enumerate(batch)]
             with translated("SQS"):
                 answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
             if answer.get("Failed"):
