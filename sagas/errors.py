@@ -7,13 +7,15 @@
     │   ├── BreakerOpen           a step did not run because its circuit breaker is open and does not wait
     │   ├── ChildrenFailed        the error of a step with more failed children than it tolerates
     │   └── WrongResult           a step or undo returned a value that it does not declare, or that is too large
-    ├── TypeChanged               a stored request or result does not fit the deployed code; the saga waits for an
-    operator ├── Cancelled                 raised by ``ctx.raise_if_cancelled()`` ├── NotYet                    raise it
-    in a step or undo to be called again later, when the outcome may be ready ├── TimedOut                  an attempt
-    ended after its deadline, so its result is refused ├── InvalidRequest            the caller's input is not valid;
-    ``problems`` lists the paths ├── NotFound                  the saga type or saga does not exist ├── Conflict
-    the saga's state does not allow the call ├── TooLarge                  a payload is larger than can be stored └──
-    Unavailable               a store or queue is out of reach, or the type is paused: try later
+    ├── TypeChanged               a stored request or result does not fit the deployed code; an operator must act
+    ├── Cancelled                 raised by ``ctx.raise_if_cancelled()``
+    ├── NotYet                    raise it in a step or undo to be called again later, when it may be ready
+    ├── TimedOut                  an attempt ended after its deadline, so its result is refused
+    ├── InvalidRequest            the caller's input is not valid; ``problems`` lists the paths
+    ├── NotFound                  the saga type or saga does not exist
+    ├── Conflict                  the saga's state does not allow the call
+    ├── TooLarge                  a payload is larger than can be stored
+    └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         └── Ambiguous             the request may or may not have taken effect
 
 The branches correspond to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to
