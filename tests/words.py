@@ -45,7 +45,9 @@ NAMES = re.compile(r"(?:^|_)(told|known|wanted|shown|brought|beaten|parked)(?:$|
 def _sentences(path: Path, text: str) -> Iterator[tuple[int, str]]:
     """The texts of a file that people read, with their lines."""
     if path.suffix == ".md":
-        without_code = re.sub(r"^```.*?^```|`[^`\n]*`", lambda code: "\n" * code[0].count("\n"), text, flags=re.M | re.S)
+        without_code = re.sub(
+            r"^```.*?^```|`[^`\n]*`", lambda code: "\n" * code[0].count("\n"), text, flags=re.M | re.S
+        )
         yield from enumerate(without_code.splitlines(), 1)
         return
     for node in ast.walk(ast.parse(text)):

@@ -264,7 +264,7 @@ def test_what_the_bus_does_not_take_is_sent_again_and_then_left_to_lambda(box: M
     assert b.bus.requests == [10, 1, 2]
     b.site.begin("trip")
     b.bus.down = 3
-    with pytest.raises(Unavailable, match="1 of 1 were not taken"):
+    with pytest.raises(Unavailable, match="1 of 1 events were not accepted"):
         b.tell()
     assert b.tell() == ["SagaStarted"]
 

@@ -133,9 +133,9 @@ def test_the_values_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("$.request.card.nubmer", "matches nothing"),
-        ("$.request.cards.number", "matches nothing"),
-        ("$.request[0]", "matches nothing"),
+        ("$.request.card.nubmer", "does not exist in the type"),
+        ("$.request.cards.number", "does not exist in the type"),
+        ("$.request[0]", "does not exist in the type"),
         ("$.nobody.x", r"must start with one of \$.request, \$.do"),
         ("$", r"must start with one of \$.request, \$.do"),
         ("$.request..x", "is not a path"),
