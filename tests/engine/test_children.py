@@ -281,7 +281,7 @@ def test_a_child_is_cancelled_alone_only_with_force(bench: Make) -> None:
     b.run()
     child = child_id(saga_id, "asked", 0)
     assert b.step(saga_id, 0)["waiting_for"] == "children"
-    with pytest.raises(Conflict, match="is a child of asking"):
+    with pytest.raises(Conflict, match="this is a child of asking"):
         b.engine.operations.cancel("waiting-child", child, "ann")
     b.engine.operations.cancel("waiting-child", child, "ann", force=True)
     b.run()
@@ -408,7 +408,7 @@ def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:
     b.engine.operations.resolve("basketful", saga_id, "seen", "", (), "ann")
     b.clock.advance(3_600)
     child = child_id(saga_id, "shipments", 1)
-    with pytest.raises(Conflict, match=f"its child shipment/{child} is COMPENSATION_FAILED and needs a person"):
+    with pytest.raises(Conflict, match=f"its child shipment/{child} is COMPENSATION_FAILED and needs an operator"):
         b.engine.purger.purge("basketful", saga_id, "", "ann")
     b.engine.operations.resolve("shipment", child, "by phone", "", ("book",), "ann")
     b.engine.purger.purge("basketful", saga_id, "", "ann")

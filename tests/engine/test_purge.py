@@ -227,7 +227,7 @@ def test_a_saga_that_needs_a_person_is_not_purged_by_hand_either(keeping: Make) 
     FAIL["second"] = 1
     saga_id = ended(bench, "fatal")
     bench.clock.advance(HOUR)
-    with pytest.raises(Conflict, match="FAILED and needs a person"):
+    with pytest.raises(Conflict, match="FAILED and needs an operator"):
         purge(bench, saga_id, name="fatal")
 
 
@@ -237,7 +237,7 @@ def test_a_purge_waits_until_nothing_can_be_at_work(keeping: Make) -> None:
     state = bench.state(saga_id)
     lost = replace(state, token=state.token + 1, lost_until=bench.clock.now() + 900)
     assert bench.engine.control.claim(state, lost, 1.0)
-    with pytest.raises(Conflict, match="may still be at work"):
+    with pytest.raises(Conflict, match="may still be running"):
         purge(bench, saga_id)
     bench.clock.advance(900)
     assert purge(bench, saga_id).purge.reason == "asked for"
