@@ -1,4 +1,4 @@
-"""Callback URLs, to which callers without AWS credentials post a signal. Anyone who has the URL can use it."""
+"""Callback URLs, to which callers without AWS credentials post a signal. Anyone with the URL can use it."""
 
 from __future__ import annotations
 

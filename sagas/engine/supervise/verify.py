@@ -98,7 +98,7 @@ class Verifier:
         return Verified(self._with_payloads(look_through(entries, remains.state.seq, remains.state.head), entries))
 
     def _with_payloads(self, finding: Finding, entries: Sequence[tuple[int, Entry | None]]) -> Finding:
-        """Complete a finding by checking payloads in S3, of which the entries only have the hash."""
+        """Complete a finding by checking payloads in S3, whose hashes are in the entries."""
         for _, entry in entries:
             if entry is None or (finding.bad is not None and entry.seq >= finding.bad.seq):
                 break
