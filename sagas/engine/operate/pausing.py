@@ -110,9 +110,9 @@ class Pausing:
         kinds = {"starts_only": starts_only, "starts": starts, "undos": undos}
         self.logger.info("paused", extra={"saga": name, "scope": scope.text, "actor": actor, **kinds})
         if before.holds(undo=True) and not now.holds(undo=True):
-            self._send_parked(scope, only_undos=now.holds(undo=False))
+            self._send_paused(scope, only_undos=now.holds(undo=False))
         elif before.holds(undo=False) and not now.holds(undo=False):
-            self._send_parked(scope)
+            self._send_paused(scope)
 
     def resume(self, name: str, actor: str, *, step: str = "", saga_id: str = "") -> int:
         """Let sagas continue, spread over time; return how many this call has sent.
@@ -128,7 +128,7 @@ class Pausing:
             return 0
         if before.on:
             self.pauses.put(scope, replace(before, by=actor, resumed_at=self._clock.now()))
-        sent = self._send_parked(scope)
+        sent = self._send_paused(scope)
         self.logger.info("resumed", extra={"saga": name, "scope": scope.text, "actor": actor, "sent": sent})
         return sent
 
@@ -162,7 +162,7 @@ class Pausing:
         for other in ended:
             self.pauses.put(other, replace(self.pauses.get(other), resumed_at=self._clock.now()))
 
-    def _send_parked(self, scope: Scope, *, only_undos: bool = False) -> int:
+    def _send_paused(self, scope: Scope, *, only_undos: bool = False) -> int:
         end, sent = self._clock.now() + _BUDGET, 0
         for saga_id in self._ids_in(scope, only_undos=only_undos):
             if self._clock.now() >= end:

@@ -105,14 +105,14 @@ class Lanes:
         queues: counts the lanes' messages.
         watermarks: how far the lanes have got.
         clock: the current time.
-        tells: whether to note for other runs that a queue is empty, before messages are sent into it. Later those
+        notes_empty: whether to note for other runs that a queue is empty, before messages are sent into it. Later those
             would look like messages waiting in line.
     """
 
     queues: Queues
     watermarks: Watermarks
     clock: Clock
-    tells: bool = False
+    notes_empty: bool = False
     _cached: dict[tuple[str, str], _Lane] = field(default_factory=dict[tuple[str, str], _Lane])
 
     def backlog(self, state: SagaState) -> Backlog:
@@ -143,7 +143,7 @@ class Lanes:
             except NotFound:
                 waiting = 0
             watermark = self.watermarks.get(saga, step)
-            silent, empty = watermark.noted_at + _GOOD_WHILE < asked_at, self.tells and not waiting
+            silent, empty = watermark.noted_at + _GOOD_WHILE < asked_at, self.notes_empty and not waiting
             if silent or empty:
                 self.watermarks.note_rest(saga, step, asked_at, empty=empty, silent=silent)
             self._cached[saga, step] = _Lane(waiting, watermark)

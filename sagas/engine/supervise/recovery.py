@@ -161,7 +161,7 @@ class Recovery:
         """Recover sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
         seconds it may take."""
         clock, report = self.advancer.services.clock, RecoveryReport()
-        lanes, end = Lanes(self.queues, self.watermarks, clock, tells=len(due) > 1), clock.now() + budget
+        lanes, end = Lanes(self.queues, self.watermarks, clock, notes_empty=len(due) > 1), clock.now() + budget
         for count, position in enumerate(due):
             if clock.now() >= end:
                 report.left = len(due) - count

@@ -134,7 +134,7 @@ def action_of(entry: Entry) -> Action:
 
 
 NEVER_STARTED = "NeverStarted"
-"""The action in the first slot of a child that must never start. It is not a fact, because there is no such saga."""
+"""The action in the first slot of a child that must never start. It is not a fact, because that saga does not exist."""
 RESULTS = tuple(name for name, kind in ev.FACTS.items() if kind.gives_result)
 """Actions that store a step's result, which later steps take."""
 _OF_THE_ENTRY = ("index", "attempt")
