@@ -1,4 +1,4 @@
-"""What authors use to test their sagas."""
+"""Tools for testing your sagas."""
 
 from __future__ import annotations
 

@@ -27,20 +27,20 @@ class Impossible(Exception):
 
 @dataclass(frozen=True)
 class Placeholders:
-    """What the placeholders of an expression stand for."""
+    """The names and values behind the placeholders of an expression."""
 
     names: dict[str, str]
     values: dict[str, Any]
 
     @classmethod
     def of(cls, request: Item) -> Placeholders:
-        """Return those of a request."""
+        """Return the placeholders of a request."""
         return cls(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
 
 
 def copied(value: Any) -> Any:
-    """Return a deep copy of an item. ``copy.deepcopy`` took a third of the time of what explores all orders."""
-    return marshal.loads(marshal.dumps(value))  # noqa: S302 - its own bytes, of a moment ago
+    """Return a deep copy of an item. ``copy.deepcopy`` took a third of the time of exploring all orders."""
+    return marshal.loads(marshal.dumps(value))  # noqa: S302 - only bytes that were just dumped
 
 
 def number(text: str) -> int | Decimal:
@@ -52,7 +52,7 @@ def number(text: str) -> int | Decimal:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as its type and Python's object, which can be compared with others of that type."""
+    """Return a value as its type and a Python object, which can be compared with others of that type."""
     if value is None:
         return None
     [(kind, content)] = value.items()
@@ -111,7 +111,7 @@ class _Parser:
     def _take(self, *expected: str) -> str:
         token = self._next
         if expected and token not in expected:
-            raise NotImplementedError(f"{token!r} is not one of {expected}: {self._tokens}")
+            raise NotImplementedError(f"found {token!r}, expected one of {expected}: {self._tokens}")
         self._at += 1
         return token
 
@@ -300,12 +300,12 @@ def _contains(value: Any, part: Item) -> bool:
 
 
 def _compare(sign: str, left: Any, right: Any) -> bool:
-    one, other = plain(left), plain(right)
-    if one is None or other is None or one[0] != other[0]:
+    first, second = plain(left), plain(right)
+    if first is None or second is None or first[0] != second[0]:
         return sign == "<>"  # a missing value, or one of another type, differs
     if sign in ("=", "<>"):
-        return (one[1] == other[1]) is (sign == "=")
-    order = (one[1] > other[1]) - (one[1] < other[1])
+        return (first[1] == second[1]) is (sign == "=")
+    order = (first[1] > second[1]) - (first[1] < second[1])
     return {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
 
 
@@ -317,10 +317,7 @@ def condition(text: str) -> Test:
 
 @lru_cache(maxsize=4096)
 def update(text: str) -> Change:
-    """Compile an update, which changes an item in place.
-
-    Applied, it raises :class:`Impossible` for an item that it cannot be applied to.
-    """
+    """Compile an update, which changes an item in place, or raises :class:`Impossible` if it does not fit the item."""
     return _Parser(text).update()
 
 
@@ -330,7 +327,7 @@ def _paths(text: str) -> list[Path]:
 
 
 def projected(item: Item, request: Item) -> Item:
-    """Return an item with the attributes that a request names, or with all if it names none."""
+    """Return an item with the attributes that a request names; with all of them if it names none."""
     if "ProjectionExpression" not in request:
         return item
     placeholders, attributes = Placeholders.of(request), Item()

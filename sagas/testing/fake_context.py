@@ -1,4 +1,4 @@
-"""A context for unit tests: plain values, nothing behind them."""
+"""A context for unit tests, made of plain values."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from sagas.authoring.context import object_key
 from sagas.errors import Cancelled
 
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
-"""When a test's attempt begins, if it does not say: always the same, so that tests repeat."""
+"""Default time at which a test's attempt begins: constant, so that tests are repeatable."""
 
 _DEFAULT_ID = "00000000-0000-7000-8000-000000000000"
 
 
 def fake_callback_url(saga: str, saga_id: str, step: str) -> str:
-    """Return a callback URL that leads nowhere, and says what it is for instead of a token."""
+    """Return a callback URL that leads nowhere, and names its step instead of a token."""
     return f"https://sagas.invalid/callbacks/{saga}.{saga_id}.{step}"
 
 
 class FakeContext:
-    """What a step gets as ``ctx`` in a unit test. Everything may be given; the rest follows from what is.
+    """The ``ctx`` of a step in a unit test. Every argument is optional; defaults follow from the others.
 
     Args:
         saga_id: the saga's id.
         saga: the saga type's name.
         step: the step's name.
-        attempt: which execution it is, from 1.
-        undo: whether it is the step's undo that runs; the idempotency key then ends in ``:undo``.
+        attempt: the number of the execution, from 1.
+        undo: whether the step's undo runs; the idempotency key then ends in ``:undo``.
         idempotency_key: by default ``{saga_id}:{step}``, in an undo ``{saga_id}:{step}:undo``.
         forward_key: by default ``{saga_id}:{step}``.
         attempt_key: by default ``{idempotency_key}:{attempt}``.
         now: the time by the saga's clock; by default ``deadline`` minus the remaining time.
         deadline: when the attempt must have ended; by default the remaining time after ``now``, or a fixed time.
-        remaining_time: seconds until then, as ``remaining_time()`` answers; or a function that answers.
-        cancelled: whether a cancel was accepted. May be set later; true in any case when no time remains.
-        raise_if_cancelled: what to call instead of looking at ``cancelled``.
+        remaining_time: seconds that ``remaining_time()`` returns, or a function that returns them.
+        cancelled: whether a cancel was accepted. It can be set later, and is always true once no time remains.
+        raise_if_cancelled: a function to call instead of checking ``cancelled``.
         logger: by default the logger named ``sagas.testing``.
         client: clients by service (``{"s3": stub}``), or a function from service to client.
-        s3_key: what makes keys, instead of ``{prefix}{saga_id}/{filename}``.
+        s3_key: a function that makes keys, instead of ``{prefix}{saga_id}/{filename}``.
         prefix: the S3 prefix; by default ``{saga}/``.
-        progress: what to call on ``progress()``, besides keeping the call in ``progressed``.
-        trace_headers: of the saga's trace; none by default.
-        callback_url: of a public wait; by default one that leads nowhere.
-        signal_path: where a signal for the step is sent; by default as deployed.
-        signal: what to call on ``signal()``, besides keeping the value in ``signalled``.
+        progress: a function that ``progress()`` calls after it records the call in ``progressed``.
+        trace_headers: the headers of the saga's trace; by default none.
+        callback_url: the callback URL of a public wait; by default one that leads nowhere.
+        signal_path: the path for signals to the step; by default as deployed.
+        signal: a function that ``signal()`` calls after it records the value in ``signalled``.
 
     Attributes:
-        progressed: each ``(fraction, message)`` the step told.
-        signalled: each value by which it answered its own wait.
+        progressed: each ``(fraction, message)`` that the step reported.
+        signalled: each value that the step sent to its own wait.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class FakeContext:
 
     @property
     def now(self) -> datetime:
-        """The time that was given, or the deadline minus the remaining time."""
+        """The time passed as ``now``; by default the deadline minus the remaining time."""
         return self.deadline - timedelta(seconds=self.remaining_time()) if self._now is None else self._now
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: a cancel was accepted, or the time is over."""
+        """Whether to stop: a cancel was accepted, or no time remains."""
         return self._cancelled or self.remaining_time() <= 0
 
     @cancelled.setter
@@ -120,9 +120,9 @@ class FakeContext:
         self._cancelled = accepted
 
     def remaining_time(self) -> float:
-        """Return the seconds that were given."""
-        given = self._remaining_time
-        return max(0.0, float(given() if callable(given) else given))
+        """Return the seconds passed as ``remaining_time``."""
+        seconds = self._remaining_time
+        return max(0.0, float(seconds() if callable(seconds) else seconds))
 
     def raise_if_cancelled(self) -> None:
         """Raise ``Cancelled`` if ``cancelled`` is set, or no time remains."""
@@ -131,37 +131,37 @@ class FakeContext:
         elif self._cancelled:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
         elif self.cancelled:
-            raise Cancelled(f"the time of step {self.step} is over")
+            raise Cancelled(f"step {self.step} has no time left")
 
     def signal(self, value: object) -> None:
-        """Keep the value in ``signalled``; then call what was given."""
+        """Record the value in ``signalled``; then call ``signal``."""
         self.signalled.append(value)
         if self._signal is not None:
             self._signal(value)
 
     def client(self, service: str) -> Any:
-        """Return the client that was given for a service.
+        """Return the client passed for a service.
 
         Raises:
-            LookupError: none was given.
+            LookupError: no client was passed for it.
         """
-        given = self._client
-        if callable(given):
-            return given(service)
-        if given is None or service not in given:
+        clients = self._client
+        if callable(clients):
+            return clients(service)
+        if clients is None or service not in clients:
             raise LookupError(f'FakeContext has no client for "{service}": pass client={{"{service}": ...}}')
-        return given[service]
+        return clients[service]
 
     def s3_key(self, filename: str) -> str:
-        """Return the key for a file, as the real context makes it.
+        """Return the key for a file, as the real context does.
 
         Raises:
-            InvalidRequest: it cannot be a file name in S3.
+            InvalidRequest: the file name is not valid in S3.
         """
         return object_key(self._prefix, self.saga_id, filename) if self._s3_key is None else self._s3_key(filename)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Keep the call in ``progressed``."""
+        """Record the call in ``progressed``; then call ``progress``."""
         self.progressed.append((fraction, message))
         if self._progress is not None:
             self._progress(fraction, message)

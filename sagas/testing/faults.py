@@ -1,14 +1,14 @@
-"""Crash points: run something once for each AWS request it makes, and have the process die there.
+"""Crash points: run a scenario once for each AWS request that it makes, and make the process die there.
 
-Every request of boto3 and PynamoDB passes through botocore, and there it can fail in each way that a distributed system
-knows: it never leaves, or it takes effect and the answer is lost, and then the process dies, or goes on and retries, or
-lingers while others act. ``crash_points`` goes through all of them::
+Every request of boto3 and PynamoDB passes through botocore, where it can fail in each way that occurs in a distributed
+system. The request is never sent, or it takes effect and the response is lost. Then the process dies, or retries, or
+pauses while other processes act. ``crash_points`` tries all of these::
 
     def scenario(wire: Wire) -> None:
         tables = make_tables()              # not counted: no process is running
         while True:
             try:
-                with wire.process():        # what one Lambda invocation does
+                with wire.process():        # one Lambda invocation
                     handler(event, context)
                 break
             except ProcessDied:
@@ -21,7 +21,7 @@ lingers while others act. ``crash_points`` goes through all of them::
 
 from __future__ import annotations
 
-import random  # noqa: TID251 - which runs to make is no secret
+import random  # noqa: TID251 - it only selects runs
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,11 +35,11 @@ Plan = tuple["Point", ...]
 
 
 class ProcessDied(BaseException):
-    """The process dies here. Not an ``Exception``: nobody may catch it but what starts the next process."""
+    """The process dies here. It is not an ``Exception``: only the code that starts the next process may catch it."""
 
 
 class Fault(StrEnum):
-    """What goes wrong at a request."""
+    """A fault at a request."""
 
     DIES_BEFORE = "dies before it leaves"
     DIES_AFTER = "dies after it took effect"
@@ -58,7 +58,7 @@ DELAYS = (Fault.LATE, Fault.PAUSES)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a run is disturbed. ``number``: which request, from 1. ``bound``: how much others do meanwhile."""
+    """A fault in a run. ``number``: the request, from 1. ``bound``: how much other processes do in the meantime."""
 
     number: int
     fault: Fault
@@ -71,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run. ``trace``: the requests it made. ``error``: what the scenario raised, if it did."""
+    """One run. ``trace``: its requests. ``error``: the exception of the scenario, if it raised one."""
 
     points: Plan
     trace: tuple[str, ...]
@@ -85,12 +85,12 @@ class Trial:
 
 @dataclass(slots=True)
 class Wire:
-    """Listens where botocore sends requests, and disturbs those that were planned.
+    """Intercepts botocore's requests, and injects the planned faults.
 
     Args:
-        answers: functions from operation and parameters to the answer, by service, in place of the real one.
-        others: called with the point at which a process lingers: what other processes do meanwhile.
-        watch: called with name, parameters and answer of each request that succeeded.
+        answers: functions from operation and parameters to a response, by service, which replace AWS.
+        others: called with the point at which a process pauses, to run other processes.
+        watch: called with name, parameters and response of each request that succeeded.
     """
 
     answers: Answers = field(default_factory=dict[str, Callable[[str, dict[str, Any]], Any]])
@@ -104,19 +104,19 @@ class Wire:
     _outage: bool = False
 
     def begin(self, points: Iterable[Point] = ()) -> None:
-        """Forget what was and plan a run."""
+        """Reset, and plan a run."""
         self._plan = {point.number: point for point in points}
         self.trace.clear()
         self.deaths, self._running, self._dead, self._outage = 0, False, False, False
 
     @property
     def points(self) -> Plan:
-        """Where this run is disturbed."""
+        """The planned faults of this run."""
         return tuple(self._plan.values())
 
     @contextmanager
     def process(self) -> Generator[None]:
-        """What happens inside is one process's doing: its requests count, and none leaves once it is dead."""
+        """Run the block as one process: its requests count, and none is sent once it is dead."""
         before = self._running, self._dead, self._outage
         self._running, self._dead, self._outage = True, False, False
         try:
@@ -129,7 +129,7 @@ class Wire:
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """What happens inside is no process's doing: a look at the world."""
+        """Run the block outside of any process, to inspect the world."""
         before, self._running = self._running, False
         try:
             yield
@@ -138,8 +138,8 @@ class Wire:
 
     @contextmanager
     def installed(self) -> Generator[Wire]:
-        """Listen to every client of this Python process."""
-        from botocore.client import BaseClient  # not at the top: sagas.testing loads without botocore
+        """Intercept every client of this Python process."""
+        from botocore.client import BaseClient  # here, because sagas.testing loads without botocore
 
         client = cast("Any", BaseClient)
         send = client._make_api_call
@@ -158,7 +158,7 @@ class Wire:
             client._make_api_call = send
 
     def request(self, name: str, parameters: dict[str, Any], send: Callable[[], T], service: str = "") -> T:
-        """Do what counts as one request: a step's own effect on the world is one, too."""
+        """Make a call that counts as one request. A step's own effect on the world is one, too."""
 
         def watched() -> T:
             answer = send()
@@ -181,7 +181,7 @@ class Wire:
         if point.fault in DELAYS:
             self.others(point)
         if point.fault in (Fault.DIES_AFTER, Fault.NO_ANSWER, Fault.REPEATED, Fault.LATE):
-            with suppress(Exception):  # whatever the answer was, it is lost
+            with suppress(Exception):  # the response is lost, whatever it was
                 watched()
         if point.fault in (*DEATHS, Fault.LATE):
             self._dead = True
@@ -192,7 +192,7 @@ class Wire:
 
 
 def _unanswered() -> Exception:
-    from botocore.exceptions import ReadTimeoutError  # see installed()
+    from botocore.exceptions import ReadTimeoutError  # here for the reason given in installed()
 
     return ReadTimeoutError(endpoint_url="https://aws.invalid")
 
@@ -207,13 +207,13 @@ def crash_points(
     sample: int | None = None,
     seed: int = 0,
 ) -> Iterator[Trial]:
-    """Run ``scenario`` undisturbed, then once for each request and fault. Returns each run, the undisturbed one
+    """Run ``scenario`` without faults, then once for each request and fault. Yields each run, the one without faults
     first."""
     wire = wire or Wire()
     with wire.installed():
         first = _try(scenario, wire, ())
         yield first
-        # A process that died comes back and makes requests again: the second fault may hit one of those.
+        # After a death, the next process makes further requests, which the second fault may hit.
         length = len(first.trace)
         numbers = range(1, length + 1 + (length // 2 if at_once > 1 else 0))
         single = [
@@ -226,7 +226,7 @@ def crash_points(
             points for points in combinations(single, at_once) if len({point.number for point in points}) == at_once
         ]
         if sample is not None and sample < len(plans):
-            plans = random.Random(seed).sample(plans, sample)  # noqa: S311 - which runs to make is no secret
+            plans = random.Random(seed).sample(plans, sample)  # noqa: S311 - it only selects runs
         for points in plans:
             yield _try(scenario, wire, points)
 

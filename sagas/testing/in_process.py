@@ -1,4 +1,4 @@
-"""A saga and its children in process: the worker that runs in Lambda, over a store in memory and a clock that skips."""
+"""Run a saga and its children in process: the worker of Lambda, with a store in memory and a clock that skips waits."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from sagas.testing.run import Failing, Raised
 from sagas.testing.store import MemoryStore
 
 _LIFETIME = 900.0
-"""Seconds that each invocation has, as on Lambda at most."""
+"""Seconds per invocation: Lambda's maximum."""
 
 
 class SkippingClock:
-    """Time passes while code runs, as it does. What waits for a time has it come at once; chance repeats."""
+    """A clock that runs while code runs, and skips all waiting. Chance is constant."""
 
     def __init__(self, saga_id: str) -> None:
         self._machine = SystemClock()
@@ -62,7 +62,7 @@ class SkippingClock:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Have time pass as long as this lasts."""
+        """Let time pass during the block."""
         self._running_since = self._machine.now()
         try:
             yield
@@ -70,41 +70,41 @@ class SkippingClock:
             self._now, self._running_since = self.now(), None
 
     def sleep(self, seconds: float) -> None:
-        """Skip that long."""
+        """Skip this time."""
         self._now += max(0.0, seconds)
 
     def chance(self) -> float:
-        """The middle of [0, 1)."""
+        """Always the middle of [0, 1)."""
         return 0.5
 
     def new_id(self) -> str:
-        """The id of the one saga that nothing else decides."""
+        """The id of the topmost saga; those of children are derived."""
         return self._saga_id
 
     def new_owner(self) -> str:
-        """A nonce: the time, and how many there were before."""
+        """A nonce: the time and a counter."""
         self._owners += 1
         return f"{round(self._now * 1000):011x}{self._owners:08x}"
 
     def new_salt(self) -> str:
-        """No salt: nothing is kept."""
+        """An empty salt, because nothing is stored for long."""
         return ""
 
 
 class FailingRunner(Runner):
-    """Runs steps and undos, each on an instance of its own, but raises what it is told to in their stead.
+    """Runs steps and undos, each on a new instance, or raises the configured exceptions instead.
 
     Args:
-        fail: what every attempt of a step or undo raises, by its name; of a child's, by its path
+        fail: exceptions that the attempts of a step or undo raise, by its name; for a child's, by its path
             (``payouts[3].pay``).
-        path_of: the path of a saga, which its steps' names follow; empty for the topmost.
-        clock: its time passes while code runs.
+        path_of: returns the prefix of a saga's step names; empty for the topmost saga.
+        clock: the clock that runs while code runs.
     """
 
     def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock) -> None:
         super().__init__()
         self._clock = clock
-        self._left = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
+        self._failures = {name: list(each) if isinstance(each, Sequence) else each for name, each in fail.items()}
         self._path_of = path_of
 
     def instance(self, definition: SagaDefinition) -> Any:
@@ -122,7 +122,7 @@ class FailingRunner(Runner):
     ) -> str | None:
         """Run a step, or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
         name = step.undo.name if undo and step.undo is not None else step.name
-        failing = self._left.get(f"{self._path_of(context.saga_id)}{name}")
+        failing = self._failures.get(f"{self._path_of(context.saga_id)}{name}")
         if isinstance(failing, list):
             failing = failing.pop(0) if failing else None
         if failing is not None:
@@ -141,17 +141,17 @@ def _raise(raised: Raised, *_: object, **__: object) -> None:
 
 
 class InProcessRun:
-    """A saga on its way, with its children: nothing can get lost, and messages are delivered one at a time.
+    """A saga in flight, with its children. Nothing gets lost, and messages are delivered one at a time.
 
     Args:
         definition: the saga type.
-        fail: what every attempt of a step or undo raises instead of running, by its name.
-        clients: what ``ctx.client(service)`` returns: by service, or a function.
+        fail: exceptions that the attempts of a step or undo raise instead of running, by its name.
+        clients: the clients that ``ctx.client(service)`` returns, by service, or a function.
         saga_id: the saga's id.
         request: its request, as JSON builtins.
-        store: where it is stored, with its children.
-        signals: what is sent to each wait, by its name.
-        at: how long after the wait began it is sent; at once by default.
+        store: where the saga and its children are stored.
+        signals: the value to send to each wait, by its name.
+        at: how long after the beginning of its wait a signal is sent; by default at once.
     """
 
     def __init__(
@@ -172,16 +172,16 @@ class InProcessRun:
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         self._work: list[Work] = []
-        # A lease that outlasts every invocation needs no heartbeat.
+        # With leases that outlast every invocation, no heartbeat is needed.
         family = (definition, *definition.family)
-        registry = Registry.of(*(replace(one, lock_expiry=timedelta(days=1)) for one in family))
+        registry = Registry.of(*(replace(member, lock_expiry=timedelta(days=1)) for member in family))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         runner = FailingRunner(fail, self.path, self._clock)
         try:
             runner.instance(definition)
         except Exception as error:
-            told = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
-            raise DefinitionError(told) from error
+            text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
+            raise DefinitionError(text) from error
         breakers = Breakers(store.breakers, registry, self._clock, logger, quiet)
         joined = JoinObserver(store.control, store.joins, self, logger)
         committer = Committer(store.control, store.journal, self._clock, (breakers, joined), inbox=store.inbox)
@@ -204,56 +204,55 @@ class InProcessRun:
         self._start(SagaType(definition), request)
 
     def stored(self, saga_id: str) -> SagaState:
-        """A saga as it is."""
+        """The current state of a saga."""
         return self._store.states()[saga_id]
 
     def children(self, saga_id: str) -> Iterator[SagaState]:
-        """The children of a saga, as they are."""
+        """The current states of a saga's children."""
         for state in self._store.states().values():
             if state.parent is not None and state.parent.saga_id == saga_id:
                 yield state
 
     def entries(self, saga_id: str) -> dict[int, Entry]:
-        """A saga's committed entries, by their number."""
+        """A saga's committed entries, by number."""
         entries = self._store.journal.entries(saga_id, range(1, self.stored(saga_id).seq + 1))
         return dict(sorted(entries.items()))
 
     def path(self, saga_id: str) -> str:
-        """What comes before the names of a saga's steps: nothing for the topmost, ``payouts[3].`` for a child."""
+        """The prefix of a saga's step names: empty for the topmost, such as ``payouts[3].`` for a child."""
         state = self._store.states().get(saga_id)
         if state is None or state.parent is None:
             return ""
         return f"{self.path(state.parent.saga_id)}{state.parent.step}[{state.parent.position}]."
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Keep a message for its time, as a queue does."""
+        """Queue a message until its time."""
         due = self._clock.now() + max(delay, 0.0)
         self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
 
     def send_all(self, messages: Sequence[Message]) -> None:
-        """Keep messages."""
+        """Queue messages."""
         for message in messages:
             self.send(message)
 
     def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
-        """Keep work, which is done next."""
+        """Queue work, which is done next."""
         self._work.extend(work)
 
     def has_work(self, queue: str) -> bool:
-        """There is one queue for all of it."""
+        """Whether there is a queue for work: there is one for all of it."""
         return True
 
     def work_waiting(self, queue: str) -> int:
-        """How much there is to do."""
+        """The number of queued work items."""
         return len(self._work)
 
     def play(self) -> None:
-        """Let come what comes next, until nothing does, or the saga's own message has died: work, a message, a signal,
-        the end of a wait, a saga's own deadline."""
+        """Process the next event until there is none, or the saga's own message is dead-lettered. Events are work, a
+        message, a signal, the end of a wait, and a saga's deadline."""
         while True:
             if self._work:
-                # As the function of the queue ``now`` does. A test may call its saga what it likes, so that nothing is
-                # held against the schema here.
+                # Like the function of the queue ``now``, but without its schema: a test may use any saga id.
                 work = self._work.pop(0)
                 if work.task == START:
                     self._children.start(ChildrenToStart(**work.details))
@@ -269,21 +268,21 @@ class InProcessRun:
                 coming += self._awaited(state)
             if not coming:
                 return
-            when, _, act = min(coming, key=lambda one: one[:2])
+            when, _, act = min(coming, key=lambda event: event[:2])
             self._clock.sleep(when - self._clock.now())
             if not act():
                 return
 
     def _awaited(self, state: SagaState) -> Iterator[tuple[float, int, Callable[[], bool]]]:
-        """What a saga waits for by itself."""
+        """The events that a saga waits for: when, their priority, and the function that processes them."""
         step = state.current
         if state.status is SagaStatus.WAITING and step is not None and not state.joins:
             yield state.not_before, 2, partial(self._look, state.saga_id)
             if in_wait(state) and self.path(state.saga_id) + step.name in self._signals and not step.signalled:
                 after = self._at.get(self.path(state.saga_id) + step.name, timedelta())
                 yield state.updated_at + after.total_seconds(), 0, partial(self._signal, state.saga_id)
-        parked = state.status is SagaStatus.DEAD_LETTERED and state.saga_id == self.saga_id
-        if state.ends_at and not parked:  # it waits for an operator now, whatever its step is
+        dead_lettered = state.status is SagaStatus.DEAD_LETTERED and state.saga_id == self.saga_id
+        if state.ends_at and not dead_lettered:  # a dead-lettered saga waits for an operator
             yield state.ends_at, 3, partial(self._look, state.saga_id)
 
     def _deliver(self, index: int) -> bool:
@@ -294,8 +293,8 @@ class InProcessRun:
         return not isinstance(end, Die) or message.saga_id != self.saga_id
 
     def _look(self, saga_id: str) -> bool:
-        """What the supervisor does at the end of a wait, and of a saga's own time: of a step that looks again it sends
-        the message."""
+        """Act as the supervisor does at the end of a wait and at a saga's deadline. A step that polls gets its message
+        again."""
         state = in_time(self._advancer, self._store.control, self.stored(saga_id))
         if state is None:
             return True
@@ -325,13 +324,13 @@ class InProcessRun:
 
 
 def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:
-    """What ``ctx.client`` calls: never AWS by itself."""
+    """The function behind ``ctx.client``. It never connects to AWS on its own."""
     if callable(clients):
         return clients
 
     def connect(service: str) -> Any:
         if clients is None or service not in clients:
-            raise LookupError(f'there is no client for "{service}": pass clients={{"{service}": ...}}')
+            raise LookupError(f'no client for "{service}": pass clients={{"{service}": ...}}')
         return clients[service]
 
     return connect

@@ -1,4 +1,4 @@
-"""In a test: the sagas of the last release can go on with this code."""
+"""Assert in a test that the sagas of the last release can continue with this code."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def assert_fits_release(*saga_classes: type[Saga[Any]], lock: Path | str = LOCK)
     """Compare a service's saga types with those of its last release, as ``sagas check`` does.
 
     Args:
-        saga_classes: all saga types of the service: one that is missing counts as removed.
+        saga_classes: all saga types of the service; a missing one counts as removed.
         lock: the file that ``sagas check --write`` wrote at the last release.
 
     Raises:
-        AssertionError: sagas in flight could not go on by themselves; says why, and what to do.
-        NotFound: there is no such file.
-        InvalidRequest: it is no lock file.
+        AssertionError: sagas in flight could not continue; the message says why, and what to do.
+        NotFound: the file does not exist.
+        InvalidRequest: the file is not a lock file.
     """
-    found = changes(read(Path(lock)), map(definition_of, saga_classes))
-    broken = [str(change) for change in found if change.breaks]
-    if broken:
-        raise AssertionError("\n".join([f"sagas in flight since the last release ({lock}):", *broken]))
+    differences = changes(read(Path(lock)), map(definition_of, saga_classes))
+    breaking = [str(change) for change in differences if change.breaks]
+    if breaking:
+        raise AssertionError("\n".join([f"sagas in flight since the last release ({lock}):", *breaking]))

@@ -1,4 +1,4 @@
-"""A whole saga in process: the real automaton and the author's code, with no AWS and no waiting."""
+"""Run a whole saga in process: the real engine and your code, without AWS and without waiting."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 Raised = BaseException | type[BaseException]
 Failing = Raised | Sequence[Raised | None]
-"""What every attempt raises instead of running; or what each raises in turn: ``None`` where it runs, as do the rest."""
+"""The exception that every attempt raises instead of running; or a list with one per attempt. In a list, ``None`` lets
+the attempt run, and attempts beyond the list run."""
 _CHILD = re.compile(r"(\w+)\[(\d+)\]\.(.+)", re.ASCII)
-"""A child of a step, and what of it is meant."""
+"""A step with children, the position of one, and the path within that child."""
 T = TypeVar("T")
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
 
 class Record(dict[str, Any]):
-    """A dict as the API shows it; its keys can be read as attributes as well."""
+    """A dict as the API returns it, whose keys can also be read as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -41,7 +42,7 @@ class Record(dict[str, Any]):
 
 
 class Results(dict[str, Any]):
-    """What each step returned, by the name of its result; by the step itself (``results[Trip.book]``) also typed."""
+    """The result of each step, by the result's name; typed if indexed by the step itself (``results[Trip.book]``)."""
 
     if TYPE_CHECKING:
 
@@ -64,21 +65,21 @@ class Results(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the saga.
+    """Outcome of the saga.
 
     Args:
         status: its last status, such as ``"COMPLETED"``.
-        results: what each step returned that completed, by result name, also if it was undone later. By the step itself
-            (``outcome.results[Trip.book]``) it has the type that the step declares.
-        error: ``step``, ``type`` and ``message`` of what ended the forward way; ``None`` if nothing did.
+        results: the result of each completed step, by result name, even if it was undone later. Indexed by the step
+            itself (``outcome.results[Trip.book]``) it has the type that the step declares.
+        error: ``step``, ``type`` and ``message`` of the error that stopped the saga; ``None`` if there was none.
         audit: the audit trail, oldest first: ``seq``, ``at``, ``action``, ``step``, ``attempt``, ``status``,
-            ``details`` and the rest of what the API shows.
+            ``details`` and the other fields of the API.
         steps: the last status of each step, by its name.
-        in_doubt: names of steps with an execution of unknown outcome.
-        result: what the saga resulted in: what its last step did, or the one that the class keyword ``result`` names;
-            ``None`` unless it is COMPLETED.
+        in_doubt: names of the steps in doubt.
+        result: the saga's result: that of its last step, or of the step that the class keyword ``result`` names;
+            ``None`` unless the saga is COMPLETED.
         waited: how long each wait took, by its name.
-        children: of each step that has children, what became of each of them, in order.
+        children: the outcomes of the children of each step that has any, in order.
     """
 
     status: str
@@ -92,7 +93,7 @@ class Outcome:
     children: dict[str, list[Outcome]] = field(default_factory=lambda: dict[str, list[Outcome]]())
 
     def __repr__(self) -> str:
-        """A page that one can read: what became of each step, the audit trail, and the last stack trace."""
+        """A readable page: the status of each step, the audit trail, and the last stack trace."""
         lines = [f"Outcome {self.status}"]
         if self.error is not None:
             lines.append(f"  error: {self.error.type} in {self.error.step}: {self.error.message}")
@@ -118,37 +119,39 @@ def run(
     signals: Mapping[str, object] | None = None,
     at: Mapping[str, timedelta] | None = None,
 ) -> Outcome:
-    """Run a saga to its end, or until it waits for an operator; its children too.
+    """Run a saga and its children to the end, or until the saga waits for an operator.
 
-    Request and results travel as JSON, as they do in production. Each execution of a step or undo has a new instance
-    from ``create()``, since in production it may run in another process. Waits and delays between retries are skipped.
-    Time passes while code runs, and what ends after its ``timeout`` has failed with ``TimedOut``. To play that without
-    waiting: ``fail={"pay": TimedOut("...")}``.
+    Request and results are encoded as JSON, as in production. Each execution of a step or undo has a new instance
+    from ``create()``, because in production it may run in another process. Waits and delays between retries are
+    skipped. Time passes while code runs, and an attempt that exceeds its ``timeout`` fails with ``TimedOut``. To test
+    that without waiting, pass ``fail={"pay": TimedOut("...")}``.
 
     Args:
         saga_class: the saga.
         request: an instance of its request type.
-        fail: what every attempt of a step or undo raises instead of running, by its name; or a list of what each raises
-            in turn (``[RuntimeError(), None]`` fails once, then works): ``None`` where it runs, and so the rest. A
-            child's step or undo is named with the step and the child's position: ``payouts[3].pay``.
-        clients: what ``ctx.client(service)`` returns: clients by service, or a function such as ``boto3.client``.
+        fail: the exception that every attempt of a step or undo raises instead of running, by its name; or a list with
+            one per attempt. In a list, ``None`` lets the attempt run, and attempts beyond the list run:
+            ``[RuntimeError(), None]`` fails once, then works. For a child, prefix the name with the step and the
+            child's position: ``payouts[3].pay``.
+        clients: the clients that ``ctx.client(service)`` returns, by service, or a function such as ``boto3.client``.
         saga_id: the saga's id.
-        signals: what is sent to each wait, by its name (of a child's, as for ``fail``); one without a signal times out.
-            Time is skipped: a wait of a year takes none.
-        at: how long after its wait began a signal is sent; at once by default.
+        signals: the value to send to each wait, by its name; for a child, prefix the name as in ``fail``. A wait
+            without a signal times out. Time is skipped, so a wait of a year takes no time.
+        at: how long after the beginning of its wait a signal is sent; by default at once.
 
     Raises:
-        InvalidRequest: the request is not of its type.
-        ValueError: ``fail`` names no step or undo of this saga, ``signals`` or ``at`` no wait, one of them a child that
-            there was not, or a moment before a wait began.
-        DefinitionError: ``create()`` raised, or it is no saga class.
-        TypeError: what it says to raise is no exception, a signal is not of its wait's type, ``at`` has what is no
-            timedelta, or one of them is no dict.
+        InvalidRequest: the request does not fit its type.
+        ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` an unknown wait, one of them a child
+            that was not started, or ``at`` a negative time.
+        DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
+        TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
+            something other than a timedelta, or one of them is not a dict.
     """
     definition = definition_of(saga_class)
-    for what, given in (("fail", fail), ("signals", signals), ("at", at)):
-        if not isinstance(cast("object", given), Mapping | None):
-            raise TypeError(f'{what}: must be a dict by the names of steps, as in {what}={{"pay": ...}}, not {given!r}')
+    for parameter, value in (("fail", fail), ("signals", signals), ("at", at)):
+        if not isinstance(cast("object", value), Mapping | None):
+            example = f'{parameter}={{"pay": ...}}'
+            raise TypeError(f"{parameter}: must be a dict by step name, such as {example}, not {value!r}")
     failing, signalled = dict(fail or {}), dict(signals or {})
     _check(definition, failing)
     _check_signals(definition, signalled, at or {})
@@ -157,45 +160,46 @@ def run(
         decode(data, definition.request_type)
     except InvalidRequest as error:
         raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
-    from sagas.testing.in_process import InProcessRun  # with boto3, which tests of mere functions need not wait for
+    # Imported here: this loads boto3, which slows down unit tests that do not run a saga.
+    from sagas.testing.in_process import InProcessRun
     from sagas.testing.store import memory_store
 
     with memory_store() as store:
-        played = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at)
-        played.play()
-        for what, paths in (("fail", failing), ("signals", signalled)):
+        process = InProcessRun(definition, failing, clients, saga_id, data, store, signalled, at)
+        process.play()
+        for parameter, paths in (("fail", failing), ("signals", signalled)):
             for path in paths:
-                _check_position(played, saga_id, path, what)
-        return _outcome(played, definition, saga_id)
+                _check_position(process, saga_id, path, parameter)
+        return _outcome(process, definition, saga_id)
 
 
 def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
     for path, failing in fail.items():
         own, name = _owner(definition, path, "fail")
         undos = [step.undo.name for step in own.steps if step.undo is not None]
-        known = list(dict.fromkeys([*(step.name for step in own.steps), *undos]))
-        if name not in known:
-            raise ValueError(f'fail: {own.name} has no step or undo "{name}"; it has {", ".join(known)}')
+        names = list(dict.fromkeys([*(step.name for step in own.steps), *undos]))
+        if name not in names:
+            raise ValueError(f'fail: {own.name} has no step or undo "{name}"; it has {", ".join(names)}')
         each = cast("Sequence[object]", failing) if isinstance(failing, list | tuple) else [failing]
-        for one in each:
-            raises = issubclass(one if isinstance(one, type) else type(one), BaseException)
-            if not raises and (one is not None or each is not failing):
+        for item in each:
+            raises = issubclass(item if isinstance(item, type) else type(item), BaseException)
+            if not raises and (item is not None or each is not failing):
                 raise TypeError(f'fail: "{path}" must be an exception or its class, or a list of them, not {failing!r}')
         if any(step.name == name and not step.asks for step in own.steps):
-            raise ValueError(f'fail: "{path}" only waits: there is no code of it to fail')
+            raise ValueError(f'fail: "{path}" only waits, so it has no code that can fail')
 
 
-def _owner(definition: SagaDefinition, path: str, what: str) -> tuple[SagaDefinition, str]:
+def _owner(definition: SagaDefinition, path: str, parameter: str) -> tuple[SagaDefinition, str]:
     """The saga type that a path like ``payouts[3].pay`` leads to, and the name at its end."""
     while match := _CHILD.match(path):
-        name, position, rest = match[1], int(match[2]), match[3]
-        step = next((one for one in definition.steps if one.name == name), None)
+        name, position, remaining = match[1], int(match[2]), match[3]
+        step = next((declared for declared in definition.steps if declared.name == name), None)
         if step is None or step.children is None:
-            raise ValueError(f'{what}: {definition.name} has no step "{name}" with children')
+            raise ValueError(f'{parameter}: {definition.name} has no step "{name}" with children')
         types = step.children.sagas
         if step.children.several and position >= len(types):
-            raise ValueError(f'{what}: the step "{name}" has {len(types)} children, counted from 0')
-        definition, path = types[position if step.children.several else 0], rest
+            raise ValueError(f'{parameter}: the step "{name}" has {len(types)} children, counted from 0')
+        definition, path = types[position if step.children.several else 0], remaining
     return definition, path
 
 
@@ -204,40 +208,40 @@ def _check_signals(definition: SagaDefinition, signals: Mapping[str, object], at
         own, name = _owner(definition, path, "signals")
         waits = {step.name: step for step in own.steps if step.waits_for == "signal"}
         if name not in waits:
-            known = ", ".join(waits) or "none"
-            raise ValueError(f'signals: {own.name} has no wait "{name}" for a signal; it has {known}')
+            names = ", ".join(waits) or "none"
+            raise ValueError(f'signals: {own.name} has no wait "{name}" for a signal; it has {names}')
         try:
             encode(value, waits[name].signal_type)
         except InvalidRequest as error:
             raise TypeError(f'signals: "{path}": {error}: {listed(error.problems)}') from None
     for name, after in at.items():
         if name not in signals:
-            raise ValueError(f'at: no signal for "{name}" is among signals')
+            raise ValueError(f'at: signals has no "{name}"')
         if not isinstance(cast("object", after), timedelta):
-            raise TypeError(f'at: "{name}" must be a timedelta from the beginning of its wait on, not {after!r}')
+            raise TypeError(f'at: "{name}" must be a timedelta since its wait began, not {after!r}')
         if after < timedelta():
             raise ValueError(f'at: "{name}" must be after its wait began, not {-after} before')
 
 
-def _check_position(played: InProcessRun, saga_id: str, path: str, what: str) -> None:
-    """Check that the child meant by a path like ``payouts[3].pay`` was one, where its siblings were started."""
-    rest = path
-    while match := _CHILD.match(rest):
-        name, position, rest = match[1], int(match[2]), match[3]
-        own = (entry for entry in played.entries(saga_id).values() if entry.step == name)
+def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: str) -> None:
+    """Check that the child in a path like ``payouts[3].pay`` exists, if its siblings were started."""
+    remaining = path
+    while match := _CHILD.match(remaining):
+        name, position, remaining = match[1], int(match[2]), match[3]
+        own = (entry for entry in process.entries(saga_id).values() if entry.step == name)
         begun = next((entry for entry in own if entry.action == "ChildrenStarted"), None)
         total = position + 1 if begun is None else len(json.loads(begun.payload or "[]"))
         if position >= total:
-            raise ValueError(f'{what}: "{path}": the step "{name}" had {total} children, counted from 0')
-        siblings = (one for one in played.children(saga_id) if one.parent is not None and one.parent.step == name)
-        child = next((one for one in siblings if one.parent is not None and one.parent.position == position), None)
+            raise ValueError(f'{parameter}: "{path}": the step "{name}" had {total} children, counted from 0')
+        siblings = (child for child in process.children(saga_id) if child.parent and child.parent.step == name)
+        child = next((child for child in siblings if child.parent and child.parent.position == position), None)
         if child is None:
             return
         saga_id = child.saga_id
 
 
-def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:
-    state, entries = played.stored(saga_id), played.entries(saga_id)
+def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:
+    state, entries = process.stored(saga_id), process.entries(saga_id)
     error, result = entries.get(state.error_seq), definition.result_step
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     outcome = Outcome(
@@ -252,24 +256,24 @@ def _outcome(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> 
         steps={step.name: step_status(state, index).value for index, step in enumerate(state.steps)},
         in_doubt=state.in_doubt,
         waited=_waited(entries.values()),
-        children=_children(played, definition, saga_id),
+        children=_children(process, definition, saga_id),
     )
     return replace(outcome, result=outcome.results.get(result.result)) if outcome.status == "COMPLETED" else outcome
 
 
-def _children(played: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:
-    """What became of a saga's children, by step: of each position the last that was started."""
-    found: dict[str, dict[int, Outcome]] = {step.name: {} for step in definition.steps if step.children is not None}
-    types = {one.name: one for one in definition.children}
-    for child in sorted(played.children(saga_id), key=lambda one: one.parent.round if one.parent else 0):
+def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:
+    """The outcomes of a saga's children, by step: for each position the child that was started last."""
+    by_step: dict[str, dict[int, Outcome]] = {step.name: {} for step in definition.steps if step.children is not None}
+    types = {type_.name: type_ for type_ in definition.children}
+    for child in sorted(process.children(saga_id), key=lambda child: child.parent.round if child.parent else 0):
         if child.parent is not None:
-            own = _outcome(played, types[child.saga], child.saga_id)
-            found[child.parent.step][child.parent.position] = own
-    return {name: [own[position] for position in sorted(own)] for name, own in found.items()}
+            outcome = _outcome(process, types[child.saga], child.saga_id)
+            by_step[child.parent.step][child.parent.position] = outcome
+    return {name: [outcomes[position] for position in sorted(outcomes)] for name, outcomes in by_step.items()}
 
 
 def _waited(entries: Iterable[Entry]) -> dict[str, timedelta]:
-    """How long each wait took: until its end, or until something else put an end to it."""
+    """How long each wait took, until its end or until the saga began to be undone."""
     began, waited = dict[str, float](), dict[str, timedelta]()
     for entry in entries:
         ends = entry.action in (*RESULTS, "WaitTimedOut")

@@ -1,4 +1,4 @@
-"""The engine's store over tables in memory: the conditions that hold in an account hold here."""
+"""The engine's store over tables in memory, with the same conditions as in an AWS account."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sagas.testing.tables import MemoryTables
 _SETTINGS = StoreSettings(
     "run-sagas", "run-audit", joins_table="run-joins", payload_limit=2**40, shards=1, region="memory"
 )
-"""No payload is too large for an item here."""
+"""The payload limit is so high that all payloads stay in their items."""
 
 
 class _Client:
-    """What a connection asks instead of botocore's client."""
+    """Replaces botocore's client in a connection."""
 
     def __init__(self, tables: MemoryTables) -> None:
         self._make_api_call = tables.answer
@@ -40,12 +40,12 @@ class _Connection(SharedConnection):
 
     @property
     def client(self) -> Any:
-        """What answers instead of AWS."""
+        """The client that replaces AWS."""
         return _Client(self.memory)
 
 
 class MemoryStore:
-    """Control items, journal, joins, inbox and breakers, as the engine has them."""
+    """The engine's control items, journal, joins, inbox and breakers, in memory."""
 
     def __init__(self) -> None:
         self._memory = MemoryTables()
@@ -60,30 +60,30 @@ class MemoryStore:
         self._states: dict[str, tuple[Item, SagaState]] = {}
 
     def clear(self) -> None:
-        """Forget all sagas."""
+        """Delete all sagas."""
         self._memory.clear()
         self._states.clear()
 
     def states(self) -> dict[str, SagaState]:
-        """Return all sagas as they are, in the order of their births."""
+        """Return all sagas in the order of their creation."""
         items = self._memory.tables.get(_SETTINGS.sagas_table, {}).values()
         for item in items:
             if "name_shard" not in item:
                 continue  # a breaker, or a signal
             saga_id = item["saga_id"]["S"]
             before, _ = self._states.get(saga_id, (None, None))
-            if before is not item:  # each write stores another object
+            if before is not item:  # every write stores a new object
                 self._states[saga_id] = item, state_of(item)
         return {saga_id: state for saga_id, (_, state) in self._states.items()}
 
 
 _idle: list[MemoryStore] = []
-"""Stores that no run has at the moment: making PynamoDB's models takes longer than a saga of five steps."""
+"""Unused stores, for reuse: creating PynamoDB's models takes longer than a saga of five steps."""
 
 
 @contextmanager
 def memory_store() -> Generator[MemoryStore]:
-    """Yield an empty store that nobody else has."""
+    """Yield an empty store for exclusive use."""
     try:
         store = _idle.pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""DynamoDB in memory: the requests by which sagas run, with their conditions."""
+"""DynamoDB in memory: the requests that sagas make, with their conditions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KEYS: dict[str, tuple[str, ...]] = {
     "audit": ("saga_id", "seq"),
     "joins": ("join", "part"),
 }
-"""The primary keys, by the last part of a table's name."""
+"""The attributes of the primary keys, by the last part of a table's name."""
 _REFUSED = "The conditional request failed"
 
 
 def refusal(code: str, operation: str, message: str = "", **more: Any) -> ClientError:
-    """Return the error that botocore raises for an error of AWS."""
+    """Return the exception that botocore raises for an AWS error."""
     error = {"Code": code, "Message": message or code}
     response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
     return ClientError(response, operation)
@@ -34,13 +34,13 @@ def keys_of(table: str) -> tuple[str, ...]:
 
 
 def place_of(item: Item, attributes: Sequence[str]) -> Key:
-    """Return the values of these attributes, by which items are sorted and found."""
+    """Return the values of these attributes, by which items are sorted and looked up."""
     return tuple(plain(item[name])[1] for name in attributes)
 
 
 @dataclass
 class MemoryTables:
-    """Answers DynamoDB's requests. The last part of a table's name says which one it is, and so its key.
+    """Answers DynamoDB requests. The last part of a table's name determines its key.
 
     Args:
         tables: the items by their keys, per table.
@@ -53,7 +53,7 @@ class MemoryTables:
         self.tables.clear()
 
     def answer(self, operation: str, request: Item) -> Item:
-        """Return DynamoDB's answer to a request."""
+        """Return DynamoDB's response to a request."""
         try:
             match operation:
                 case "GetItem":
@@ -72,18 +72,18 @@ class MemoryTables:
             raise refusal("ValidationException", operation, str(error)) from error
 
     def item(self, table: str, key: Item) -> Item | None:
-        """Return an item as it is now; ``None`` if there is none. ``key``: or an item that has it."""
+        """Return the current item; ``None`` if it does not exist. ``key``: its key, or an item with that key."""
         return self._table(table).get(place_of(key, keys_of(table)))
 
     def _table(self, name: str) -> dict[Key, Item]:
         return self.tables.setdefault(name, {})
 
     def _seen(self, name: str, request: Item) -> dict[Key, Item]:
-        """The items of a table as a read sees them."""
+        """The items of a table that a read sees."""
         return self._table(name)
 
     def _target(self, request: Item) -> tuple[str, Key]:
-        """The table and key of what a request writes."""
+        """The table and key that a request writes to."""
         table = request["TableName"]
         return table, place_of(request.get("Item") or request["Key"], keys_of(table))
 
@@ -104,19 +104,19 @@ class MemoryTables:
     def _write(self, operation: str, request: Item) -> Item:
         before = self._before(request)
         if not _holds(request, before):
-            raise refusal("ConditionalCheckFailedException", operation, _REFUSED, **_shown(request, before))
+            raise refusal("ConditionalCheckFailedException", operation, _REFUSED, **_old_item(request, before))
         after = self._after(operation.removesuffix("Item"), request, before)
         self._leave(request, after)
-        shown = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
-        return {} if shown is None else {"Attributes": copied(shown)}
+        item = {"NONE": None, "ALL_OLD": before, "ALL_NEW": after}[request.get("ReturnValues", "NONE")]
+        return {} if item is None else {"Attributes": copied(item)}
 
     def _before(self, request: Item) -> Item | None:
-        """The item that a request would write."""
+        """The item that a request would overwrite."""
         table, key = self._target(request)
         return self._table(table).get(key)
 
     def _after(self, kind: str, write: Item, before: Item | None) -> Item | None:
-        """What a write leaves of its item: an object of its own."""
+        """The item after a write, as a new object; ``None`` if the write deletes it."""
         if kind == "ConditionCheck":
             return before
         if kind == "Delete":
@@ -134,14 +134,14 @@ class MemoryTables:
 
     def _batch_get(self, request: Item) -> Item:
         responses: dict[str, list[Item]] = {}
-        for name, wanted in request["RequestItems"].items():
-            table = self._seen(name, wanted)
-            items = (table.get(place_of(key, keys_of(name))) for key in wanted["Keys"])
-            responses[name] = [copied(projected(item, wanted)) for item in items if item is not None]
+        for name, read in request["RequestItems"].items():
+            table = self._seen(name, read)
+            items = (table.get(place_of(key, keys_of(name))) for key in read["Keys"])
+            responses[name] = [copied(projected(item, read)) for item in items if item is not None]
         return {"Responses": responses, "UnprocessedKeys": {}}
 
     def _transact(self, request: Item) -> Item:
-        writes = [next(iter(one.items())) for one in request["TransactItems"]]
+        writes = [next(iter(write.items())) for write in request["TransactItems"]]
         outcomes = [self._outcome(kind, write) for kind, write in writes]
         reasons = [reason for reason, _ in outcomes]
         if any(reason["Code"] != "None" for reason in reasons):
@@ -152,10 +152,10 @@ class MemoryTables:
         return {}
 
     def _outcome(self, kind: str, write: Item) -> tuple[Item, Item | None]:
-        """Why a write of a transaction is impossible, and what it would leave."""
+        """The reason why a write of a transaction fails, if it does, and the item after it."""
         before = self._before(write)
         if not _holds(write, before):
-            return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **_shown(write, before)}, None
+            return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **_old_item(write, before)}, None
         try:
             return {"Code": "None"}, self._after(kind, write, before)
         except Impossible as error:
@@ -178,9 +178,9 @@ class MemoryTables:
     def _page(
         self, request: Item, items: Sequence[Item], order: Sequence[str], *, backwards: bool = False, more: bool = False
     ) -> Item:
-        """Answer a query or a scan with a page of its items. It may begin after an item that is gone.
+        """Return a page of a query's or a scan's items. It may begin after an item that was deleted.
 
-        The last page never says that there may be more, as AWS's does when it is full.
+        Unlike on AWS, a full last page never says that there may be more.
         """
         if "ExclusiveStartKey" in request:
             start = place_of(request["ExclusiveStartKey"], order)
@@ -192,16 +192,16 @@ class MemoryTables:
             last = {"LastEvaluatedKey": copied({name: read[-1][name] for name in order})}
         test, placeholders = condition(request.get("FilterExpression", "")), Placeholders.of(request)
         matches = [projected(item, request) for item in read if test(item, placeholders)]
-        found: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(matches)}
-        return {**found, "Count": len(matches), "ScannedCount": len(read), **last}
+        page: Item = {} if request.get("Select") == "COUNT" else {"Items": copied(matches)}
+        return {**page, "Count": len(matches), "ScannedCount": len(read), **last}
 
     def _fitting(self, items: Sequence[Item]) -> int:
-        """How many of these items, from the first on, fit into a page."""
+        """How many of the first items fit into a page."""
         return len(items)
 
 
 def canceled(reasons: Sequence[Item]) -> ClientError:
-    """Return the error of a canceled transaction, by the reasons at the places of its writes."""
+    """Return the error of a canceled transaction, with the reasons in the order of its writes."""
     codes = ", ".join(reason["Code"] for reason in reasons)
     message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
     return refusal("TransactionCanceledException", "TransactWriteItems", message, CancellationReasons=reasons)
@@ -211,7 +211,7 @@ def _holds(request: Item, item: Item | None) -> bool:
     return condition(request.get("ConditionExpression", ""))(item or {}, Placeholders.of(request))
 
 
-def _shown(request: Item, item: Item | None) -> Item:
+def _old_item(request: Item, item: Item | None) -> Item:
     """The item that did not meet a condition, if the request asks for it."""
-    shown = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
-    return {"Item": copied(item)} if shown else {}
+    requested = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
+    return {"Item": copied(item)} if requested else {}

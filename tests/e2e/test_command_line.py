@@ -147,7 +147,9 @@ class TestSupervising:
             refused = desk.sagas("sweep", "checkout", *where)
             assert (refused.returncode, refused.stdout) == (1, "")
             # The emulator does not say which error it was, as Lambda does, but only its text.
-            assert refused.stderr.endswith("saga 'checkout' declares no orphans to sweep\n")
+            assert refused.stderr.endswith(
+                "saga type 'checkout' has no orphans= policy, so there is nothing to sweep\n"
+            )
 
 
 def test_a_stack_that_is_named_is_found_with_api_and_queues(desk: ZipDesk, named: list[str]) -> None:

@@ -97,7 +97,7 @@ def test_failures_in_a_row_pause_starts_for_the_cooldown(bench: Make, caplog: py
     with caplog.at_level(logging.WARNING):
         fail(b, 1)
     assert refused(b) == 1800
-    assert "starts of the saga type are paused: its sagas keep failing" in caplog.messages
+    assert "paused starts of the saga type because its sagas keep failing" in caplog.messages
     b.clock.advance(1790)
     assert refused(b) == 10
     b.clock.advance(10)

@@ -233,7 +233,7 @@ def test_counting_that_is_refused_is_tried_ever_more_rarely(
             t.engine.breakers.committed(state, state, FAILED)
             t.clock.time += 1
     assert tries == [(0, 1), (1, 2), (3, 4), (7, 8), (15, 16)]
-    assert caplog.messages == ["the circuit breaker was not told of an outcome"] * 5
+    assert caplog.messages == ["an outcome was not counted by the circuit breaker"] * 5
     t.clock.time += 16
     t.engine.breakers.committed(state, state, FAILED)
     assert _stored().failures == 17

@@ -281,7 +281,7 @@ def test_a_child_is_cancelled_alone_only_with_force(bench: Make) -> None:
     b.run()
     child = child_id(saga_id, "asked", 0)
     assert b.step(saga_id, 0)["waiting_for"] == "children"
-    with pytest.raises(Conflict, match="is a child of asking"):
+    with pytest.raises(Conflict, match="this is a child of asking"):
         b.engine.operations.cancel("waiting-child", child, "ann")
     b.engine.operations.cancel("waiting-child", child, "ann", force=True)
     b.run()
@@ -373,7 +373,7 @@ def test_a_tree_is_purged_as_one(bench: Make) -> None:
     b.run()
     b.clock.advance(3_600)
     child = child_id(saga_id, "shipments", 0)
-    with pytest.raises(Conflict, match="purged with it"):
+    with pytest.raises(Conflict, match="purge the parent"):
         b.engine.purger.purge("shipment", child, "", "ann")
     b.engine.purger.purge("basketful", saga_id, "", "ann")
     assert b.engine.control.get(child) is None
@@ -408,7 +408,7 @@ def test_a_child_that_needs_a_person_keeps_its_parent(bench: Make) -> None:
     b.engine.operations.resolve("basketful", saga_id, "seen", "", (), "ann")
     b.clock.advance(3_600)
     child = child_id(saga_id, "shipments", 1)
-    with pytest.raises(Conflict, match=f"its child shipment/{child} is COMPENSATION_FAILED and needs a person"):
+    with pytest.raises(Conflict, match=f"its child shipment/{child} is COMPENSATION_FAILED and needs an operator"):
         b.engine.purger.purge("basketful", saga_id, "", "ann")
     b.engine.operations.resolve("shipment", child, "by phone", "", ("book",), "ann")
     b.engine.purger.purge("basketful", saga_id, "", "ann")
@@ -442,7 +442,7 @@ def test_a_child_is_not_settled_while_its_parent_waits_for_its_end(bench: Make) 
     saga_id = b.start("invoice", {"parcels": 1})
     b.run()
     child = child_id(saga_id, "payments", 0)
-    told = f"its parent invoice/{saga_id} waits for its end.*retry it, compensate it, or cancel it with force"
+    told = f"the parent invoice/{saga_id} waits for this saga.*retry it, compensate it, or cancel it with force"
     with pytest.raises(Conflict, match=told):
         b.engine.operations.resolve("settled-child", child, "paid by hand", "paid", (), "ann")
     FAIL.clear()

@@ -246,7 +246,7 @@ def test_a_message_for_a_saga_or_step_that_never_was_is_refused(bench: Make) -> 
     with pytest.raises(InvalidRequest, match="does not fit its saga"):
         b.handle("change", "book", record)
     record["body"] = record["body"].replace(saga_id, f"{UUID(int=7)}")
-    with pytest.raises(NotFound, match="there is no saga 0"):
+    with pytest.raises(NotFound, match="no saga with id 0"):
         b.handle("change", "book", record)
 
 

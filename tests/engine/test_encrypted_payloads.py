@@ -245,7 +245,7 @@ def test_what_was_stored_before_is_read_as_it_is(deployed: Make) -> None:
 def test_without_the_key_it_says_so(keyed: Bench) -> None:
     saga_id = keyed.start("loan", {"iban": "the-request"})
     engine = from_environment(keyed.stack.environment)
-    with pytest.raises(SagaError, match="is encrypted, and this function has no payload_key"):
+    with pytest.raises(SagaError, match="is encrypted, but this function has no payload_key"):
         engine.reader.show("loan", saga_id)
 
 

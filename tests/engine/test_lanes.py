@@ -117,7 +117,7 @@ def test_many_at_once_crowd_nothing_out_either() -> None:
 def test_what_is_sent_anew_is_no_line() -> None:
     """One of many that recover at once finds the queue empty, and says so before the others see what it sends."""
     queue = Queue(0)
-    first = Lanes(queue, queue, ManualClock(SENT + 5_000), tells=True)  # pyright: ignore[reportArgumentType]
+    first = Lanes(queue, queue, ManualClock(SENT + 5_000), notes_empty=True)  # pyright: ignore[reportArgumentType]
     assert first.backlog(SILENT) is Backlog.UNKNOWN
     assert queue.rests == [(SENT + 5_000, True, True)]
     queue.messages, queue.known = 25, Watermark(empty_at=SENT + 5_000)

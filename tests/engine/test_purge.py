@@ -218,7 +218,7 @@ def test_it_is_in_no_list_and_of_no_other_type(keeping: Make) -> None:
 def test_a_saga_under_way_is_not_purged(keeping: Make) -> None:
     bench = keeping(Trip)
     saga_id = start(bench).state.saga_id
-    with pytest.raises(Conflict, match="PENDING; only one that is over"):
+    with pytest.raises(Conflict, match="PENDING; only sagas that have ended"):
         purge(bench, saga_id)
 
 
@@ -227,7 +227,7 @@ def test_a_saga_that_needs_a_person_is_not_purged_by_hand_either(keeping: Make) 
     FAIL["second"] = 1
     saga_id = ended(bench, "fatal")
     bench.clock.advance(HOUR)
-    with pytest.raises(Conflict, match="FAILED and needs a person"):
+    with pytest.raises(Conflict, match="FAILED and needs an operator"):
         purge(bench, saga_id, name="fatal")
 
 
@@ -237,7 +237,7 @@ def test_a_purge_waits_until_nothing_can_be_at_work(keeping: Make) -> None:
     state = bench.state(saga_id)
     lost = replace(state, token=state.token + 1, lost_until=bench.clock.now() + 900)
     assert bench.engine.control.claim(state, lost, 1.0)
-    with pytest.raises(Conflict, match="may still be at work"):
+    with pytest.raises(Conflict, match="may still be running"):
         purge(bench, saga_id)
     bench.clock.advance(900)
     assert purge(bench, saga_id).purge.reason == "asked for"
@@ -299,7 +299,7 @@ def test_an_operator_who_died_does_not_keep_a_saga_for_good(keeping: Make) -> No
     left = Entry(saga_id, state.seq + 1, until, "trip", "CompensationStarted", "COMPENSATING", 9)
     bench.engine.journal.put(left)
     assert bench.engine.purger.run(60.0).untouched == 1
-    with pytest.raises(Conflict, match="at work on this saga"):
+    with pytest.raises(Conflict, match="holds this saga"):
         purge(bench, saga_id)
     bench.clock.advance(31)
     assert bench.engine.purger.run(60.0).purged == [saga_id]

@@ -148,7 +148,7 @@ def test_a_signal_whose_sender_died_does_not_put_it_off(bench: Make, monkeypatch
     saga_id = b.start("patient")
     b.run()
     b.clock.advance(HOUR - 600)
-    once(monkeypatch, type(b.engine.signals), "_look_after")
+    once(monkeypatch, type(b.engine.signals), "_take")
     with pytest.raises(Death):
         b.engine.signals.send("patient", saga_id, "answer", "yes", "ada")
     assert due(b, saga_id) <= deadline

@@ -83,7 +83,7 @@ def test_the_task_counts_what_a_person_should_see(
     assert "SweepFailed" in out
 
 
-@pytest.mark.parametrize(("name", "message"), [("nothing", "no saga named 'nothing'"), ("trip", "declares no orphans")])
+@pytest.mark.parametrize(("name", "message"), [("nothing", "no saga type 'nothing'"), ("trip", "no orphans= policy")])
 def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., SweepDesk], name: str, message: str) -> None:
     d = desk(Zip, Trip)
     with pytest.raises(NotFound, match=message):
@@ -196,7 +196,7 @@ def test_the_command_stops_and_can_be_forced(command: Callable[..., tuple[SweepD
     assert d.keys() == []
 
 
-@pytest.mark.parametrize(("name", "message"), [("trip", "declares no orphans"), ("gone", "NoSuchBucket")])
+@pytest.mark.parametrize(("name", "message"), [("trip", "no orphans= policy"), ("gone", "NoSuchBucket")])
 def test_the_command_fails_in_one_line(command: Callable[..., tuple[SweepDesk, Run]], name: str, message: str) -> None:
     _, run = command(Zip, Gone, Trip)
     failed = run(name)

@@ -218,7 +218,7 @@ def test_a_signal_whose_sender_died_is_due_where_nothing_is_looked_at_ahead(
     saga_id = b.start("asked")
     b.end_waits()
     assert b.stack.control(saga_id)["open_shard"]["S"].startswith("wait#")
-    once(monkeypatch, type(b.engine.signals), "_look_after")
+    once(monkeypatch, type(b.engine.signals), "_take")
     with pytest.raises(Death):
         b.engine.signals.send("asked", saga_id, "answer", "yes", "ada")
     assert not b.stack.control(saga_id)["open_shard"]["S"].startswith("wait#")

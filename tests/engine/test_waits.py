@@ -207,7 +207,7 @@ def test_a_signal_whose_sender_died_is_taken_by_the_supervisor(bench: Make, monk
     def dies(*given: object) -> None:
         raise Death
 
-    monkeypatch.setattr(type(b.engine.signals), "_look_after", dies)
+    monkeypatch.setattr(type(b.engine.signals), "_take", dies)
     with pytest.raises(Death):
         signal(b, saga_id, {"by": "ada"})
     visit(b, 130.0)

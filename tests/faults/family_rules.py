@@ -127,7 +127,7 @@ def _nobody_looks_after_parents() -> Generator[None]:
     def left_alone(self: Any, state: SagaState, found: Any) -> bool:
         return state.joins
 
-    with patch.object(Recovery, "_children_looked_after", left_alone):
+    with patch.object(Recovery, "_waits_for_children", left_alone):
         yield
 
 

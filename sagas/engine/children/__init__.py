@@ -1,1 +1,1 @@
-"""Sagas that are started by a saga, and what becomes of them."""
+"""Start, join and undo the children of a saga."""

@@ -1,10 +1,10 @@
-"""Looking after a saga whose step has children: starting them, joining them, and having them undone.
+"""Advance a saga whose step has children: start them, join them, and have them undone.
 
-No lease is held meanwhile. Positions are handed out by a conditional update of the parent; a child's id follows from
-its position, so that starting it again starts nothing. Whether a child ever starts is decided by the first slot of its
-journal: before an undoing of the step goes on, the parent puts ``NeverStarted`` there where it is vacant, and what it
-finds there is started to its end, and cancelled. A look does what is to be done now, and may be repeated, interrupted
-and made twice at once.
+No lease is held in the meantime. Positions are handed out by a conditional update of the parent. A child's id follows
+from its position, so starting it again has no effect. The first slot of a child's journal decides whether it ever
+starts: before the parent undoes the step, it puts ``NeverStarted`` into each vacant slot. If a slot is taken, the
+parent completes that child's start and then cancels it. A look does what is due now; it may be repeated, interrupted,
+and made twice concurrently.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.outcomes import Fenced
 
 _AT_ONCE = 16
-"""Results that are read at a time."""
+"""Results that are read concurrently."""
 BLOCK = 25
-"""Children that one message has started."""
+"""Children per start message."""
 _NAMED = 10
-"""Failed children that an error names."""
+"""Failed children that an error lists."""
 _ROUNDS = 20
-"""Times that a look begins anew, because the parent has changed or there is more to do."""
+"""Rounds of one look: it repeats while the parent has changed or there is more to do."""
 _TOKENS = 100_000
-"""By how much a hand-out raises the token at most. Two looks of the same rise start the same children: no harm."""
+"""Largest random increase of the token by a hand-out. Two looks that draw the same one start the same children, which
+does no harm."""
 _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Looks after sagas when asked to, those with children above all."""
+    """Advances sagas on request, mainly those with children."""
 
     advancer: Advancer
     control: ControlItems
@@ -72,7 +73,7 @@ class Children:
     work: WorkSender
 
     def look(self, saga_id: str, *, thorough: bool = False) -> None:
-        """Do what there is to be done for a saga now, if nobody is at work on it."""
+        """Advance a saga as far as possible now, unless a worker holds its lease."""
         for _ in range(_ROUNDS):
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
@@ -103,7 +104,7 @@ class Children:
     # Forward: start, and join.
 
     def _joined(self, state: SagaState, thorough: bool) -> bool:
-        """Start what there is room for, or go on when all are over; whether to look again."""
+        """Start as many children as allowed, or end the step when all have ended; return whether to look again."""
         step = state.steps[state.cursor]
         tally = self.joins.first_ends(state.saga_id, step)
         if tally.ended >= step.children:
@@ -131,15 +132,14 @@ class Children:
             try:
                 self.start(blocks[0])
             except Unavailable:
-                # They are handed out, so the next look starts none of them. Their own message is tried again.
+                # The next look skips these children, because they are handed out; their message is retried.
                 self.work.send_work(NOW, [blocks[0].work()])
         else:
             self.work.send_work(NOW, [block.work() for block in blocks])
         return False
 
     def start(self, block: ChildrenToStart) -> None:
-        """Start children that were handed out. Those that are there already, or are never to start, stay as they
-        are."""
+        """Start children that were handed out. Children that exist or never start are left unchanged."""
         state = self.control.get(block.saga_id)
         if state is None or not state.joins or state.undoing or state.cancel_requested_at:
             return
@@ -149,9 +149,10 @@ class Children:
         self._start(state, step, range(block.first, min(block.first + block.count, step.handed_out)))
 
     def _start(self, state: SagaState, step: StepState, positions: Iterable[int]) -> None:
-        asked = self._asked(state, step)
-        types, requests = asked.details["types"], json.loads(asked.payload or "[]")
+        declaration = self._declaration(state, step)
+        types, requests = declaration.details["types"], json.loads(declaration.payload or "[]")
         earlier = self.joins.outcomes(state.saga_id, step.name, step.round - 1, FORWARD) if step.round else {}
+        correlation_id = declaration.correlation_id or state.correlation_id
         messages = list[Message]()
         for position in positions:
             before = earlier.get(position)
@@ -161,63 +162,62 @@ class Children:
                 continue
             name = types[position] if len(types) > 1 else types[0]
             parent = parent_of(state, step, position)
-            message = self.starter.start_child(
-                name, requests[position], parent, correlation_id=asked.correlation_id or state.correlation_id
-            )
+            message = self.starter.start_child(name, requests[position], parent, correlation_id=correlation_id)
             if message is not None:
                 messages.append(message)
         self.sender.send_all(messages)
-        if earlier:  # who is carried over ends at once
+        if earlier:  # a child whose result is carried over from the last round ends at once
             self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
 
-    def _asked(self, state: SagaState, step: StepState) -> Entry:
+    def _declaration(self, state: SagaState, step: StepState) -> Entry:
+        """The entry with the types and requests of the step's children."""
         return self.advancer.services.journal.entries(state.saga_id, [step.requests_seq])[step.requests_seq]
 
     def _continue(self, state: SagaState, step: StepState) -> None:
-        """Start what was handed out, and whose starter died."""
-        over = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        left = [position for position in range(step.handed_out) if position not in over]
-        there = self._there(state, step, left)
-        missing = [position for position in left if position not in there]
+        """Start children that were handed out to a worker that died."""
+        ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
+        remaining = [position for position in range(step.handed_out) if position not in ended]
+        existing = self._existing(state, step, remaining)
+        missing = [position for position in remaining if position not in existing]
         if missing:
             self._start(state, step, missing)
 
-    def _there(self, state: SagaState, step: StepState, positions: Iterable[int]) -> dict[int, SagaState]:
-        """Those children that have a control item, by position."""
+    def _existing(self, state: SagaState, step: StepState, positions: Iterable[int]) -> dict[int, SagaState]:
+        """The children that have a control item, by position."""
         ids = {child_id(state.saga_id, step.name, position, step.round): position for position in positions}
-        found = self.control.get_many(list(ids), consistent=True)
-        return {ids[saga_id]: child for saga_id, child in found.items()}
+        children = self.control.get_many(list(ids), consistent=True)
+        return {ids[saga_id]: child for saga_id, child in children.items()}
 
     def _end(self, state: SagaState, step: StepState) -> bool:
-        """Journal what the children came to; whether to look again."""
+        """Journal the children's outcome; return whether to look again."""
         outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        done = {position: one for position, one in outcomes.items() if one.how in (COMPLETED, CARRIED)}
+        done = {position: outcome for position, outcome in outcomes.items() if outcome.how in (COMPLETED, CARRIED)}
         failed = [position for position in range(step.children) if position not in done]
         policy = self.advancer.plan(state).steps[state.cursor].on_timeout
-        going_on = len(failed) <= step.tolerate or policy == "CONTINUE"
-        failure = None if going_on else ev.Failure(ChildrenFailed.__name__, _told(step, failed, outcomes))
+        tolerated = len(failed) <= step.tolerate or policy == "CONTINUE"
+        failure = None if tolerated else ev.Failure(ChildrenFailed.__name__, _failures(step, failed, outcomes))
         ids = {
             child_id(state.saga_id, step.name, position, outcome.round): position for position, outcome in done.items()
         }
         places = dict[tuple[str, int], int]()
         for saga_id, child in self.control.get_many(list(ids), consistent=True).items():
-            wanted = self.advancer.registry.get(child.saga).definition.result_step.name
-            seqs = {one.name: one.result_seq for one in child.steps}
-            if seq := seqs.get(wanted, 0):
+            result_step = self.advancer.registry.get(child.saga).definition.result_step.name
+            seqs = {child_step.name: child_step.result_seq for child_step in child.steps}
+            if seq := seqs.get(result_step, 0):
                 places[saga_id, seq] = ids[saga_id]
         payload = self._joined_results(places, step.children) if failure is None else None
         if failure is None and payload is None:
-            large = f"the results of its children have over {LARGEST_RESULT:,} bytes of JSON together"
+            large = f"the results of its children have more than {LARGEST_RESULT:,} bytes of JSON together"
             failure = ev.Failure(WrongResult.__name__, f"step {step.name!r}: {large}; let them return S3Objects")
         return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), payload)
 
     def _joined_results(self, places: Mapping[tuple[str, int], int], children: int) -> str | None:
-        """Return the results of children as a JSON list, with null for a child without one. Returns the list; ``None``
-        if it is larger than the result of a step may be."""
+        """Return the results of children as a JSON list, with null for a child without one; ``None`` if the list is
+        larger than a step's result may be."""
         journal, texts = self.advancer.services.journal, ["null"] * children
-        entries = [entry for found in journal.entries_of(places).values() for entry in found.values()]
+        entries = [entry for by_seq in journal.entries_of(places).values() for entry in by_seq.values()]
         size = 0
-        # A result that is not in its entry is read by a request of its own. No more of them are held than are allowed.
+        # A result stored in S3 takes a request of its own. Reading stops at the size limit, which bounds the memory.
         with ThreadPoolExecutor(_AT_ONCE, "joining") as pool:
             for first in range(0, len(entries), _AT_ONCE):
                 for entry in pool.map(journal.load, entries[first : first + _AT_ONCE]):
@@ -234,7 +234,7 @@ class Children:
         fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.Recovered,
         payload: str | None = None,
     ) -> bool:
-        """Journal what was seen; whether another one was faster."""
+        """Journal a fact about the children; return whether this look lost a race."""
         step = state.steps[state.cursor]
         seen = ev.ChildrenSeen(self.advancer.lease(), fact, step.round)
         try:
@@ -246,25 +246,25 @@ class Children:
     # Backward: close, cancel, order, and end.
 
     def _close(self, state: SagaState, step: StepState, thorough: bool) -> bool:
-        """See to it that every child that was handed out ends: what never started is not to, what runs is cancelled."""
-        over = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        left = [position for position in range(step.handed_out) if position not in over]
-        there, told, closed = self._there(state, step, left), list[str](), False
-        for position in left:
-            child = there.get(position)
+        """Make every child that was handed out end: cancel those that run, and never start the others."""
+        ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
+        remaining = [position for position in range(step.handed_out) if position not in ended]
+        existing, to_wake, closed = self._existing(state, step, remaining), list[str](), False
+        for position in remaining:
+            child = existing.get(position)
             if child is None:
                 child = self._closed(state, step, position)
                 closed = closed or child is None
             if child is not None and self._cancelled(child, thorough):
-                told.append(child.saga_id)
-        self._tell(told, thorough)
+                to_wake.append(child.saga_id)
+        self._wake(to_wake, thorough)
         if not closed:
             return False
         tally = self.joins.first_ends(state.saga_id, step)
         return tally.ended >= step.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
-        """Decide that a child never starts; return it if its start came first."""
+        """Decide that a child never starts; return the child if its start came first."""
         parent = parent_of(state, step, position)
         saga_id, clock = child_id(state.saga_id, step.name, position, step.round), self.advancer.services.clock
         entry = Entry(
@@ -278,18 +278,17 @@ class Children:
             actor=PARENT,
             correlation_id=state.correlation_id or state.saga_id,
         )
-        found = self.advancer.services.journal.put(entry)
-        if found.action == NEVER_STARTED or found.tombstone is not None:
+        stored = self.advancer.services.journal.put(entry)
+        if stored.action == NEVER_STARTED or stored.tombstone is not None:
             outcome = Outcome(position, NEVER, round=step.round, at=clock.now())
             self.joins.record(parent, FORWARD, outcome)
             return None
-        asked = self._asked(state, step)
-        request = json.loads(asked.payload or "[]")[position]
-        self.starter.start_child(found.saga, request, parent, correlation_id=found.correlation_id, sends=False)
+        request = json.loads(self._declaration(state, step).payload or "[]")[position]
+        self.starter.start_child(stored.saga, request, parent, correlation_id=stored.correlation_id, sends=False)
         return self.control.get(saga_id)
 
     def _cancelled(self, child: SagaState, thorough: bool) -> bool:
-        """Set a child's cancel flag if it goes forward; whether it is to be looked after."""
+        """Set a child's cancel flag if it is going forward; return whether to wake it."""
         for _ in range(_ROUNDS):
             decision = decide(self.advancer.plan(child), child, ev.CancelAsked(PARENT), self._now)
             if isinstance(decision.then, Refuse):
@@ -298,18 +297,19 @@ class Children:
                 return thorough
             if self.control.request_cancel(child, decision.state):
                 return True
-            found = self.control.get(child.saga_id)
-            if found is None or found.cancel_requested_at:  # set by this same write, or by another look
-                return found is not None
-            child = found
+            current = self.control.get(child.saga_id)
+            if current is None or current.cancel_requested_at:  # set by this same write, or by another look
+                return current is not None
+            child = current
         return False
 
-    def _tell(self, saga_ids: Sequence[str], thorough: bool = False) -> None:
+    def _wake(self, saga_ids: Sequence[str], thorough: bool = False) -> None:
+        """Send messages to look at these sagas."""
         blocks = [list(saga_ids[first : first + BLOCK]) for first in range(0, len(saga_ids), BLOCK)]
         self.work.send_work(NOW, [SagasToLookAfter(block, thorough).work() for block in blocks])
 
     def _undone(self, state: SagaState, thorough: bool) -> bool:
-        """Have the children undone, and go on when all are; whether to look again."""
+        """Have the children undone, and end the undo when all are; return whether to look again."""
         step = state.steps[state.cursor]
         number = step.undo_attempts
         tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children)
@@ -321,28 +321,29 @@ class Children:
             stuck = tally[undoing(number), STUCK]
             if not stuck:
                 return self._seen(state, ev.StepCompensated(state.cursor, number))
-            told = f"{stuck} of its children could not be undone: retry tries them again, or see to them"
-            told += "; one that is past its pivot has to be compensated with force first"
-            failure = ev.Failure(ChildrenFailed.__name__, told)
+            text = f"{stuck} of its children could not be undone: fix the cause, then retry, or resolve each child"
+            text += "; a child past its pivot has to be compensated with force first"
+            failure = ev.Failure(ChildrenFailed.__name__, text)
             return self._seen(state, ev.CompensationFailed(state.cursor, number, failure))
         return self._order(state, step, thorough)
 
     def _order(self, state: SagaState, step: StepState, thorough: bool) -> bool:
-        """Order the undoing of what stands: of all at once, or of the last that completed. Whether to look again."""
-        number, left = step.undo_attempts, list[tuple[float, str, Outcome]]()
-        for one in range(step.round + 1):
-            over = self.joins.outcomes(state.saga_id, step.name, one, undoing(number))
-            for position, outcome in self.joins.outcomes(state.saga_id, step.name, one, FORWARD).items():
-                if outcome.how in STANDING and position not in over:
-                    saga_id = child_id(state.saga_id, step.name, position, one)
-                    left.append((outcome.at, saga_id, replace(outcome, round=one)))
-        left.sort(key=lambda one: (one[0], one[2].position), reverse=True)
+        """Order children that have not been undone to undo themselves: all at once, or the last that completed. Returns
+        whether to look again."""
+        number, remaining = step.undo_attempts, list[tuple[float, str, Outcome]]()
+        for round_ in range(step.round + 1):
+            ended = self.joins.outcomes(state.saga_id, step.name, round_, undoing(number))
+            for position, outcome in self.joins.outcomes(state.saga_id, step.name, round_, FORWARD).items():
+                if outcome.how in STANDING and position not in ended:
+                    saga_id = child_id(state.saga_id, step.name, position, round_)
+                    remaining.append((outcome.at, saga_id, replace(outcome, round=round_)))
+        remaining.sort(key=lambda item: (item[0], item[2].position), reverse=True)
         if step.one_by_one:
-            left = left[:1]
-        there = self.control.get_many([saga_id for _, saga_id, _ in left], consistent=True)
-        told, recorded = list[str](), False
-        for _, saga_id, outcome in left:
-            child = there.get(saga_id)
+            remaining = remaining[:1]
+        existing = self.control.get_many([saga_id for _, saga_id, _ in remaining], consistent=True)
+        to_wake, recorded = list[str](), False
+        for _, saga_id, outcome in remaining:
+            child = existing.get(saga_id)
             how = _undone_already(child, number)
             if how:
                 record = replace(outcome, how=how, at=self._now)
@@ -351,18 +352,18 @@ class Children:
                 recorded = True
             elif child is not None:
                 ordered = child.order if child.order is not None and child.order.number >= number else None
-                if child.over and ordered is None:  # refused: another look's, or this same write's own success
+                if child.over and ordered is None:  # a refusal means that the order is stored already
                     self.control.order(child, number, self._now)
                 if thorough or (child.over and (ordered is None or ordered.open)):
-                    told.append(saga_id)
-        self._tell(told, thorough)
+                    to_wake.append(saga_id)
+        self._wake(to_wake, thorough)
         return recorded
 
 
 def _undone_already(child: SagaState | None, number: int) -> str:
-    """What is to be recorded of a child in its stead, for which there is nothing to order; empty if there is.
+    """The outcome to record for a child that cannot be ordered to undo itself; empty if it can.
 
-    One that is past its pivot stays as it is, until an operator has it undone.
+    A child past its pivot is left unchanged until an operator compensates it.
     """
     if child is None:
         return UNDONE
@@ -374,22 +375,22 @@ def _undone_already(child: SagaState | None, number: int) -> str:
     return UNDONE if child.over and child.status not in (*_STANDING, SagaStatus.COMPENSATION_FAILED) else ""
 
 
-def _told(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) -> str:
-    """An error's text: which children failed, and how."""
+def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) -> str:
+    """The error text that lists the failed children and how they failed."""
     ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
-    ended.sort(key=lambda position: (not outcomes[position].seq, position))  # what failed before what was cancelled
-    named = list[str]()
+    ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed children before cancelled ones
+    listed = list[str]()
     for position in ended[:_NAMED]:
-        one, became = outcomes[position], "failed, and so did its undo"
-        if one.how == UNDONE:
-            became = "failed and was undone" if one.seq else "was cancelled"
-        elif one.how == FAILED:
-            became = "failed"
-        named.append(f"{step.name}[{position}] {became}")
+        outcome, end = outcomes[position], "failed, and so did its undo"
+        if outcome.how == UNDONE:
+            end = "failed and was undone" if outcome.seq else "was cancelled"
+        elif outcome.how == FAILED:
+            end = "failed"
+        listed.append(f"{step.name}[{position}] {end}")
     more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
-    return f"{len(failed)} of {step.children} children did not complete: {', '.join(named)}{more}"
+    return f"{len(failed)} of {step.children} children did not complete: {', '.join(listed)}{more}"
 
 
 def refill(at_once: int) -> int:
-    """Return how many places must be free before more children are started: not one by one, which costs a look each."""
+    """Return how many children must have ended before more are started. Starting them singly costs a look each."""
     return max(1, min(BLOCK, math.ceil(at_once / 4)))

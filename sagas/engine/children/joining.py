@@ -1,4 +1,4 @@
-"""What a child that has ended tells its parent, once that is committed."""
+"""Wake the parent after a child's end is committed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 
 _AT_ONCE = 16
-"""Failed children beyond those tolerated of which each has the parent looked after: of several that fail at once one at
-least does. Those that are cancelled for it do not."""
+"""How many failures above ``tolerate`` still wake the parent. Several children may fail at once; at least one must wake
+it. Later ends, such as cancelled siblings, do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
-    """Has a parent looked after when a child's end completes its join, or leaves room for further children.
+    """Wakes a parent when a child's end completes its join, or makes room for more children.
 
-    Two that end at once may both do so, which does no harm. What is lost here the supervisor finds.
+    Two children that end at once may both wake it, which does no harm. If a message is lost, the supervisor finds the
+    parent.
     """
 
     control: ControlItems
@@ -32,25 +33,25 @@ class JoinObserver:
     logger: logging.Logger
 
     def committed(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
-        """See whether the saga is a child that has ended, and whether its parent minds."""
+        """Wake the parent if the saga is a child link end makes a difference to it."""
         ended = after.over and (before.status is not after.status or before.order != after.order)
         if after.parent is None or not ended:
             return
         try:
-            if self._minds(after, after.parent):
+            if self._wakes(after, after.parent):
                 self.work.send_work(NOW, [SagasToLookAfter([after.parent.saga_id]).work()])
         except SagaError as error:
             fields = {"saga_id": after.saga_id, "parent": after.parent.saga_id, "error": type(error).__name__}
-            self.logger.warning("a parent was not told of its child's end: the supervisor looks after it", extra=fields)
+            self.logger.warning("could not wake the parent of an ended child; the supervisor will", extra=fields)
 
-    def _minds(self, child: SagaState, whose: Parent) -> bool:
-        """Whether all are over, too many have failed, there is room for others, or the undoing is to go on."""
-        parent = self.control.get(whose.saga_id)
+    def _wakes(self, child: SagaState, link: Parent) -> bool:
+        """Whether all children have ended, too many have failed, more may start, or the undo can continue."""
+        parent = self.control.get(link.saga_id)
         step = parent.current if parent is not None else None
-        if parent is None or step is None or not parent.joins or step.name != whose.step:
+        if parent is None or step is None or not parent.joins or step.name != link.step:
             return False
         if not parent.undoing:
-            tally = self.joins.first_ends(whose.saga_id, step)
+            tally = self.joins.first_ends(link.saga_id, step)
             if tally.ended >= step.children:
                 return True
             failed = tally.ended - tally.completed
@@ -58,11 +59,11 @@ class JoinObserver:
                 return tally.ended >= step.handed_out or failed <= step.tolerate + _AT_ONCE
             room = step.at_once - (step.handed_out - tally.ended)
             return step.handed_out < step.children and room >= refill(step.at_once)
-        tally = self.joins.tally(whose.saga_id, whose.step, [step.round], step.children)
+        tally = self.joins.tally(link.saga_id, link.step, [step.round], step.children)
         if tally.ended < step.handed_out:
             return False
         if child.order is None or step.one_by_one:
             return True
         if step.round:
-            tally.update(self.joins.tally(whose.saga_id, whose.step, range(step.round), step.children))
+            tally.update(self.joins.tally(link.saga_id, link.step, range(step.round), step.children))
         return tally.undone(step.undo_attempts) >= tally.standing

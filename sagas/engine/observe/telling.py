@@ -1,8 +1,8 @@
-"""What a service tells the world of its sagas: which events follow from a change of a control item, or from a journal.
+"""Derive the events that a service publishes, from a change of a control item or from a journal.
 
-A commit is the move of the pointer ``seq`` in the control item. So the images of an item before and after a write say
-what was committed, and nothing else does: an entry may be there that never is. Only few attributes are looked at, so
-that what a newer version writes can be told, too.
+A commit moves the pointer ``seq`` of the control item. So only the images of the item before and after a write show
+what was committed: an entry may exist that never is. Only a few attributes are read, so that changes made by a newer
+version can be published, too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ENDS: Mapping[str, str] = {
     "FAILED": "SagaFailed",
     "COMPENSATION_FAILED": "SagaCompensationFailed",
 }
-"""What is told of a saga that has come to such an end."""
+"""The event of each final status."""
 SAGA_EVENTS = ("SagaStarted", *ENDS.values(), "SagaNeedsAttention", "SagaWaiting")
 STEP_EVENTS = tuple(name for name, kind in FACTS.items() if kind.published)
-"""Told only where that is asked for; they are named like the entries they are made from."""
+"""Published only on request. They have the names of the entries they are made from."""
 _STUCK = ("DEAD_LETTERED", "FAILED", "COMPENSATION_FAILED")
 _WAITS = ("signal", "time")
 
@@ -51,47 +51,47 @@ class Detail(TypedDict):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """One event: its name, and what it tells."""
+    """One event: its name and detail."""
 
     name: str
     detail: Detail
 
 
 def told_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[Told]:
-    """Return the events of a write to a control item, but those of steps."""
+    """Return the events of a write to a control item, except those of steps."""
     if new is None or "status" not in new or "name_shard" not in new:
-        return []  # it is gone, or none of a saga's
+        return []  # deleted, or not a saga's item
     if old is None:
-        return [_told("SagaStarted", new, new["created_at"]["S"])]
-    found: list[Told] = []
+        return [_event("SagaStarted", new, new["created_at"]["S"])]
+    events: list[Told] = []
     at, status = new["updated_at"]["S"], new["status"]["S"]
     moved = _seq(new) > _seq(old)
     if moved and status != old["status"]["S"] and status in ENDS:
-        found.append(_told(ENDS[status], new, at))
+        events.append(_event(ENDS[status], new, at))
     if moved and (step := _waiting(new)) is not None:
         before = _waiting(old)
         if before is None or before["name"] != step["name"]:
             more = {"step": step["name"]["S"], "waiting_for": step["kind"]["S"]}
             until = {"waits_until": new["not_before"]["S"]} if "not_before" in new else {}
-            found.append(_told("SagaWaiting", new, at, **more, **until))
+            events.append(_event("SagaWaiting", new, at, **more, **until))
     if "attention" in new and "attention" not in old:
-        found.append(_told("SagaNeedsAttention", new, at))
-    return found
+        events.append(_event("SagaNeedsAttention", new, at))
+    return events
 
 
 def moved_past(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> range:
-    """Return the numbers of the entries that a write to a control item has committed."""
+    """Return the numbers of the entries that a write to a control item committed."""
     if old is None or new is None or "seq" not in new or "seq" not in old or "name_shard" not in new:
         return range(0)
     return range(_seq(old) + 1, _seq(new) + 1)
 
 
 def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[Told]:
-    """Return the events of a saga from its journal: the same, with the same ids, as when it was committed. ``since``:
-    epoch seconds; of what was before nothing is told."""
-    # Where a child is FAILED, its parent has failed, or tolerates it: it is on no list.
-    stuck = _STUCK if state.parent is None else [one for one in _STUCK if one != SagaStatus.FAILED]
-    found: list[Told] = []
+    """Return the events of a saga from its journal: the same, with the same ids, as at its commits. ``since``: epoch
+    seconds; earlier entries are skipped."""
+    # A FAILED child needs no attention: its parent has failed, or tolerates it.
+    stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
+    events: list[Told] = []
     before = ""
     for entry in entries:
         changed, before = entry.status != before, entry.status
@@ -116,14 +116,14 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
                     detail["waiting_for"] = kind
                 if "until" in entry.details:
                     detail["waits_until"] = str(entry.details["until"])
-            found.append(Told(name, detail))
+            events.append(Told(name, detail))
         if steps:
-            found += told_of_step(entry)
-    return found
+            events += told_of_step(entry)
+    return events
 
 
 def told_of_step(entry: Entry) -> list[Told]:
-    """Return the event of a step that an entry stands for, if it does."""
+    """Return the step event of an entry, if it has one."""
     if entry.action not in STEP_EVENTS:
         return []
     detail = _detail(entry.action, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
@@ -140,7 +140,7 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
     detail = msgspec.json.schema(Detail)["$defs"]["Detail"]
     detail["additionalProperties"] = False
     detail["properties"]["seq"]["minimum"] = 1
-    detail["properties"]["status"] = {"type": "string", "enum": [one.value for one in SagaStatus]}
+    detail["properties"]["status"] = {"type": "string", "enum": [status.value for status in SagaStatus]}
     for name in ("at", "waits_until"):
         detail["properties"][name]["format"] = "date-time"
     detail["properties"]["waiting_for"] = {"type": "string", "enum": list(_WAITS)}
@@ -152,17 +152,17 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An event of a saga service",
-        "description": "Told at least once, in no order: tell events apart by detail.id, and order them by detail.seq.",
+        "description": "Published at least once, in no order: detail.id identifies an event, and detail.seq orders it.",
         "type": "object",
         "properties": properties,
         "required": list(properties),
     }
 
 
-def _told(name: str, item: Mapping[str, Any], at: str, **more: str) -> Told:
+def _event(name: str, item: Mapping[str, Any], at: str, **more: str) -> Told:
     saga_id = item["saga_id"]["S"]
     detail = _detail(name, item["saga"]["S"], saga_id, _seq(item), item["status"]["S"], at)
-    # One that is too long for the item is in the journal only.
+    # A correlation id that is too long for the item is only in the journal.
     detail["correlation_id"] = item["correlation_id"]["S"] if "correlation_id" in item else saga_id
     return Told(name, Detail(**detail, **more))  # pyright: ignore[reportArgumentType] - the optional ones
 
@@ -174,7 +174,7 @@ def _detail(name: str, saga: str, saga_id: str, seq: int, status: str, at: str) 
 
 
 def _waiting(item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The step that the saga waits at for a signal or a time; not one that is to be called again."""
+    """The step at which the saga waits for a signal or a time; not a step that polls."""
     if item["status"]["S"] != "WAITING" or "polling" in item:
         return None
     steps: list[dict[str, Any]] = item["steps"]["L"]

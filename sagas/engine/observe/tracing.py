@@ -1,7 +1,7 @@
-"""Spans of a saga: of its messages, claims, attempts and commits. Without a tracer nothing of this is at work.
+"""Spans of a saga: its messages, claims, attempts and commits. Without a tracer none of this runs.
 
-A saga is one trace, whatever functions it runs in: the context of its start is in its first entry and in every message,
-and is the parent of each span that handles a message. Which span sent the message is a link.
+A saga is one trace across all its functions. The context of its start is in its first entry and in every message, and
+is the parent of each span that handles a message. The span that sent the message is a link.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from sagas.store.journal.journal import Journal
 Attributes = Mapping[str, str | int | bool]
 
 _AT_HAND: ContextVar[tuple[str, Trace] | None] = ContextVar("sagas_trace_at_hand", default=None)
-"""The saga whose message is handled, and its trace."""
+"""The saga whose message is being handled, and its trace."""
 
 
 class Span(Protocol):
-    """A span under way."""
+    """A running span."""
 
     def set(self, attributes: Attributes) -> None:
-        """Add attributes, or change some."""
+        """Add or change attributes."""
         ...
 
     def failed(self, kind: str) -> None:
-        """Mark it as failed: by the kind of error, never its text, which may quote payloads."""
+        """Mark it as failed, with the error's type only: its text may quote payloads."""
         ...
 
 
 class Tracer(Protocol):
-    """What makes spans; see ``sagas.handlers.observability.otel``."""
+    """Creates spans; see ``sagas.handlers.observability.otel``."""
 
     def span(
         self,
@@ -57,24 +57,24 @@ class Tracer(Protocol):
         parent: Mapping[str, str] | None = None,
         link: str = "",
     ) -> AbstractContextManager[Span]:
-        """Make a span and have it be the active one. What is raised in it marks it as failed, and goes on.
+        """Create a span and make it active. An exception marks it as failed, and propagates.
 
         Args:
-            name: of few different values.
-            attributes: by the semantic conventions, or ``sagas.*``.
+            name: the span's name, one of few different values.
+            attributes: named by the semantic conventions, or ``sagas.*``.
             kind: ``internal``, ``server``, ``producer`` or ``consumer``.
-            parent: headers of one elsewhere; the active span when absent.
-            link: ``traceparent`` of a span that this one follows from.
+            parent: headers of a span elsewhere; the active span by default.
+            link: ``traceparent`` of the span that caused this one.
         """
         ...
 
     def headers(self) -> dict[str, str]:
-        """Return ``traceparent`` and, if there is one, ``tracestate`` of the active span; nothing without one."""
+        """Return ``traceparent`` and any ``tracestate`` of the active span; empty without one."""
         ...
 
 
 def about(message: Message) -> dict[str, str | int | bool]:
-    """Attributes that tell which saga and step a message is for."""
+    """Attributes that name a message's saga and step."""
     return {
         "sagas.saga": message.saga,
         "sagas.saga_id": message.saga_id,
@@ -85,7 +85,7 @@ def about(message: Message) -> dict[str, str | int | bool]:
 
 @contextmanager
 def handling(message: Message, tracer: Tracer) -> Generator[None]:
-    """Have what is sent for the message's saga belong to its trace; to that of the active span if it has none yet."""
+    """Send the messages of this saga in the message's trace; if it has none, in that of the active span."""
     trace = message.trace or trace_of(tracer.headers())
     token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)
     try:
@@ -95,13 +95,13 @@ def handling(message: Message, tracer: Tracer) -> Generator[None]:
 
 
 class TracedSender:
-    """Sends messages that carry their saga's trace.
+    """Sends messages with their saga's trace.
 
     Args:
         sender: the queues.
-        routes: by which a span names the queue.
-        journal: has the trace of a saga for which the supervisor or an operator sends: they have no message of it.
-        tracer: makes the spans.
+        routes: the queues' names, for spans.
+        journal: has the trace of a saga when the supervisor or an operator sends, without a message of the saga.
+        tracer: creates the spans.
     """
 
     def __init__(self, sender: MessageSender, routes: Routes, journal: Journal, tracer: Tracer) -> None:
@@ -126,8 +126,8 @@ class TracedSender:
                     trace = trace_in(first.details.get("trace")) if first is not None else None
             trace = trace or trace_of(headers)
             if trace is not None:
-                sent = Trace(trace.saga, trace.state, headers.get("traceparent", ""))
-                message = replace(message, trace=sent)
+                linked = Trace(trace.saga, trace.state, headers.get("traceparent", ""))
+                message = replace(message, trace=linked)
             self._sender.send(message, delay)
 
     def send_all(self, messages: Sequence[Message]) -> None:
@@ -157,7 +157,7 @@ def received(message: Message, queue: str) -> dict[str, str | int | bool]:
 
 
 class TracedAttempt(IdempotentAttempt):
-    """An attempt with a span each for claim, code and commit. User code runs with the span of the code active."""
+    """An attempt with a span each for claim, code and commit. The code's span is active while user code runs."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class TracedAttempt(IdempotentAttempt):
         self._tracer = tracer
 
     def claim(self) -> SagaState | None:
-        """Claim it; see :meth:`sagas.engine.attempt.attempt.Attempt.claim`."""
+        """Claim the saga; see :meth:`sagas.engine.attempt.attempt.Attempt.claim`."""
         with self._tracer.span("claim", about(self._message)) as span:
             held = super().claim()
             span.set({"sagas.claimed": held is not None})
@@ -202,7 +202,7 @@ class TracedAttempt(IdempotentAttempt):
 def traced_attempts(
     tracer: Tracer,
 ) -> Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], TracedAttempt]:
-    """Return what makes attempts with spans."""
+    """Return a factory of attempts with spans."""
     return lambda services, saga_type, message, invocation, course: TracedAttempt(
         services, saga_type, message, invocation, course, tracer=tracer
     )

@@ -1,1 +1,1 @@
-"""What operators and callers ask of sagas, types and circuit breakers."""
+"""Requests of operators and callers about sagas, types and circuit breakers."""

@@ -1,7 +1,7 @@
-"""Failed sagas in a row: starts of a type that keeps failing are paused for a while.
+"""Pause the starts of a saga type after several failed sagas in a row.
 
-Only a failure is written down. A success is not: whether there was one is looked up once that matters, which is when
-the failures reach the threshold, or when a caller asks for their number. So a healthy type costs nothing.
+Only failures are stored. Successes are looked up when they matter: when the failures reach the threshold, or when a
+caller asks for their number. So a healthy type costs nothing.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from sagas.store.types.streaks import FOREVER, FailedSaga, Streak, Streaks
 
 _PAGE = 100
 _PAGES = 10
-"""How far back a success is looked for: among the thousand sagas that were started last."""
+"""Pages of the lookup for a success: it covers the last 1,000 sagas that were started."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoDisabler:
-    """The failed sagas in a row of each type that declares ``auto_disable``.
+    """Counts the failed sagas in a row of each type that declares ``auto_disable``.
 
-    They observe: a saga counts when its failure is committed, once, by the worker or supervisor that commits it.
+    A failure counts once: the worker or supervisor that commits it counts it.
 
     Args:
-        registry: tells which types declare it.
+        registry: the saga types and their policies.
         streaks: the counts, shared by all execution environments.
         control: the sagas.
         listing: the sagas of a type.
-        logger, observer: hear of each type whose starts are paused.
+        logger, observer: notified of each type whose starts are paused.
     """
 
     registry: Registry
@@ -61,15 +61,15 @@ class AutoDisabler:
             if len(recent) >= policy.threshold:
                 recent = [*self._unbroken(name, [other for other in recent if other != failed]), failed]
             self.streaks.forget_failures(name, set(streak.failures) - set(recent))
-            rest = FOREVER if policy.cooldown is None else policy.cooldown.total_seconds()
-            until = min(round(failed.at + rest, 3), FOREVER)
+            cooldown = FOREVER if policy.cooldown is None else policy.cooldown.total_seconds()
+            until = min(round(failed.at + cooldown, 3), FOREVER)
             if len(recent) >= policy.threshold and self.streaks.pause(name, until, failed):
                 fields = {
                     "saga": name,
                     "failures": len(recent),
                     "paused_until": iso(until) if until < FOREVER else "an operator resumes it",
                 }
-                self.logger.warning("starts of the saga type are paused: its sagas keep failing", extra=fields)
+                self.logger.warning("paused starts of the saga type because its sagas keep failing", extra=fields)
                 self.observer.paused(name)
         except SagaError as error:
             # The failure itself is committed.
@@ -77,15 +77,14 @@ class AutoDisabler:
             self.logger.warning("a failed saga was not counted", extra=fields)
 
     def paused_until(self, name: str) -> float:
-        """Return until when (epoch seconds) starts of a type are refused for its failures; 0 if they never were.
+        """Return until when (epoch seconds) starts of a type are refused because of failures; 0 if they never were.
 
-        It is read anew: no saga is started after one too many has failed.
+        Each call reads the store, so no saga starts after the failure that reaches the threshold.
         """
         return self.streaks.get(name).paused_until if self._policy(name) else 0.0
 
     def streak(self, name: str, now: float) -> Streak:
-        """Return the failures of a type that count now, and until when starts are refused for them. ``now``: epoch
-        seconds."""
+        """Return the failures of a type that count now, and until when starts are refused. ``now``: epoch seconds."""
         policy = self._policy(name)
         if policy is None:
             return Streak()
@@ -103,7 +102,7 @@ class AutoDisabler:
         return self.registry.get(name).definition.auto_disable if name in self.registry else None
 
     def _unbroken(self, name: str, failures: list[FailedSaga]) -> list[FailedSaga]:
-        """Return those failures, oldest first, after which no saga of the type completed."""
+        """The failures, oldest first, after which no saga of the type completed."""
         cursor: str | None = None
         for _ in range(_PAGES if failures else 0):
             page = self.listing.by_name([name], _PAGE, cursor)
@@ -118,6 +117,6 @@ class AutoDisabler:
 
 
 def _recent(policy: AutoDisable, streak: Streak, now: float) -> list[FailedSaga]:
-    """The failures within the window, and since starts were refused last, oldest first."""
+    """The failures within the window, and after the last pause of starts, oldest first."""
     begin = max(now - policy.window.total_seconds(), streak.paused_until)
     return [failed for failed in streak.failures if failed.at > begin]

@@ -1,4 +1,4 @@
-"""Circuit breakers by hand: seeing them all, and closing one."""
+"""Circuit breaker operations: list all, and close one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
 
 MOST_LOOKED_AT = 1_000
-"""Sagas in flight that are looked through for those that wait: their items are all read."""
+"""Sagas in flight whose items are read to find those that wait."""
 _EVER = 10 * 365 * 86_400.0
 """Seconds ahead within which every saga in flight is due."""
 _A_SECOND = 20
-"""Sagas that are sent anew for each second."""
+"""Sagas sent again per second."""
 _BUDGET = 8.0
-"""Seconds for sending: the caller waits. Who is not sent anew returns by itself."""
+"""Seconds for sending, because the caller waits. The other sagas return without being sent."""
 
 Place = tuple[str, str]
 """A saga type and its step."""
@@ -34,7 +34,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BreakerOperations:
-    """What operators see of circuit breakers, and do about them."""
+    """Operators' actions on circuit breakers."""
 
     breakers: Breakers
     control: ControlItems
@@ -53,12 +53,12 @@ class BreakerOperations:
         ]
 
     def close(self, saga: str, step: str, actor: str) -> BreakerView:
-        """Close a breaker: from now on everybody passes.
+        """Close a breaker, so that all sagas pass again.
 
-        Those that wait behind it are sent anew, twenty a second, from the moment on at which every environment knows.
-        Beyond the thousand that are looked at, and after eight seconds of sending, they come back by themselves as
-        after any other closing: within the time that the breaker had not been closed for, and in a quarter of an hour
-        at most. Returns the breaker; ``waiting`` are those that were sent anew.
+        Waiting sagas are sent again, twenty per second, once every environment knows that the breaker is closed. After
+        the first 1,000 sagas in flight, or eight seconds of sending, the others return as after any other closing:
+        within the time for which the breaker was not closed, at most 15 minutes. Returns the breaker; ``waiting`` is
+        the number of sagas that were sent again.
         """
         before = self.breakers.close(saga, step)
         waiting, more = self._waiting(set() if before.closed else {(saga, step)})
@@ -78,18 +78,18 @@ class BreakerOperations:
         return self._view((saga, step), BreakerState(), sent, more_waiting=more)
 
     def _waiting(self, held: Set[Place]) -> tuple[dict[Place, list[SagaState]], bool]:
-        """The sagas that wait at these places, and whether there may be more."""
-        found: defaultdict[Place, list[SagaState]] = defaultdict(list)
+        """The sagas that wait at these steps, and whether there may be more."""
+        waiting: defaultdict[Place, list[SagaState]] = defaultdict(list)
         if not held:
-            return found, False
+            return waiting, False
         clock = self.advancer.services.clock
         due = self.listing.due(clock.now() + _EVER, MOST_LOOKED_AT)
         for state in readable(self.control, [position.saga_id for position in due]):
             step = state.current
             place = state.saga, step.name if step is not None else ""
             if place in held and forward(state) and state.lease is None and not state.cancel_requested_at:
-                found[place].append(state)
-        return found, len(due) == MOST_LOOKED_AT
+                waiting[place].append(state)
+        return waiting, len(due) == MOST_LOOKED_AT
 
     def _view(self, place: Place, state: BreakerState, waiting: int, *, more_waiting: bool) -> BreakerView:
         saga, step = place

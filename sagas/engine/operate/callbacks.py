@@ -1,4 +1,4 @@
-"""Callback URLs: where people and systems without AWS credentials send a signal. Who has the URL may send it."""
+"""Callback URLs, to which callers without AWS credentials post a signal. Anyone with the URL can use it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sagas.errors import NotFound
 from sagas.store.callback_keys import CallbackKey, CallbackKeys
 
 _PURPOSE = b"lambda-sagas callback 1:"
-"""Precedes what is signed, so that no code made under the secret for anything else passes for a token."""
+"""Prefix of the signed text, so that no signature made with the secret for another purpose is a valid token."""
 _PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What a token is for: a step of a saga."""
+    """The step of a saga that a token is for."""
 
     saga: str
     saga_id: str
@@ -25,25 +25,25 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Makes and reads the tokens of callback URLs.
+    """Creates and verifies the tokens of callback URLs.
 
-    A token is base64url of name, id, step and key id, a dot, and base64url of their HMAC-SHA256. So it is the same on
-    every attempt, as long as the key is.
+    A token is base64url of name, id, step and key id, a dot, and base64url of their HMAC-SHA256. So every attempt gets
+    the same token, until the key is rotated.
 
     Args:
-        base: of the URLs, without a slash at the end.
-        keys: of the service.
+        base: the beginning of the URLs, without a slash at the end.
+        keys: the service's signing keys.
     """
 
     base: str
     keys: CallbackKeys
 
     def url(self, saga: str, saga_id: str, step: str) -> str:
-        """Return where a signal for that step is sent."""
+        """Return the URL for signals to that step."""
         return f"{self.base}/callbacks/{_token(Called(saga, saga_id, step), self.keys.signing())}"
 
     def read(self, token: str) -> Called:
-        """Return what a token is for."""
+        """Verify a token, and return the step that it is for."""
         try:
             text = token.partition(".")[0].encode("ascii")
             parts = urlsafe_b64decode(text + b"=" * (-len(text) % 4)).decode().split("/")
@@ -53,7 +53,7 @@ class Callbacks:
         if key is None:
             raise NotFound("there is no such resource")
         called = Called(*parts[:3])
-        # The whole token, not its code alone: base64 writes one text in several ways, and only one of them is ours.
+        # Compare the whole token, not only its signature: base64 can encode a text in several ways, and one is valid.
         if not hmac.compare_digest(_token(called, key).encode(), token.encode("utf-8", "surrogatepass")):
             raise NotFound("there is no such resource")
         return called

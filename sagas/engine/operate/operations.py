@@ -1,4 +1,4 @@
-"""What people do to a saga: cancel it, retry it, have it undone, settle it."""
+"""Operators' actions on a saga: cancel, retry, compensate, resolve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sagas.store.outcomes import Fenced
 
 _TRIES = 5
 _MOST_PROBLEMS = 1_000
-"""Unknown steps that are told one by one."""
+"""Unknown steps that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +33,25 @@ class Operations:
     advancer: Advancer
 
     def cancel(self, name: str, saga_id: str, actor: str, *, note: str = "", force: bool = False) -> SagaState:
-        """Ask for a saga to be cancelled, and begin undoing it if no step is running.
+        """Request the cancellation of a saga, and begin undoing it if no step is running.
 
-        One whose cancel was accepted before its type was declared with ``cancellable=False`` is answered as ever.
-        Returns the saga: CANCELLED if it is over, else still on its way.
+        A cancel that was accepted before the type was declared with ``cancellable=False`` stays accepted. Returns the
+        saga: CANCELLED if it has ended, otherwise still in flight.
         """
         cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
             if not cancellable and not state.cancel_requested_at:
-                told = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
-                raise Conflict(f"{told}; this one is {state.status}")
-            # A child is left to its parent, as long as that is not over.
+                text = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
+                raise Conflict(f"{text}; this one is {state.status}")
+            # A child is cancelled by its parent, unless that has ended.
             parent = None if force or state.cancel_requested_at else self._waiting_parent(state)
             if parent is not None:
-                told = f"the saga is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
-                raise Conflict(f"{told}: cancel that, or with force this one alone")
-            asked = ev.CancelAsked(actor, note)
+                text = f"this is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
+                raise Conflict(f"{text}: cancel the parent, or pass --force to cancel only this one")
+            request = ev.CancelAsked(actor, note)
             clock = self.advancer.services.clock
-            decision = decide(self.advancer.plan(state), state, asked, clock.now())
+            decision = decide(self.advancer.plan(state), state, request, clock.now())
             if isinstance(decision.then, Refuse):
                 raise Conflict(decision.then.reason)
             if decision.state is state and not state.cancel_requested_at:
@@ -59,17 +59,17 @@ class Operations:
             flag = partial(self.control.request_cancel, state, decision.state)
             if decision.state is state or patiently(clock, flag):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
-        raise Unavailable("the saga changes too fast; try again", retry_after=1)
+        raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
     def _waiting_parent(self, state: SagaState) -> SagaState | None:
-        """Return the parent that still waits for the end of a saga, by a consistent read; ``None`` if none does."""
+        """The parent that waits for the end of a saga, by a consistent read; ``None`` if there is none."""
         if state.over or state.parent is None:
             return None
         parent = self.control.get(state.parent.saga_id)
         return None if parent is None or parent.over else parent
 
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
-        """Act on an accepted cancel if no worker holds the saga; else its holder will."""
+        """Act on an accepted cancel, unless a worker holds the saga: that will act on it."""
         try:
             stall = ev.StallNoticed(self.advancer.lease())
             advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
@@ -78,24 +78,23 @@ class Operations:
         return self.reader.state(state.saga, state.saga_id) if advanced.beaten else advanced.state
 
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
-        """Grant what failed a new budget: the dead-lettered step, or the failed undos. What nothing answers is sent
-        anew at once."""
+        """Grant new attempts to the dead-lettered step or the failed undos. A message without response is sent again
+        at once."""
         return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note), {"note": note})
 
     def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
-        """Give up on a saga that waits or has failed, and have it undone; with ``force`` also one that is COMPLETED.
+        """Give up a saga that waits or has failed, and undo it; with ``force`` also a COMPLETED one.
 
-        One that is past its pivot takes ``force`` and a ``note``.
+        A saga past its pivot requires ``force`` and a ``note``.
         """
         return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force, note), {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
-        """Take a saga off the attention list, with a note of what was done. With a step that has children, these are
-        settled, too."""
+        """Take a saga off the attention list, with a note. Naming a step with children resolves those, too."""
         before = self.reader.state(name, saga_id)
         if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
-            told = f"its parent {parent.saga}/{parent.saga_id} waits for its end, and a saga that is settled never ends"
-            raise Conflict(f"{told}: retry it, compensate it, or cancel it with force")
+            text = f"the parent {parent.saga}/{parent.saga_id} waits for this saga, which would never end once resolved"
+            raise Conflict(f"{text}: retry it, compensate it, or cancel it with force")
         return self._resolve(before, note, action, steps, actor)
 
     def _resolve(self, before: SagaState, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
@@ -103,12 +102,12 @@ class Operations:
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
-        # With them those of their children that need a person: all that failed of these was undone by hand.
-        settled = tuple(replace(one, children=one.children if one.name in steps else 0) for one in before.steps)
-        for child in self.control.get_many(children_ids(replace(before, steps=settled)), consistent=True).values():
+        # Resolve the steps' children that need an operator, too: their failed undos count as done by hand.
+        named = tuple(replace(step, children=step.children if step.name in steps else 0) for step in before.steps)
+        for child in self.control.get_many(children_ids(replace(before, steps=named)), consistent=True).values():
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
-                failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)
-                by_hand = tuple(one.name for one in failed) if child.over else ()
+                failed = (step for step in child.steps if step.status is StepStatus.COMPENSATION_FAILED)
+                by_hand = tuple(step.name for step in failed) if child.over else ()
                 self._resolve(child, note, action, by_hand, actor)
         return self._operate(
             before.saga, before.saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps)
@@ -129,7 +128,7 @@ class Operations:
                 advanced = self.advancer.advance(state, arrival(self.advancer.lease()), context)
             except Fenced:
                 continue
-            # What a predecessor had begun was finished first: what was asked for is still to be done, or refused.
+            # The commit may have completed a predecessor's work instead. Then the request is still to be decided.
             if not advanced.beaten and not advanced.adopted:
                 return advanced.state
-        raise Unavailable("the saga changes too fast; try again", retry_after=1)
+        raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)

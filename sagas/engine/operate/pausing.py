@@ -1,12 +1,12 @@
-"""Pausing: the sagas of a type, those at one of its steps, or one saga stop before the next step until resumed.
+"""Pause and resume a saga type, one of its steps, or a single saga: paused sagas stop before their next step.
 
-A message whose step would begin is deleted, and its saga *parked*: under a key of its own in the index of what is due,
-where nobody looks at it before it has to end. No attempt is used, nothing is journaled. Resuming makes each due again,
-as it was seen, and sends its message anew.
+A message whose step would begin is deleted, and its saga is *parked*: it moves to a separate key of the index of due
+sagas, where it only becomes due at its deadline. This uses no attempt and journals nothing. Resuming makes each saga
+due again, unless it has changed, and sends its message again.
 
-A worker may park a saga in the five seconds for which it believes in a pause that has ended. So it looks again, after
-parking: if the pause has ended, it goes on with the message at hand. And the supervisor goes on looking for parked
-sagas for a day, since the index shows a write a little later.
+A worker caches pauses for five seconds, so it may park a saga after its pause has ended. It therefore checks again
+after parking, and continues with its message if the pause has ended. The index lags, so the supervisor looks for parked
+sagas for another day.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from sagas.store.types.pauses import SETTLING, Pauses
 
 _MOST_AT_ONCE = 1_000
 _A_SECOND = 20
-"""Sagas that are sent anew for each second."""
+"""Sagas sent again per second."""
 _BUDGET = 8.0
-"""Seconds for sending: the caller waits. The supervisor sends the others."""
+"""Seconds for sending, because the caller waits. The supervisor sends the others."""
 SPREAD = 60.0
-"""Seconds over which the supervisor spreads what it sends anew."""
+"""Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
-"""Sagas that may be paused one by one: every worker reads all pauses at once, and an item holds 400 KB."""
+"""Sagas that can be paused singly: every worker reads all pauses together, in an item of at most 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parking:
-    """The gate of what is paused; see :class:`sagas.engine.gates.Gate`."""
+    """The gate that parks paused sagas; see :class:`sagas.engine.gates.Gate`."""
 
     pauses: Pauses
     control: ControlItems
 
     def known_until(self, message: Message) -> float:
-        """Never: a saga is to be parked, so its message must be looked at."""
+        """Return 0: parking a saga takes its message."""
         return 0.0
 
     def is_open(self, message: Message) -> bool:
@@ -61,12 +61,12 @@ class Parking:
             return None
         if self.pauses.holding_back(state, fresh=True):
             return Discard()
-        # Resumed meanwhile: the operator's call may have looked before it was parked.
+        # The pause has ended; the operator's call may have listed parked sagas before this one was among them.
         self.control.unpark(state, state.updated_at)
         return None
 
     def silent_until(self, state: SagaState) -> float:
-        """Never: nobody looks for a saga that is parked."""
+        """Return 0: a parked saga is not due before its deadline."""
         return 0.0
 
 
@@ -94,9 +94,9 @@ class Pausing:
         starts: bool = False,
         undos: bool = False,
     ) -> None:
-        """Have sagas stop before their next step; within five seconds every worker knows.
+        """Make sagas stop before their next step; it takes effect within five seconds.
 
-        A pause that lasts already is replaced, and keeps the time at which it began.
+        An existing pause is replaced, and keeps its start time.
         """
         scope = self._scope(name, step, saga_id)
         if saga_id:
@@ -110,15 +110,15 @@ class Pausing:
         kinds = {"starts_only": starts_only, "starts": starts, "undos": undos}
         self.logger.info("paused", extra={"saga": name, "scope": scope.text, "actor": actor, **kinds})
         if before.holds(undo=True) and not now.holds(undo=True):
-            self._send_parked(scope, only_undos=now.holds(undo=False))
+            self._send_paused(scope, only_undos=now.holds(undo=False))
         elif before.holds(undo=False) and not now.holds(undo=False):
-            self._send_parked(scope)
+            self._send_paused(scope)
 
     def resume(self, name: str, actor: str, *, step: str = "", saga_id: str = "") -> int:
-        """Have sagas go on, spread over time; return how many were sent on their way by this call.
+        """Let sagas continue, spread over time; return how many this call has sent.
 
-        Beyond a thousand, and after eight seconds of sending, they are left to the supervisor. Starts of a type that
-        the library has paused are accepted again.
+        After 1,000 sagas or eight seconds, the supervisor sends the others. Starts of a type that the library has
+        paused are accepted again.
         """
         scope = self._scope(name, step, saga_id)
         if scope == Scope(name):
@@ -128,7 +128,7 @@ class Pausing:
             return 0
         if before.on:
             self.pauses.put(scope, replace(before, by=actor, resumed_at=self._clock.now()))
-        sent = self._send_parked(scope)
+        sent = self._send_paused(scope)
         self.logger.info("resumed", extra={"saga": name, "scope": scope.text, "actor": actor, "sent": sent})
         return sent
 
@@ -137,10 +137,10 @@ class Pausing:
         return self.advancer.services.clock
 
     def _scope(self, name: str, step: str, saga_id: str) -> Scope:
-        steps = [other.name for other in self.registry.get(name).definition.steps]
+        steps = [declared.name for declared in self.registry.get(name).definition.steps]
         if step and step not in steps:
             problem = Problem("$.step", f"{name} has no step {step!r}; it has {', '.join(steps)}")
-            raise InvalidRequest("the step is unknown", [problem])
+            raise InvalidRequest("unknown step", [problem])
         return Scope(name, step, saga_id)
 
     def _must_be_in_flight(self, scope: Scope) -> None:
@@ -151,21 +151,20 @@ class Pausing:
             raise Conflict(f"the saga is {state.status.value}; only sagas in flight can be paused")
 
     def _make_room(self) -> None:
-        """Forget the pauses of sagas that have ended, where as many are paused one by one as may be."""
+        """Delete the pauses of ended sagas if the limit of singly paused sagas is reached."""
         on = [other for other, pause in self.pauses.all().items() if pause.on and other.saga_id]
         if len(on) < _MOST_SAGAS:
             return
         states = self.control.get_many([other.saga_id for other in on])
         ended = [other for other in on if other.saga_id not in states or states[other.saga_id].over]
         if not ended:
-            text = f"{len(on)} sagas are paused one by one, which is the most; pause a step or the type instead"
-            raise Conflict(text)
+            raise Conflict(f"{len(on)} sagas are paused singly, which is the limit; pause a step or the type instead")
         for other in ended:
             self.pauses.put(other, replace(self.pauses.get(other), resumed_at=self._clock.now()))
 
-    def _send_parked(self, scope: Scope, *, only_undos: bool = False) -> int:
+    def _send_paused(self, scope: Scope, *, only_undos: bool = False) -> int:
         end, sent = self._clock.now() + _BUDGET, 0
-        for saga_id in self._parked(scope, only_undos=only_undos):
+        for saga_id in self._ids_in(scope, only_undos=only_undos):
             if self._clock.now() >= end:
                 break
             state = self.control.get(saga_id)
@@ -177,27 +176,28 @@ class Pausing:
                 break
         return sent
 
-    def _parked(self, scope: Scope, *, only_undos: bool) -> Iterable[str]:
+    def _ids_in(self, scope: Scope, *, only_undos: bool) -> Iterable[str]:
+        """Ids of sagas that may be parked by a pause of this scope."""
         if scope.saga_id:
             return [scope.saga_id]
-        found = self.listing.parked(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
-        return (position.saga_id for position in found)
+        positions = self.listing.parked(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
+        return (position.saga_id for position in positions)
 
     def send(self, state: SagaState, delay: float) -> bool:
-        """Send a parked saga on its way; ``False`` if another run has.
+        """Let a parked saga continue; ``False`` if another run has done so.
 
-        It is due first, so that the supervisor finds it should this process die before it has sent the message.
-        ``delay``: seconds after which the message is to arrive.
+        The saga becomes due before its message is sent, so the supervisor finds it if this process dies in between.
+        ``delay``: seconds after which the message arrives.
         """
-        patience = self.advancer.plan(state).stale_after
-        if not self.control.unpark(state, state.in_time(self._clock.now() + delay + patience)):
+        stale_after = self.advancer.plan(state).stale_after
+        if not self.control.unpark(state, state.in_time(self._clock.now() + delay + stale_after)):
             return False
         if state.lease is None:
             self.advancer.send_again(state, delay)
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Deal with a parked saga that the supervisor has come to; whether that is all there is to do."""
+        """Handle a parked saga that is due, and let it continue if its pause has ended; return whether it is parked."""
         if not state.parked:
             return False
         if not self.pauses.holding_back(state):
@@ -205,19 +205,19 @@ class Pausing:
         return True
 
     def shards(self, now: float) -> dict[str, float]:
-        """Return the keys of the index where there may be parked sagas, and by when they are to be looked at.
+        """Return the index keys that may hold parked sagas, and the time by which their sagas are due.
 
-        Where all that is parked is still held back, these are the sagas whose own deadline has passed; otherwise all.
+        While a pause covers all sagas of a key, that is now: only sagas past their deadline are due. Otherwise all are.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():
             if pause.on or now - pause.resumed_at < SETTLING:
                 pauses.setdefault(scope.name, {})[scope] = pause
-        found = dict[str, float]()
+        horizons = dict[str, float]()
         for name, of_type in pauses.items():
             for undo in (False, True):
                 whole = Scope(name) in of_type and of_type[Scope(name)].holds(undo=undo)
                 held = whole or all(pause.holds(undo=undo) for pause in of_type.values())
                 keys = self.listing.parked_shards(name, undo=undo)
-                found |= dict.fromkeys(keys, now if held else NEVER_DUE)
-        return found
+                horizons |= dict.fromkeys(keys, now if held else NEVER_DUE)
+        return horizons

@@ -1,4 +1,4 @@
-"""Signals: values that people and systems send to steps that wait for them."""
+"""Signals: values sent to steps that wait for them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Signalled:
-    """What became of a signal.
+    """Outcome of sending a signal.
 
     Args:
         state: the saga afterwards.
-        accepted: by this call; else the same value had been accepted before.
+        accepted: true if this call's signal was accepted; false if the same value had been accepted before.
     """
 
     state: SagaState
@@ -44,8 +44,8 @@ class Signalled:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Accepts signals. Each is put into the inbox and flagged in one transaction, and taken by the holder of the lease:
-    here at once, if nobody does and the saga waits for it."""
+    """Accepts signals. One transaction puts a signal into the inbox and sets the saga's flag. The holder of the lease
+    takes it; without a holder, this call does, if the saga waits for it."""
 
     reader: Reader
     inbox: Inbox
@@ -54,40 +54,42 @@ class Signals:
 
     def step(self, name: str, step: str) -> StepDefinition:
         """Return the step that takes a signal."""
-        found = next((one for one in self.advancer.registry.get(name).definition.steps if one.name == step), None)
-        if found is None or found.waits_for != "signal":
-            raise NotFound(f"saga {name!r} has no step {step!r} that takes a signal")
-        return found
+        steps = self.advancer.registry.get(name).definition.steps
+        definition = next((declared for declared in steps if declared.name == step), None)
+        if definition is None or definition.waits_for != "signal":
+            raise NotFound(f"saga type {name!r} has no step {step!r} that takes a signal")
+        return definition
 
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
-        """Send a value to a step, which may wait for it already, or come to it later."""
+        """Send a value to a step that waits for it, or that will."""
         type_ = self.step(name, step).signal_type
-        # As its type writes it: what has a default says the same, written out or left out.
+        # Encode it as its type does, so that values with and without explicit defaults compare equal.
         written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
         signal = Signal(payload, content_hash(written), actor, clock.now())
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            index = next((i for i, one in enumerate(state.steps) if one.name == step and one.waits_for), None)
+            steps = enumerate(state.steps)
+            index = next((i for i, recorded in steps if recorded.name == step and recorded.waits_for), None)
             if index is None:
-                raise NotFound(f"this saga was started without the step {step!r}, or when it took no signal")
+                raise NotFound(f"saga {saga_id} was started before step {step!r} existed or took a signal")
             plan = self.advancer.plan(state)
             decision = decide(plan, state, ev.SignalAsked(index), clock.now())
             if isinstance(decision.then, Refuse):
-                found = self.inbox.get(saga_id, state.steps[index])
-                if found is None:
+                existing = self.inbox.get(saga_id, state.steps[index])
+                if existing is None:
                     raise Conflict(decision.then.reason)
-                if found.content != signal.content:
+                if existing.content != signal.content:
                     raise Conflict(f"another value was sent to step {step} before")
-                return Signalled(self._look_after(state), accepted=False)
+                return Signalled(self._take(state), accepted=False)
             if patiently(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
-                return Signalled(self._look_after(self.reader.state(name, saga_id)), accepted=True)
-        raise Unavailable("the saga changes too fast; try again", retry_after=1)
+                return Signalled(self._take(self.reader.state(name, saga_id)), accepted=True)
+        raise Unavailable("the saga was changed by others ten times in a row; try again", retry_after=1)
 
-    def _look_after(self, state: SagaState) -> SagaState:
-        """Take the signal if the saga waits for it and nobody holds it; else its holder will. That one may die, and
-        the store be out of reach: then it is taken by way of the queue ``now``."""
+    def _take(self, state: SagaState) -> SagaState:
+        """Take the signal if the saga waits for it, unless a worker holds the saga: that will take it. In case the
+        worker dies or the store is unavailable, a message in the queue ``now`` makes another worker take it."""
         if not _to_be_taken(state):
             return state
         try:
@@ -96,8 +98,10 @@ class Signals:
         except Fenced:
             pass
         except Unavailable:
-            # It is accepted: the supervisor takes it, should nobody else.
-            self.advancer.services.logger.warning("a signal waits to be taken", extra={"saga_id": state.saga_id})
+            # The signal is accepted; the supervisor takes it if no worker does.
+            self.advancer.services.logger.warning(
+                "a signal was accepted but not yet taken", extra={"saga_id": state.saga_id}
+            )
         after = self.reader.state(state.saga, state.saga_id)
         if _to_be_taken(after) and self.queues.has_work(NOW):
             with suppress(SagaError):
@@ -106,6 +110,6 @@ class Signals:
 
 
 def _to_be_taken(state: SagaState) -> bool:
-    """Whether the saga waits for a signal that has come."""
+    """Whether the saga waits for a signal that has arrived."""
     step = state.current
     return in_wait(state) and step is not None and step.signalled

@@ -1,1 +1,1 @@
-"""How a saga begins."""
+"""Start sagas."""

@@ -1,4 +1,4 @@
-"""How a saga begins: its first entry, its control item, its first message."""
+"""Create sagas: the first entry, the control item, the first message."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.journal import Journal
 
 PARENT = "parent"
-"""Who acts where a saga does what its parent wants."""
+"""The actor of what a parent makes its children do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Births:
-    """Stores children.
+    """Creates children.
 
     Args:
         registry: the saga types.
-        control, journal: where they are stored.
-        clock: tells the time.
-        carry: whether first messages bring the requests along.
-        headers: of the active span, where there is tracing.
-        findings: where what children are found by is stored; nowhere without.
+        control, journal: where children are stored.
+        clock: the current time.
+        carry: whether first messages carry the requests.
+        headers: the headers of the active span; ``None`` without tracing.
+        findings: stores the children's search keys; ``None`` stores none.
     """
 
     registry: Registry
@@ -52,41 +52,40 @@ class Births:
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
     ) -> Message | None:
-        """Store a child, if it is not there yet. That its type is disabled concerns callers only. Returns its first
-        message, which is to be sent; ``None`` where there is none: it is on its way, or its parent has decided that
-        it is never to start."""
+        """Store a child, unless it exists already. A pause of its type's starts concerns callers only. Returns the
+        first message to send; ``None`` if the child has begun, or if its parent decided that it never starts."""
         saga_type = self.registry.get(name)
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
         values = dict[str, str]()
         if self.findings is not None:
-            with suppress(InvalidRequest):  # it is started all the same, and its first step says what does not fit
+            with suppress(InvalidRequest):  # the child starts anyway, and its first step reports the invalid request
                 values = values_of(saga_type, request)
         more = named(values) | trace_details(self.headers)
         entry = first_entry(saga_type, saga_id, request, PARENT, self.clock, more)
         details = {**entry.details, "parent": asdict(parent)}
         entry = replace(entry, correlation_id=correlation_id or parent.saga_id, details=details)
-        found = self.journal.put(entry)
-        if found.action == NEVER_STARTED or found.tombstone is not None:
+        stored = self.journal.put(entry)
+        if stored.action == NEVER_STARTED or stored.tombstone is not None:
             return None
-        stale_after, state = saga_type.definition.stale_after.total_seconds(), new_state(saga_type, found)
-        values = found_by(saga_type, found)
-        if found is not entry:
+        stale_after, state = saga_type.definition.stale_after.total_seconds(), new_state(saga_type, stored)
+        values = found_by(saga_type, stored)
+        if stored is not entry:
             items = self.findings.items(state, values) if self.findings is not None else ()
-            made = self.control.create_again(state, stale_after, self.journal, items)
+            begins = self.control.create_again(state, stale_after, self.journal, items)
         else:
             if self.findings is not None:
                 self.findings.put(state, values)
-            made = self.control.create(state, stale_after)
-        if not made and sends:
-            known = self.control.get(saga_id)
-            made = known is not None and known.token == 0
-        if not made:
+            begins = self.control.create(state, stale_after)
+        if not begins and sends:
+            existing = self.control.get(saga_id)
+            begins = existing is not None and existing.token == 0
+        if not begins:
             return None
-        return first_message(saga_type, state, found, carry=self.carry, traced=self.headers is not None)
+        return first_message(saga_type, state, stored, carry=self.carry, traced=self.headers is not None)
 
 
 def trace_details(headers: Callable[[], dict[str, str]] | None) -> dict[str, Any]:
-    """Return what the first entry keeps of the saga's trace, which begins here; nothing where nothing is traced."""
+    """Return the first entry's details about the saga's trace, which begins here; nothing without tracing."""
     trace = trace_of(headers()) if headers is not None else None
     return {} if trace is None else {"trace": {"saga": trace.saga, "state": trace.state}}
 
@@ -112,7 +111,7 @@ def first_entry(
 
 
 def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
-    """Return a saga as its first entry has it begin."""
+    """Return the initial state of a saga, from its first entry."""
     definition, parent = saga_type.definition, entry.details.get("parent")
     return SagaState(
         saga_id=entry.saga_id,
@@ -132,7 +131,7 @@ def new_state(saga_type: SagaType, entry: Entry) -> SagaState:
 def first_message(
     saga_type: SagaType, state: SagaState, entry: Entry, *, carry: bool = True, traced: bool = False
 ) -> Message | None:
-    """Return the first message of a new saga; ``None`` where its code is not deployed."""
+    """Return the first message of a new saga; ``None`` if its first step is not deployed."""
     first = state.steps[0].name
     if all(step.name != first for step in saga_type.definition.steps):
         return None

@@ -1,4 +1,4 @@
-"""What a new saga is found by: values of its request, which its first entry names."""
+"""Search keys: values of the request under which a saga can be listed."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from sagas.store.journal.entries import Entry
 
 
 def values_of(saga_type: SagaType, request: Any) -> dict[str, str]:
-    """Return what a new saga is found by, by name: values of its request, written as its type writes them."""
+    """Return the search keys of a request: value by name, encoded as the saga type encodes them."""
     definition = saga_type.definition
     if not definition.find_by:
         return {}
     written = encode(decode(request, definition.request_type), definition.request_type)
-    found = {one.name: one.value(written) for one in definition.find_by}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {key.name: key.value(written) for key in definition.find_by}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def named(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the first entry tells of these values: their names. By these a purge finds their items."""
+    """Return the first entry's details about search keys: their names, from which a purge derives their items."""
     return {"found_by": sorted(values)} if values else {}
 
 
 def found_by(saga_type: SagaType, entry: Entry) -> dict[str, str]:
-    """Return what a saga is found by, from its first entry. Of a value that is not known any more there is none."""
+    """Return a saga's search keys from its first entry, without those that its type no longer declares."""
     names = entry.details.get("found_by", ())
     if not names or entry.payload is None:
         return {}
     try:
         values = values_of(saga_type, json.loads(entry.payload))
-    except InvalidRequest:  # the type takes no such request any more: then nothing of it can be run either
+    except InvalidRequest:  # the type no longer accepts this request, so the saga cannot run either
         return {}
     return {name: value for name, value in values.items() if name in names}

@@ -1,4 +1,4 @@
-"""Starting a saga, once per idempotency key."""
+"""Start a saga once per idempotency key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sagas.store.types.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _SURELY_SENT = 4.0
-"""Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
+"""Seconds after which the first message of an unclaimed saga may be missing. A second message does no harm."""
 
 
 class Paused(Unavailable):
@@ -36,7 +36,7 @@ class Paused(Unavailable):
 
 
 class KeyReused(InvalidRequest):
-    """The idempotency key was used before, for another request."""
+    """The idempotency key was used before with another request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Started:
     """A started saga.
 
     Args:
-        state: the saga; as it was created, if this call did so.
+        state: the saga; in its initial state if this call created it.
         entry: its first entry, with the request.
-        created: false when the idempotency key had started it before: then the saga may have gone on since.
+        created: false if the idempotency key had started it before; then it may have progressed since.
     """
 
     state: SagaState
@@ -94,92 +94,92 @@ class Starter:
     ) -> Started:
         """Start a saga."""
         saga_type = self._registry.get(name)
-        refused: SagaError | None = self._refusal(saga_type)
-        if refused is not None and key is None:
-            raise refused
+        refusal: SagaError | None = self._refusal(saga_type)
+        if refusal is not None and key is None:
+            raise refusal
         values = dict[str, str]()
         try:
             decode(request, saga_type.definition.request_type)
             values = values_of(saga_type, request)
         except InvalidRequest as error:
-            # Under a key it may be the request of a saga that was begun before the type changed.
-            refused = error
+            # With a key, this may be the request of a saga that was started before the type changed.
+            refusal = error
             if key is None:
                 raise
         if key is not None and (len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key)):
-            text = f"must be 1 to {LONGEST_KEY} printable characters of ASCII, no space first or last"
+            text = f"must be 1 to {LONGEST_KEY} printable ASCII characters, with no space at either end"
             problem = Problem("header.Idempotency-Key", text)
-            raise InvalidRequest("the idempotency key is not usable", [problem])
+            raise InvalidRequest(f"invalid idempotency key: {text}", [problem])
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
-        # A caller who repeats what was begun before gets it: it is no new saga.
-        if refused is not None and not self._journal.entries(saga_id, [1]):
-            raise refused
+        # A repeated start returns the existing saga, even while new ones are refused.
+        if refusal is not None and not self._journal.entries(saga_id, [1]):
+            raise refusal
         more = named(values) | trace_details(self._headers)
         entry = first_entry(saga_type, saga_id, request, actor, self._clock, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
-        found = self._journal.put(entry)
-        used_for = found.tombstone.request_hash if found.tombstone else found.details.get("request_hash")
+        stored = self._journal.put(entry)
+        used_for = stored.tombstone.request_hash if stored.tombstone else stored.details.get("request_hash")
         if used_for != entry.details["request_hash"]:
             problem = Problem("header.Idempotency-Key", "was used with another body")
-            raise KeyReused("this idempotency key was used before, for another request", [problem])
-        if found is not entry:
-            return self._found(saga_type, found)
+            raise KeyReused("this idempotency key was used before with another request", [problem])
+        if stored is not entry:
+            return self._found(saga_type, stored)
         created = state = new_state(saga_type, entry)
         self._findings.put(created, found_by(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
-            # The item may be its own, written by a request that its client repeated.
+            # The item may be from this call: its AWS client may have repeated the request.
             state = self._control.get(entry.saga_id) or created
         if state.token == 0:
             self._send_first(saga_type, state, entry)
         return Started(created, entry, created=True)
 
     def _refusal(self, saga_type: SagaType) -> Paused | None:
-        """Return why the type takes no new sagas for now; ``None`` if it does."""
+        """Return why the type accepts no new sagas for now; ``None`` if it does."""
         name = saga_type.definition.name
         pause = self._pauses.get(Scope(name))
         if pause.on and not pause.starts:
             what = f"starts of {name} are paused" if pause.starts_only else f"{name} is paused"
             return Paused(f"{what}: {pause.reason}" if pause.reason else what, retry_after=60)
         until = self._auto_disabler.paused_until(name)
-        rest = until - self._clock.now()
-        if rest <= 0:
+        remaining = until - self._clock.now()
+        if remaining <= 0:
             return None
-        wait = 60 if until == FOREVER else math.ceil(rest)
+        wait = 60 if until == FOREVER else math.ceil(remaining)
         return Paused(f"starts of {name} are paused: too many of its sagas failed", retry_after=wait)
 
     def _found(self, saga_type: SagaType, entry: Entry) -> Started:
-        """Answer with the saga that was started before, and finish a start that was left half done.
+        """Return the saga that was started before, and complete its start if that was interrupted.
 
-        A saga of which only the first entry is left was purged, if that says so. One that has a second entry had a
-        control item, which somebody deleted or a restore lost. Neither may run again.
+        A saga whose first entry is a tombstone was purged. A saga with a second entry had a control item, which
+        somebody deleted or a restore lost. Neither may run again.
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)
         saga_id, created = entry.saga_id, False
         state = self._control.get(saga_id)
         if state is None and 2 in self._journal.entries(saga_id, [2]):
-            # In this order: the entry may have been written since the item was looked for.
+            # Read the item again: it may have been created between the two reads.
             state = self._control.get(saga_id)
-            left = None if state is not None else self._remains.of(saga_id)
-            if left is not None:
-                return Started(left.state, entry, created=False)
+            remains = None if state is not None else self._remains.of(saga_id)
+            if remains is not None:
+                return Started(remains.state, entry, created=False)
         if state is None:
             state = new_state(saga_type, entry)
             stale_after = saga_type.definition.stale_after.total_seconds()
             items = self._findings.items(state, found_by(saga_type, entry))
             created = self._control.create_again(state, stale_after, self._journal, items)
             if not created:
-                found = self._journal.entries(saga_id, [1]).get(1, entry)
-                if found.tombstone is not None:
-                    return Started(found.tombstone.state, found, created=False)
+                first = self._journal.entries(saga_id, [1]).get(1, entry)
+                if first.tombstone is not None:
+                    return Started(first.tombstone.state, first, created=False)
                 state = self._control.get(saga_id) or state
         if created or (state.token == 0 and self._clock.now() - state.created_at > _SURELY_SENT):
             self._send_first(saga_type, state, entry)
         return Started(state, entry, created=False)
 
     def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
-        """Send the first message. Where its code is not deployed there may be no queue either: the supervisor will find
-        nothing that moves, and say why."""
+        """Send the first message. If its step is not deployed it may have no queue; the supervisor then reports why the
+        saga does not move."""
         message = first_message(saga_type, state, entry, carry=self._carry, traced=self._headers is not None)
         if message is not None:
             self._sender.send(message)

@@ -1,1 +1,1 @@
-"""What the supervisor does: recover, purge, verify."""
+"""The supervisor's tasks: recover, purge, verify."""

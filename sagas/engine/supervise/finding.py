@@ -1,11 +1,11 @@
-"""Finding what is due, and handing it out: the supervisor's tick looks at no saga itself.
+"""Find due sagas and hand them out. The supervisor's tick does not process sagas itself.
 
-Many ids go into each message of the queue ``bulk``, or of ``now`` where waits end, which are worked off in parallel. A
-saga stays in the index until it was looked after; so that it is not handed out each minute while its message waits, the
-tick notes how far it has gone over each shard. Such a round lasts a quarter of an hour, five minutes of waits, and its
-messages are void when it is over: then what is still due is handed out anew. That is so at once when the queue holds
-nothing: all that was handed out has been looked at, or was lost. So no saga gets lost with a message, none waits behind
-a message that was lost for longer than a round, and there is a write for each thousand sagas, none for each.
+It sends many ids per message: to the queue ``bulk``, or to ``now`` for waits that end. Workers handle the messages in
+parallel. A saga stays in the index until it has been processed. The tick therefore notes how far it has scanned each
+shard, and does not hand out a saga again each minute while its message waits. Such a round lasts 15 minutes, or five
+for waits. Then its messages are void, and what is still due is handed out again. That also happens as soon as the queue
+is empty: every message was then handled or lost. So a lost message delays its sagas by one round at most, and the
+notes take one write per 1,000 sagas.
 """
 
 from __future__ import annotations
@@ -23,42 +23,41 @@ from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.schedule.hand_outs import HandOut, HandOuts
 
 LOOK_AHEAD = 150.0
-"""Seconds before the end of a long wait from which on its message is sent, with the rest as its delay: two and a half
-of the supervisor's minutes."""
+"""Seconds before the end of a long wait at which its message may be sent, delayed by the remaining time. The supervisor
+runs every minute."""
 _PERIODS = 2
-"""Of the supervisor's visits there are so many at least while it looks ahead."""
+"""Fewest visits of the supervisor within the time that it looks ahead."""
 _WAITS_ROUND = 300.0
-"""Seconds of a round over waits: the queue ``now`` mostly holds what is delayed, so that no round is cut short."""
+"""Seconds of a round over waits. The queue ``now`` mostly holds delayed messages, so an empty queue rarely ends it."""
 ROUND = 900.0
-"""Seconds after which what was handed out and is still due is handed out again."""
+"""Seconds after which sagas that were handed out and are still due are handed out again."""
 _AT_THE_END = 60.0
-"""Seconds before the end of a round in which the next one begins: a message sent then would be void on arrival."""
+"""Seconds before the end of a round at which the next one begins. A message sent later would be void on arrival."""
 _SETTLING = 30.0
-"""Seconds after which the count of the queue's messages is believed to have those that were sent."""
+"""Seconds after which the queue's count includes the messages that were sent."""
 _PAGE = 1_000
 _TOGETHER = 25
-"""Sagas in a message: some seconds of work, so that a few messages keep all that work at it busy to the end."""
+"""Sagas per message: a few seconds of work, so that the last messages are spread over all workers."""
 _AT_ONCE = 10
-"""Messages that are sent with one request."""
+"""Messages per send request."""
 
 
 def look_ahead(every: float) -> float:
-    """Return how many seconds ahead of its end a long wait is looked at: SQS's longest delay at most. ``every``:
-    seconds from one visit of the supervisor to the next."""
+    """Return how many seconds before its end a long wait is handed out: at most SQS's longest delay. ``every``: seconds
+    from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
 @dataclass(slots=True)
 class FindReport:
-    """What a run found.
+    """Result of one run.
 
     Args:
         found: how many sagas it handed out.
         messages: in how many messages.
-        finished: whether it went over all that is due.
-        overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
-        stranded_shards: shards over which sagas are spread beyond the deployed number, which was lowered. They are
-            gone over all the same.
+        finished: whether it handed out all due sagas.
+        overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
+        stranded_shards: shards in use beyond the deployed number, because that was reduced. They are scanned, too.
     """
 
     found: int = 0
@@ -70,7 +69,7 @@ class FindReport:
 
 @dataclass(slots=True)
 class _Stretch:
-    """What is to be handed out of a shard by a queue: what lies behind ``after``, and is due by ``horizon``."""
+    """The part of a shard to hand out by a queue: sagas behind ``after`` that are due by ``horizon``."""
 
     shard: str
     queue: str
@@ -82,7 +81,7 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Run:
-    """One run: what it found, and what of it was not sent yet, by when it is void."""
+    """One run: its report, and the sagas not sent yet, by queue and by when their messages become void."""
 
     end: float
     report: FindReport = field(default_factory=FindReport)
@@ -94,9 +93,9 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Hands out what is due. Two runs at once do no harm: of each page, one of them hands it out.
+    """Hands out due sagas. Concurrent runs do no harm: each page is handed out by one of them.
 
-    ``parked`` tells where in the index sagas of paused types are, and by when they are to be looked at.
+    ``parked`` returns the shards of paused types in the index, with the time by which their sagas are due.
     """
 
     listing: Listing
@@ -107,8 +106,8 @@ class Finder:
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
-        """Hand out what is due for a task, longest due first in each shard. ``budget``: seconds the run may take; what
-        is left is for the next."""
+        """Hand out the sagas due for a task, longest overdue first in each shard. ``budget``: seconds the run may take;
+        the next run handles the remaining ones."""
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
@@ -120,63 +119,63 @@ class Finder:
             for shard, horizon in self.parked(now).items():
                 stretches += self._stretches([shard], BULK, horizon, ROUND, run)
         while stretches:
-            left: list[_Stretch] = []
+            remaining: list[_Stretch] = []
             for stretch in stretches:
                 if self.clock.now() >= run.end:
                     run.report.finished = False
                     break
-                found = self._page(stretch)
-                run.report.found += len(found)
-                run.held.setdefault((stretch.queue, stretch.until), []).extend(found)
+                page = self._page(stretch)
+                run.report.found += len(page)
+                run.held.setdefault((stretch.queue, stretch.until), []).extend(page)
                 self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
-                if len(found) == _PAGE:
-                    left.append(stretch)
-            stretches = left if run.report.finished else []
+                if len(page) == _PAGE:
+                    remaining.append(stretch)
+            stretches = remaining if run.report.finished else []
         self._send(task, run, at_least=1)
         return run.report
 
     def _stretches(self, shards: Sequence[str], queue: str, horizon: float, length: float, run: _Run) -> list[_Stretch]:
-        """Where to go on with those shards of which something is due; a new round has that length."""
-        now, found = self.clock.now(), list[_Stretch]()
+        """The scan position of each shard that has due sagas. A new round lasts ``length`` seconds."""
+        now, stretches = self.clock.now(), list[_Stretch]()
         for shard, first in zip(shards, self.listing.first_due(shards, horizon), strict=True):
             if first is None:
                 continue
             run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
             seen = self.hand_outs.get(shard)
             if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(queue, run)):
-                found.append(_Stretch(shard, queue, seen, seen.upto, seen.until, horizon))
+                stretches.append(_Stretch(shard, queue, seen, seen.upto, seen.until, horizon))
             else:
-                found.append(_Stretch(shard, queue, seen, None, now + length, horizon))
-        return found
+                stretches.append(_Stretch(shard, queue, seen, None, now + length, horizon))
+        return stretches
 
     def _idle(self, queue: str, run: _Run) -> bool:
-        """Whether the queue holds nothing."""
+        """Whether the queue is empty."""
         if queue not in run.idle:
             run.idle[queue] = self.queues.work_waiting(queue) == 0
         return run.idle[queue]
 
     def _page(self, stretch: _Stretch) -> Sequence[IndexPosition]:
-        """Take the next page of a stretch; nothing when there is none, or another run took it."""
+        """Take the next page of a stretch; empty at its end, or if another run took the page."""
         if stretch.after is not None and stretch.after.sort > iso(stretch.horizon):
             return ()
-        found = self.listing.due_page(stretch.shard, stretch.horizon, stretch.after, _PAGE)
-        if not found:
+        page = self.listing.due_page(stretch.shard, stretch.horizon, stretch.after, _PAGE)
+        if not page:
             return ()
-        # Rule 14: first noted, then sent. Two runs at once send nothing twice, and what is noted but not sent is found
-        # again.
-        after = HandOut(found[-1], stretch.until, self.clock.now(), self.clock.new_owner())
+        # Rule 14: note first, then send. So concurrent runs send nothing twice, and the next round finds what was noted
+        # but not sent.
+        after = HandOut(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
         if not self.hand_outs.move(stretch.shard, stretch.seen, after):
             return ()
         stretch.seen, stretch.after = after, after.upto
-        return found
+        return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
-        """Send what is held, as soon as it is that much."""
+        """Send the sagas held for each queue, once there are at least so many."""
         for (queue, until), held in run.held.items():
             if len(held) < at_least:
                 continue
             parts = [held[start : start + _TOGETHER] for start in range(0, len(held), _TOGETHER)]
-            work = [DueSagas([(one.sort, one.saga_id) for one in part], until).work(task) for part in parts]
+            work = [DueSagas([(saga.sort, saga.saga_id) for saga in part], until).work(task) for part in parts]
             held.clear()
             self.queues.send_work(queue, work)
             run.report.messages += len(work)

@@ -1,6 +1,6 @@
-"""Looking after one saga: what it owes and takes no code of its own is done here and now.
+"""Advance one saga as far as it goes without step code: journal the pending fact, send the next message.
 
-The end of a wait is such. It comes by the queue ``now``; when that message is lost, the supervisor finds the saga.
+The end of a wait is such a fact. Its message comes by the queue ``now``; if it is lost, the supervisor finds the saga.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from sagas.engine.committer import EntryContext
 from sagas.store.control.control import ControlItems
 
 _RACE = 1.0
-"""Seconds after which to look again at a saga that changed meanwhile."""
+"""Seconds after which to look again at a saga that changed during the look."""
 
 
 def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> SagaState | None:
-    """Return a saga as it is; cancelled, where its own deadline has passed, or noted to be overdue, past its pivot.
-    Returns the saga; ``None`` if it has changed meanwhile."""
+    """Apply a saga's deadline if it has passed: cancel the saga, or note it as overdue if it is past its pivot. Returns
+    the saga; ``None`` if others changed it."""
     now = advancer.services.clock.now()
     if not state.ends_at or state.ends_at > now:
         return state
-    asked = decide(advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
-    if asked.state is state:
+    decision = decide(advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
+    if decision.state is state:
         stall = ev.StallNoticed(advancer.lease(), math.inf)
         advanced = advancer.advance(state, stall, EntryContext(actor="supervisor"))
         return None if advanced.beaten else advanced.state
-    control.request_cancel(state, asked.state)
-    found = control.get(state.saga_id)
-    # If it was refused: by its own first success, whose answer was lost, or for another cancel, which does as well.
-    return found if found is not None and found.cancel_requested_at else None
+    control.request_cancel(state, decision.state)
+    current = control.get(state.saga_id)
+    # The request is also refused if it had succeeded before and its response was lost, or if there was another cancel.
+    return current if current is not None and current.cancel_requested_at else None
 
 
 @dataclass(frozen=True, slots=True)
 class Looker:
-    """Looks after single sagas. Two at once do no harm."""
+    """Advances single sagas. Concurrent looks do no harm."""
 
     advancer: Advancer
     control: ControlItems
 
     def look(self, saga_id: str, dispatch: int = 0) -> float:
-        """Journal what a saga owes, and send what follows. Returns when to look again, in epoch seconds; 0 for never:
-        it is over or gone, another one's turn, or waits for so long that the supervisor will tell."""
+        """Journal the pending fact of a saga, and send the next message. Returns when to look again, in epoch seconds;
+        0 for never: it has ended, is handled by others, or waits so long that the supervisor will find it."""
         clock = self.advancer.services.clock
-        found = self.control.get(saga_id)
-        if found is None or found.over:
+        current = self.control.get(saga_id)
+        if current is None or current.over:
             return 0.0
-        if found.lease is not None and found.lease.expires_at > clock.now():
-            return found.lease.expires_at  # its holder may be dead
-        state = in_time(self.advancer, self.control, found)
+        if current.lease is not None and current.lease.expires_at > clock.now():
+            return current.lease.expires_at  # its holder may be dead
+        state = in_time(self.advancer, self.control, current)
         if state is None:
             return clock.now() + _RACE
         lease = self.advancer.lease()

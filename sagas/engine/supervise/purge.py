@@ -1,18 +1,17 @@
-"""Purging: what ends all that is stored of a saga, together, and for good (rule 13).
+"""Purge a saga: delete everything stored about it, for good (rule 13).
 
-1.  *claim*: the control item takes a lease that is never given back, under a new token, on condition that the saga is
-    as it was seen. From then on nothing but its purge goes on, by the supervisor or an operator.
-2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on, and names the objects in S3
-    that its results named: they are left to the sweep of its type.
+1.  *claim*: the control item takes a lease that is never released, under a new token, on condition that the saga has
+    not changed. From then on only the purge may continue, by the supervisor or an operator.
+2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on. It names the S3 objects that
+    the results named, which the sweep of the saga type will handle.
 3.  *clear*: payloads in S3 and all other entries are deleted.
-4.  *end*: the control item is deleted: a minute after the saga's start at the earliest, a parent's after its end, and
-    where an execution was lost, a quarter of an hour after its lease. Who began before the purge, and knows nothing of
-    it, has ended by then. What it wrote late went into a slot that was empty, so that all is cleared once more.
+4.  *end*: the control item is deleted: at least a minute after the saga's start, for a parent after its end, and after
+    a lost execution 15 minutes after its lease. Workers that began before the purge have ended by then. They can only
+    have written into empty slots, so everything is cleared once more.
 
-Each may be done again, and by two at once: what is done already stays as it is. Until the control item is gone the
-index names the saga, so that the supervisor goes on where a purge was interrupted. None makes the control item anew:
-a start that finds the first entry creates on condition that it is no tombstone, and the one that wrote it is over when
-a purge ends.
+Each step can be repeated, and two purges may run concurrently. The index names the saga until the control item is
+deleted, so the supervisor continues an interrupted purge. Nothing creates the control item again: a start that finds
+the first entry creates it only if that is not a tombstone, and the start that wrote the entry has ended before then.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ from sagas.store.settings import StoreSettings
 from sagas.store.signals.inbox import Inbox
 
 _NEVER = 253_402_300_799.0
-"""The end of the year 9999: such a lease is never taken over, by no version."""
+"""The end of the year 9999: no version takes over such a lease."""
 _LATER = 86_400.0
-"""Seconds after which a saga is looked at again that the service keeps for good by now."""
+"""Seconds until the next look at a saga that the service now keeps for good."""
 _NOT_OPEN = 1.0
-"""For the patience with a stall, which no saga that is over has."""
+"""Stands for ``stale_after``, which has no effect on an ended saga."""
 _TRIES = 5
 _MOST_OBJECTS = 100
-"""Objects that a tombstone names; it tells how many more there were."""
+"""Objects that a tombstone names; it counts the others."""
 _MOST_BYTES = 50_000
-"""Of their buckets and keys together."""
+"""Limit of the bytes of their buckets and keys together."""
 
 
 @dataclass(slots=True)
 class PurgeReport:
-    """What a run did, by saga id.
+    """Result of one run, by saga id.
 
     Args:
-        purged: of which nothing but their tombstone is left.
-        untouched: they are kept longer by now, or something is at work on them.
-        failed: they could not be purged.
-        left: due sagas for which there was no time.
+        purged: sagas that now have only a tombstone.
+        untouched: sagas that are now kept longer, or that are being worked on.
+        failed: sagas whose purge failed.
+        left: due sagas that the run had no time for.
     """
 
     purged: list[str] = field(default_factory=list[str])
@@ -73,7 +72,7 @@ class PurgeReport:
 
 @dataclass(frozen=True, slots=True)
 class Purger:
-    """Purges sagas: those whose retention is over, and single ones at once."""
+    """Purges sagas: those whose retention has expired, and single ones on request."""
 
     control: ControlItems
     journal: Journal
@@ -88,44 +87,44 @@ class Purger:
     logger: logging.Logger
 
     def run(self, budget: float, limit: int = 10_000) -> PurgeReport:
-        """Purge what is due, longest due first. One that fails stops no other. ``budget``: seconds the run may take;
-        what is left is for the next."""
+        """Purge due sagas, longest overdue first; a failure does not stop the others. ``budget``: seconds the run may
+        take; the next run handles the remaining ones."""
         return self.work_off(self.listing.to_purge(self.clock.now(), limit), budget)
 
     def work_off(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
-        """Purge sagas that were found to be due. One that fails stops no other, and stays due. ``budget``: seconds it
-        may take."""
+        """Purge sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
+        seconds it may take."""
         report, end = PurgeReport(), self.clock.now() + budget
-        for position, found in enumerate(due):
+        for count, position in enumerate(due):
             if self.clock.now() >= end:
-                report.left = len(due) - position
+                report.left = len(due) - count
                 break
             try:
-                if self._purged(found):
-                    report.purged.append(found.saga_id)
+                if self._purged(position):
+                    report.purged.append(position.saga_id)
                 else:
                     report.untouched += 1
-            except Exception as error:  # noqa: BLE001 - one bad saga must not keep the others, whatever is wrong with it
-                fields = {"saga_id": found.saga_id, "error": type(error).__name__}
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one saga must not stop the others
+                fields = {"saga_id": position.saga_id, "error": type(error).__name__}
                 self.logger.warning("a purge failed", extra=fields)
-                report.failed.append(found.saga_id)
+                report.failed.append(position.saga_id)
         return report
 
-    def _purged(self, found: IndexPosition) -> bool:
-        """Purge a saga by its retention, or go on with a purge that was interrupted; whether that was done."""
-        state, now = self.control.get(found.saga_id), self.clock.now()
+    def _purged(self, position: IndexPosition) -> bool:
+        """Purge a saga whose retention has expired, or continue an interrupted purge; return whether it did."""
+        state, now = self.control.get(position.saga_id), self.clock.now()
         if state is None or not state.over:
             return False
         due = purge_at(state, self.settings)
         if not due or due > now:  # the service's retention has changed since the saga ended
-            self.control.push_due(found.saga_id, found.sort, due or now + _LATER)
+            self.control.push_due(position.saga_id, position.sort, due or now + _LATER)
             return False
         if state.purge is not None:
             self._end(state, state.purge)
             return True
         purge = Purge(now)
         if self._needy(state) is not None:
-            self.control.push_due(found.saga_id, found.sort, now + _LATER)
+            self.control.push_due(position.saga_id, position.sort, now + _LATER)
             return False
         claimed = None if _refusal(state, now) else self._claim(state, purge)
         if claimed is not None:
@@ -133,30 +132,30 @@ class Purger:
         return claimed is not None
 
     def purge(self, name: str, saga_id: str, note: str, actor: str) -> Left:
-        """Purge one saga at once. One that is purged already stays as it is. Returns what is left."""
+        """Purge one saga at once, unless it is purged already. Returns what remains of it."""
         purge = Purge(self.clock.now(), actor, note)
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
             if state is None:
-                left = self.reader.left(name, saga_id)
-                if left.purge is not None:
-                    return left
-                self._clear(left.state, purge)
+                remains = self.reader.left(name, saga_id)
+                if remains.purge is not None:
+                    return remains
+                self._clear(remains.state, purge)
                 continue
-            if state.purge is None and (refused := _refusal(state, self.clock.now())):
-                raise Conflict(refused)
-            if state.purge is None and (needy := self._needy(state)) is not None:
+            if state.purge is None and (refusal := _refusal(state, self.clock.now())):
+                raise Conflict(refusal)
+            if state.purge is None and (child := self._needy(state)) is not None:
                 raise Conflict(
-                    f"its child {needy.saga}/{needy.saga_id} is {needy.status} and needs a person: resolve it first"
+                    f"its child {child.saga}/{child.saga_id} is {child.status} and needs an operator: resolve it first"
                 )
             claimed = state if state.purge is not None else self._claim(state, purge)
             if claimed is not None:
                 self._end(claimed, claimed.purge or purge)
                 return self.reader.left(name, saga_id)
-        raise Unavailable("the saga changes too fast; try again", retry_after=1)
+        raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
     def _needy(self, state: SagaState) -> SagaState | None:
-        """One of those whose purge this one's is, children and theirs, that needs a person; ``None`` if none does."""
+        """A descendant that needs an operator; ``None`` if none does. A purge includes all descendants."""
         for child in self.control.get_many(children_ids(state), consistent=True).values():
             needy = child if child.attention else self._needy(child)
             if needy is not None:
@@ -164,10 +163,10 @@ class Purger:
         return None
 
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
-        """Take the lease for good; ``None`` when the saga is no longer as it was read.
+        """Take the lease for good; ``None`` if the saga has changed since it was read.
 
-        No step will read a result any more, and none is undone: the results' digest, and which steps have an undo, make
-        room, so that the item stays under a kilobyte.
+        No step will read a result or be undone any more. So the results' digest and the steps' undo flags are removed,
+        which keeps the item under a kilobyte.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
         steps = tuple(replace(step, undo=False) for step in state.steps)
@@ -181,22 +180,22 @@ class Purger:
         self._end_children(claimed, purge, last=last)
         self._clear(claimed, purge)
         if last:
-            self.control.delete(claimed)  # refused: another purge was faster
+            self.control.delete(claimed)  # a refusal means that another purge has deleted it
 
     def _end_children(self, parent: SagaState, purge: Purge, *, last: bool) -> None:
-        """Purge what a saga has started before it is purged itself: a tree is purged as one."""
+        """Purge a saga's children before the saga itself: a tree is purged as a whole."""
         ids = children_ids(parent)
         if not ids:
             return
-        there = self.control.get_many(ids, consistent=True)
-        for child in there.values():
+        existing = self.control.get_many(ids, consistent=True)
+        for child in existing.values():
             claimed = child if child.purge is not None else self._claim(child, purge)
             if claimed is None:
-                raise Unavailable("a child changes at this moment; try again", retry_after=1)
+                raise Unavailable("a child of the saga was changed by others; try again", retry_after=1)
             self._end(claimed, purge)
-        # Their first slot is left vacant when nobody can be about to start them any more.
-        gone = [saga_id for saga_id in ids if saga_id not in there] if last else []
-        for saga_id, entries in self.journal.entries_of((saga_id, 1) for saga_id in gone).items():
+        # The marks of children that never started are deleted last, when no worker can start those any more.
+        missing = [saga_id for saga_id in ids if saga_id not in existing] if last else []
+        for saga_id, entries in self.journal.entries_of((saga_id, 1) for saga_id in missing).items():
             if entries[1].action == NEVER_STARTED:
                 self.tombstones.clear(saga_id, [1], aside=False)
         for step in parent.steps:
@@ -204,10 +203,10 @@ class Purger:
                 self.joins.delete(parent.saga_id, step.name, round_)
 
     def _clear(self, state: SagaState, purge: Purge) -> None:
-        """Make the tombstone, and delete what it stands for, entries that were never committed included.
+        """Write the tombstone, and delete all other entries, including those that were never committed.
 
-        The tombstone comes first: what it tells is taken from entries that are deleted next. Whether there are payloads
-        in S3 is told by it, too, for who goes on when the entries that name them are gone.
+        The tombstone comes first, because it is made from entries that are deleted next. It also records whether there
+        are payloads in S3, for a purge that continues after the entries naming them are deleted.
         """
         entries = self.journal.history(state.saga_id)
         first = entries[0] if entries and entries[0].seq == 1 else None
@@ -216,32 +215,32 @@ class Purger:
             aside = aside or first.tombstone.aside
             self.findings.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
-            # An execution that no entry tells of may have put a result aside before it was lost.
+            # A lost execution without an entry may have stored a result in S3.
             aside = aside or not set(range(1, state.token)) <= {entry.token for entry in entries}
             found_by = (*first.details.get("found_by", ()),)
             self.findings.delete(state.saga_id, found_by)
             committed = [entry for entry in entries if entry.seq <= state.seq]
             request_hash = str(committed[0].details.get("request_hash", ""))
-            kept = committed[-MOST_ACTIONS:]
-            actions = tuple(map(action_of, kept))
+            last = committed[-MOST_ACTIONS:]
+            actions = tuple(map(action_of, last))
             objects = self._objects(state, committed)
-            first_ones = _first_of(objects)
-            more = len(objects) - len(first_ones)
-            tombstone = Tombstone(purge, request_hash, state, actions, aside, kept[0].link, found_by, first_ones, more)
+            listed = _first_of(objects)
+            more = len(objects) - len(listed)
+            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, found_by, listed, more)
             self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
     def _objects(self, state: SagaState, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
-        """Bucket and key of each object in S3 that a saga's results name, once each.
+        """Bucket and key of each S3 object that a saga's results name, without duplicates.
 
-        What is not to be shown of a saga, or only with a key of its owner's, is not to outlive it in clear text.
+        Redacted and encrypted values are left out: they must not outlive the saga in clear text.
         """
         try:
             redaction = self.reader.registry.get(state.saga).definition.redaction
         except NotFound:
-            return ()  # what of its results may be shown is not known
-        found = dict[tuple[str, str], None]()
+            return ()  # the type is not deployed, so its redaction is unknown
+        objects = dict[tuple[str, str], None]()
         for entry in entries:
             encrypted = entry.encrypted or (entry.payload is None and self.settings.payload_key)
             if entry.action not in RESULTS or encrypted:
@@ -250,38 +249,38 @@ class Purger:
                 payload = self.journal.load(entry).payload
             except Unavailable:
                 raise
-            except SagaError:  # another purge was faster, and has named them; or it can be read no more
+            except SagaError:  # another purge has deleted it and named its objects, or it cannot be read any more
                 continue
-            shown = json.loads(payload) if payload else None
+            view = json.loads(payload) if payload else None
             if redaction.hides:
-                shown, _ = redaction.shown(entry.step or "", shown)
-            found |= {one: None for one in objects_in(shown) if HIDDEN not in one}
-        return tuple(found)
+                view, _ = redaction.shown(entry.step or "", view)
+            objects |= {item: None for item in objects_in(view) if HIDDEN not in item}
+        return tuple(objects)
 
 
 def _first_of(objects: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """As many as a tombstone has room for: it is one item, beside the actions of the saga."""
+    """As many objects as a tombstone has room for: one item holds them and the saga's actions."""
     size = 0
-    for count, one in enumerate(objects[:_MOST_OBJECTS]):
-        size += sum(len(text.encode(errors="surrogatepass")) for text in one)
+    for count, item in enumerate(objects[:_MOST_OBJECTS]):
+        size += sum(len(text.encode(errors="surrogatepass")) for text in item)
         if size > _MOST_BYTES:
             return (*objects[:count],)
     return (*objects[:_MOST_OBJECTS],)
 
 
 def _refusal(state: SagaState, now: float) -> str:
-    """Why a saga cannot be purged now; empty when it can."""
+    """Why a saga cannot be purged now; empty if it can."""
     if not state.over:
-        return f"the saga is {state.status}; only one that is over can be purged"
+        return f"the saga is {state.status}; only sagas that have ended can be purged"
     if state.parent is not None:
-        whose = state.parent
-        return f"the saga is a child of {whose.saga}/{whose.saga_id}, and is purged with it"
+        parent = state.parent
+        return f"the saga is a child of {parent.saga}/{parent.saga_id}: purge the parent, which includes its children"
     if state.attention:
-        return f"the saga is {state.status} and needs a person: resolve it first"
+        return f"the saga is {state.status} and needs an operator: resolve it first"
     if state.lease is not None and _held_until(state.lease) > now:
-        return "a worker, the supervisor or another operator is at work on this saga"
+        return "a worker, the supervisor or another operator holds this saga: try again in a minute"
     if state.lost_until > now:
-        return "an execution of this saga that was lost may still be at work: try again in a minute"
+        return "a lost execution of this saga may still be running: try again in a minute"
     return ""
 
 

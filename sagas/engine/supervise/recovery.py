@@ -1,4 +1,4 @@
-"""Recovering sagas that stall: the supervisor's work."""
+"""Recover sagas that stall, as the supervisor does."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from sagas.store.schedule.lanes import Watermarks
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
 _LONGEST_PAUSE = 900.0
-"""Seconds after which a saga is looked at again that may still wait in line."""
+"""Longest time in seconds until the next look at a saga whose message may still wait in line."""
 _NOWHERE = "~"
-"""The place in the index of a saga that was not found by it: after every time."""
+"""Index position of a saga that did not come from the index. It sorts after every time."""
 _LONGEST_CHILDREN = 6 * 3600.0
-"""Seconds after which a saga is looked at again, at the latest, that waits for its children."""
+"""Longest time in seconds until the next look at a saga that waits for its children."""
 _UNKNOWN_PAUSE = 600.0
-"""Seconds after which a saga is looked at again whose type is not deployed: until then it is in nobody's way."""
+"""Seconds until the next look at a saga whose type is not deployed, so that it does not delay others."""
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a run did, by saga id.
+    """Result of one run, by saga id.
 
     Args:
-        recovered: taken over, sent anew, or given up.
-        untouched: they live, or a worker or an operator is at them.
-        failed: they could not be looked after.
-        left: due sagas for which there was no time.
-        overdue: seconds that the longest due saga had been due when the run began; 0 when none was.
-        overdue_by_type: the same by saga type, of those that were looked at.
+        recovered: sagas that were taken over, sent again, or given up.
+        untouched: sagas that do not stall, or that a worker or operator holds.
+        failed: sagas whose recovery failed.
+        left: due sagas that the run had no time for.
+        overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
+        overdue_by_type: the same by saga type, for the sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
         by_type: how many of each type were recovered.
     """
@@ -65,12 +65,12 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which sagas an operator wants to have recovered.
+    """The sagas that an operator asks to recover.
 
     Args:
-        name: of this type.
-        saga_id: this one, due or not. If it does not stall it is left alone all the same.
-        max_attempts: that stalled less often than this since their last progress.
+        name: only sagas of this type.
+        saga_id: only this saga, due or not; nothing happens if it does not stall.
+        max_attempts: only sagas that stalled less often than this since their last progress.
     """
 
     name: str | None = None
@@ -78,7 +78,7 @@ class Wanted:
     max_attempts: int | None = None
 
     def takes(self, state: SagaState | None) -> bool:
-        """Tell whether a saga is among them."""
+        """Return whether a saga is among them."""
         if state is None or self.name not in (None, state.saga):
             return False
         return self.max_attempts is None or state.recovery_attempts < self.max_attempts
@@ -86,7 +86,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Finds due sagas by the index and recovers them, longest due first. Two at once do no harm."""
+    """Finds due sagas by the index and recovers them, longest overdue first. Concurrent runs do no harm."""
 
     advancer: Advancer
     control: ControlItems
@@ -104,104 +104,107 @@ class Recovery:
         stale_after: float | None = None,
         name: str | None = None,
     ) -> list[SagaState]:
-        """Return sagas that are due for recovery, longest due first, by consistent reads. ``stale_after``: seconds of
-        silence that count as a stall; each type's own by default."""
-        found: list[SagaState] = []
-        for found_at in self._due(_LONGEST_LIST, stale_after):
-            state = self.control.get(found_at.saga_id)
+        """Return sagas that are due for recovery, longest overdue first, by consistent reads. ``stale_after``: seconds
+        of silence that count as a stall; by default each type's own."""
+        sagas: list[SagaState] = []
+        for position in self._due(_LONGEST_LIST, stale_after):
+            state = self.control.get(position.saga_id)
             if state is None or state.over or name not in (None, state.saga):
                 continue
             if max_recovery_attempts is None or state.recovery_attempts < max_recovery_attempts:
-                found.append(state)
-            if len(found) == limit:
+                sagas.append(state)
+            if len(sagas) == limit:
                 break
-        return found
+        return sagas
 
     def set_recovery_attempts(self, saga_id: str, attempts: int) -> None:
-        """Set how often a saga has stalled since its last progress; 0 gives it all its patience back."""
+        """Set how often a saga has stalled since its last progress; 0 restores all its recovery attempts."""
         for _ in range(5):
             state = self.control.get(saga_id)
             if state is None:
-                raise NotFound(f"there is no saga {saga_id}")
+                raise NotFound(f"no saga with id {saga_id}")
             if self.control.set_recovery_attempts(state, attempts):
                 return
-        raise Unavailable(f"saga {saga_id} changes too fast; try again", retry_after=1)
+        raise Unavailable(f"saga {saga_id} was changed by others five times in a row; try again", retry_after=1)
 
     def run(
-        self, budget: float, stale_after: float | None = None, limit: int = 1_000, wanted: Wanted | None = None
+        self, budget: float, stale_after: float | None = None, limit: int = 1_000, requested: Wanted | None = None
     ) -> RecoveryReport:
-        """Recover due sagas. One that fails stops no other. ``budget``: seconds the run may take; what is left is for
-        the next. ``stale_after``: seconds of silence that count as a stall; each type's own by default."""
+        """Recover due sagas; a failure does not stop the others. ``budget``: seconds the run may take; the next run
+        handles the remaining ones. ``stale_after``: seconds of silence that count as a stall; by default each type's
+        own."""
         clock, report = self.advancer.services.clock, RecoveryReport()
         lanes = Lanes(self.queues, self.watermarks, clock)
         end = clock.now() + budget
-        if wanted is not None and wanted.saga_id is not None:
-            # Due or not. Where it stands in the index is not known: that is left alone.
-            state = self.control.get(wanted.saga_id)
-            if state is None or wanted.name not in (None, state.saga):
-                of_type = f" of type {wanted.name}" if wanted.name else ""
-                raise NotFound(f"there is no saga {wanted.saga_id}{of_type}")
-            due = [IndexPosition(_NOWHERE, wanted.saga_id)]
+        if requested is not None and requested.saga_id is not None:
+            # Its position in the index is unknown, and stays unchanged.
+            state = self.control.get(requested.saga_id)
+            if state is None or requested.name not in (None, state.saga):
+                of_type = f" (type {requested.name})" if requested.name else ""
+                raise NotFound(f"no saga with id {requested.saga_id}{of_type}")
+            due = [IndexPosition(_NOWHERE, requested.saga_id)]
         else:
-            most = limit if wanted is None else _LONGEST_LIST
+            most = limit if requested is None else _LONGEST_LIST
             waits = self.listing.waits(clock.now() + self.look_ahead, most)
             due = sorted([*self._due(most, stale_after), *waits])[:most]
             report.overdue = max(0.0, clock.now() - epoch(due[0].sort)) if due else 0.0
-        for position, found in enumerate(due):
+        for count, position in enumerate(due):
             if limit <= 0:
                 break
             if clock.now() >= end:
-                report.left = len(due) - position
+                report.left = len(due) - count
                 break
-            limit -= self._attempted(found, stale_after, lanes, report, wanted)
+            limit -= self._attempted(position, stale_after, lanes, report, requested)
         return report
 
-    def look_after(self, found: Sequence[IndexPosition], budget: float) -> RecoveryReport:
-        """Recover sagas that were found to be due. One that fails stops no other, and stays due. ``budget``: seconds it
-        may take."""
+    def look_after(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
+        """Recover sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
+        seconds it may take."""
         clock, report = self.advancer.services.clock, RecoveryReport()
-        lanes, end = Lanes(self.queues, self.watermarks, clock, tells=len(found) > 1), clock.now() + budget
-        for position, one in enumerate(found):
+        lanes, end = Lanes(self.queues, self.watermarks, clock, notes_empty=len(due) > 1), clock.now() + budget
+        for count, position in enumerate(due):
             if clock.now() >= end:
-                report.left = len(found) - position
+                report.left = len(due) - count
                 break
-            self._attempted(one, None, lanes, report)
+            self._attempted(position, None, lanes, report)
         return report
 
     def _attempted(
         self,
-        found: IndexPosition,
+        position: IndexPosition,
         stale_after: float | None,
         lanes: Lanes,
         report: RecoveryReport,
-        wanted: Wanted | None = None,
+        requested: Wanted | None = None,
     ) -> bool:
-        """Recover a saga if it is wanted, whatever is wrong with it; whether it was."""
+        """Recover a saga if it was requested, and report any failure; return whether it was requested."""
         try:
-            if wanted is not None and not wanted.takes(self.control.get(found.saga_id)):
+            if requested is not None and not requested.takes(self.control.get(position.saga_id)):
                 return False
-            self._recover(found, stale_after, lanes, report)
+            self._recover(position, stale_after, lanes, report)
         except Fenced:
             report.untouched += 1
-        except Exception as error:  # noqa: BLE001 - one bad saga must not stop the others, whatever is wrong with it
-            fields = {"saga_id": found.saga_id, "error": type(error).__name__}
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one saga must not stop the others
+            fields = {"saga_id": position.saga_id, "error": type(error).__name__}
             self.advancer.services.logger.warning("recovery failed", extra=fields)
-            report.failed.append(found.saga_id)
+            report.failed.append(position.saga_id)
         return True
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
-        """The index rounds ``due`` up, and what may wait in line is due later still, so an impatient look goes
-        beyond it; the saga itself decides."""
+        """The sagas to look at. With an explicit ``stale_after`` this reaches ahead: the index rounds ``due`` up, and
+        sagas that may wait in line are due even later. The saga itself decides."""
         ahead = 0.0
         if stale_after is not None:
             types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)
             ahead = max(2 * max(types, default=0.0), _LONGEST_PAUSE)
         return self.listing.due(self.advancer.services.clock.now() + ahead, limit)
 
-    def _recover(self, found: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport) -> None:
-        """Take over, send anew or give up; a saga that lives is looked at again later."""
+    def _recover(
+        self, position: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport
+    ) -> None:
+        """Take over, send again or give up a saga that stalls; make any other due again later."""
         clock, logger = self.advancer.services.clock, self.advancer.services.logger
-        state = self.control.get(found.saga_id)
+        state = self.control.get(position.saga_id)
         if state is None:
             report.untouched += 1
             return
@@ -209,72 +212,69 @@ class Recovery:
             logger.error(
                 "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
             )
-            self.control.push_due(found.saga_id, found.sort, clock.now() + _UNKNOWN_PAUSE)
+            self.control.push_due(position.saga_id, position.sort, clock.now() + _UNKNOWN_PAUSE)
             report.undeployed += 1
-            report.failed.append(found.saga_id)
+            report.failed.append(position.saga_id)
             return
-        sent = not state.parked and self._sent_ahead(state, found)
-        ended = None if sent else in_time(self.advancer, self.control, state)
-        paused = ended is state and self.pausing.seen(state)
-        if ended is None or paused or self._children_looked_after(ended, found):
+        sent = not state.parked and self._sent_ahead(state, position)
+        current = None if sent else in_time(self.advancer, self.control, state)
+        paused = current is state and self.pausing.seen(state)
+        if current is None or paused or self._waits_for_children(current, position):
             report.untouched += 1
             return
-        state = ended
+        state = current
         postponed_until, backlog = 0.0, ev.Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
-        overdue = 0.0 if found.sort == _NOWHERE else clock.now() - epoch(found.sort)
+        overdue = 0.0 if position.sort == _NOWHERE else clock.now() - epoch(position.sort)
         if overdue > report.overdue_by_type.get(state.saga, 0.0):
             report.overdue_by_type[state.saga] = overdue
-        patience = self.advancer.plan(state).stale_after
+        own_stale_after = self.advancer.plan(state).stale_after
         at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
         silent = state.lease is None and not at_rest
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
-        if silent and quiet_for >= (patience if stale_after is None else stale_after):
+        if silent and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
         stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
-            report.recovered.append(found.saga_id)
+            report.recovered.append(position.saga_id)
             report.by_type[state.saga] += 1
             return
         report.untouched += 1
-        due = max(due_at(state, patience), postponed_until + patience)
-        if backlog is ev.Backlog.WAITING:  # the longer it waits already, the longer it may yet
-            due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
+        due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
+        if backlog is ev.Backlog.WAITING:  # the longer it has waited, the longer until the next look
+            due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(due)
-        if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
-            self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
+        if position.sort <= iso(clock.now()) and due > clock.now() and not state.over:
+            self.control.push_due(position.saga_id, position.sort, due)  # unless its position has changed
 
-    def _children_looked_after(self, state: SagaState, found: IndexPosition) -> bool:
-        """Have a saga looked after that waits for its children, in case a message was lost: ever less often. Whether it
-        does.
-
-        First it is made due later, as seen: if that message gets lost too, it is due again.
-        """
+    def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
+        """Wake a saga that waits for its children, in case a message was lost; less and less often. Returns whether it
+        waits for them. The saga becomes due later first: if this message is lost, too, it is due again."""
         if not state.joins or state.lease is not None or (state.cancel_requested_at and not state.undoing):
             return False
-        now, patience = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
-        later = state.in_time(now + min(max(patience, now - state.updated_at), _LONGEST_CHILDREN))
-        if found.sort == _NOWHERE or self.control.push_due(found.saga_id, found.sort, later):
+        now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
+        later = state.in_time(now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN))
+        if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):
             self.work.send_work(NOW, [SagasToLookAfter([state.saga_id], thorough=True).work()])
         return True
 
-    def _sent_ahead(self, state: SagaState, found: IndexPosition) -> bool:
-        """Send the message of a wait that ends soon, with the rest of it as its delay; whether that is all there is to
-        do. First it is made due later, as seen: of two who look, one sends, and if that one dies, it is due again."""
+    def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
+        """Send the message of a wait that ends soon, delayed by the remaining time; return whether that was all. The
+        saga becomes due later first: only one of two runs sends, and if that one dies, the saga is due again."""
         now = self.advancer.services.clock.now()
-        rest = state.not_before - now
+        remaining = state.not_before - now
         step = state.current
-        if state.status is not SagaStatus.WAITING or step is None or rest > self.look_ahead:
+        if state.status is not SagaStatus.WAITING or step is None or remaining > self.look_ahead:
             return False
-        # The end of a wait is journaled here and now; only its own code can look again.
-        ended = rest <= 0 and (in_wait(state) or found.sort > iso(state.not_before))
+        # The end of a wait is journaled by the caller; a step that polls needs its message.
+        ended = remaining <= 0 and (in_wait(state) or position.sort > iso(state.not_before))
         ended = ended or 0.0 < state.ends_at <= now
         if ended or state.lease or state.cancel_requested_at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after
-        past = max(stale_after, self.look_ahead)  # until its end it is not seen again
-        if self.control.push_due(state.saga_id, found.sort, state.not_before + past):
+        past = max(stale_after, self.look_ahead)  # so that the saga is not due again before the wait ends
+        if self.control.push_due(state.saga_id, position.sort, state.not_before + past):
             self.advancer.send_again(state, 0.0)
         return True

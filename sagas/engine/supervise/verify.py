@@ -1,4 +1,4 @@
-"""Verifying audit trails: one by one, and a sample of all."""
+"""Verify audit trails: single ones, and a random sample."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sagas.store.outcomes import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0
-"""Seconds back that a sample reaches; the more recent, the more of it."""
+"""How many seconds a sample reaches back. Recent sagas are drawn more often."""
 
 
 @dataclass(slots=True)
 class SampleReport:
-    """What a look at a sample of audit trails found.
+    """Result of verifying a sample of audit trails.
 
     Args:
-        verified: how many were looked at, the broken ones included.
-        broken: of which an entry is not what was written: type, id, and the first such entry.
-        failed: they could not be looked at.
+        verified: how many trails were verified, including the broken ones.
+        broken: trails with an entry that is not as it was written: type, id, and the first such entry.
+        failed: how many trails could not be verified.
     """
 
     verified: int = 0
@@ -45,8 +45,8 @@ class Verifier:
     shards: int
 
     def sample(self, size: int, budget: float) -> SampleReport:
-        """Verify sagas taken at random, of all types, from the last 400 days and the more recent the more of them.
-        ``budget``: seconds it may take."""
+        """Verify random sagas of all types from the last 400 days, recent ones more often. ``budget``: seconds it may
+        take."""
         report, seen, end = SampleReport(), set[str](), self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):
@@ -61,8 +61,8 @@ class Verifier:
             try:
                 finding = self.verify(names[name], saga_id).finding
             except NotFound:
-                continue  # it was purged, and its key is free again
-            except Exception:  # noqa: BLE001 - one bad saga must not keep the others, whatever is wrong with it
+                continue  # it was purged, and its tombstone has expired
+            except Exception:  # noqa: BLE001 - whatever is wrong with one saga must not stop the others
                 report.failed += 1
                 continue
             report.verified += 1
@@ -71,35 +71,35 @@ class Verifier:
         return report
 
     def verify(self, name: str, saga_id: str) -> Verified:
-        """Verify the audit trail of one saga, payloads in S3 included."""
+        """Verify the audit trail of one saga, including payloads in S3."""
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
             if state is None or state.purge is not None:
-                return self._verify_left(name, saga_id)
-            found = self.journal.everything(saga_id)
-            if found and found[0][1] is not None and found[0][1].tombstone is not None:
-                return self._verify_left(name, saga_id)
-            if found and found[-1][0] > state.seq + 1:
-                # It may have gone on since it was read. What was read before its item is committed by then.
+                return self._verify_remains(name, saga_id)
+            entries = self.journal.everything(saga_id)
+            if entries and entries[0][1] is not None and entries[0][1].tombstone is not None:
+                return self._verify_remains(name, saga_id)
+            if entries and entries[-1][0] > state.seq + 1:
+                # The saga has progressed. Read its item again, so that it covers the entries that were read.
                 state = self.reader.stored(name, saga_id) or state
-            finding = look_through(found, state.seq, state.head)
-            # What was being purged meanwhile loses its entries.
+            finding = look_through(entries, state.seq, state.head)
+            # A purge that began in the meantime has deleted entries; then try again.
             if finding.bad is None or self.reader.stored(name, saga_id) is not None:
-                return Verified(self._with_payloads(finding, found))
-        return self._verify_left(name, saga_id)
+                return Verified(self._with_payloads(finding, entries))
+        return self._verify_remains(name, saga_id)
 
-    def _verify_left(self, name: str, saga_id: str) -> Verified:
-        left = self.reader.left(name, saga_id)
+    def _verify_remains(self, name: str, saga_id: str) -> Verified:
+        remains = self.reader.left(name, saga_id)
         first = self.journal.entries(saga_id, [1]).get(1)
         if first is not None and first.tombstone is not None:
             finding = look_through_tombstone(saga_id, first.saga, first.tombstone)
             return Verified(finding, first.tombstone.purge.at)
-        found = self.journal.everything(saga_id)
-        return Verified(self._with_payloads(look_through(found, left.state.seq, left.state.head), found))
+        entries = self.journal.everything(saga_id)
+        return Verified(self._with_payloads(look_through(entries, remains.state.seq, remains.state.head), entries))
 
-    def _with_payloads(self, finding: Finding, found: Sequence[tuple[int, Entry | None]]) -> Finding:
-        """The finding, with a look at payloads that are stored aside: the entry has their hash only."""
-        for _, entry in found:
+    def _with_payloads(self, finding: Finding, entries: Sequence[tuple[int, Entry | None]]) -> Finding:
+        """Complete a finding by checking payloads in S3, whose hashes are in the entries."""
+        for _, entry in entries:
             if entry is None or (finding.bad is not None and entry.seq >= finding.bad.seq):
                 break
             if not entry.hashed:

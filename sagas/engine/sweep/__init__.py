@@ -1,1 +1,1 @@
-"""Objects in S3 that sagas have left behind."""
+"""Delete objects in S3 that sagas have left behind."""

@@ -1,10 +1,10 @@
-"""Halving a range of keys of which only the listing is known.
+"""Split a range of S3 keys in two, knowing only what ListObjectsV2 returns.
 
-S3 lists forward only, and tells neither how many keys there are nor which is the last. But it answers what comes first
-after a key, and the keys of sagas begin with their ids: 32 hexadecimal digits, whose order is that of numbers. So the
-end of the range is found by asking what comes after numbers at growing distances from its beginning, and its middle is
-the number half-way. Ids that an idempotency key decides are spread evenly, the others begin with the time: either way
-both halves have keys, if not as many.
+S3 lists forward only. It reports neither the number of keys nor the last one, but it does return the first key after
+a given one. The keys of sagas begin with their ids: 32 hexadecimal digits, which sort like numbers. So the end of the
+range is found by listing after numbers at growing distances from its beginning, and its middle is the number half-way.
+Ids derived from an idempotency key are spread evenly; the others begin with the time. Either way both halves have
+keys, though not equally many.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 _DIGITS = 32
 _CLOSER = 3
-"""Requests by which the end is found more closely than by a power of two: to a sixteenth of the range."""
+"""Requests that narrow the end down from a power of two to a sixteenth of the range."""
 
 
 def middle(first_after: Callable[[str], str | None], prefix: str, after: str, until: str) -> str | None:
-    """Return a key between two, with keys on both sides of it; ``None`` if they cannot be told apart by ids."""
+    """Return a key between two, with keys on both sides of it; ``None`` if ids do not separate those keys."""
     first = first_after(after)
     if first is None or (until and first >= until):
         return None
@@ -28,7 +28,7 @@ def middle(first_after: Callable[[str], str | None], prefix: str, after: str, un
         following = first_after(key) if number < 16**_DIGITS and (not until or key < until) else None
         return following is not None and (not until or following <= until)
 
-    least, most = -1, 4 * _DIGITS  # of powers of two: there is more beyond the one, and nothing beyond the other
+    least, most = -1, 4 * _DIGITS  # exponents of two: keys follow beyond the first, none beyond the second
     while most - least > 1:
         power = (least + most) // 2
         least, most = (power, most) if more_after(low + 2**power) else (least, power)
@@ -43,13 +43,13 @@ def middle(first_after: Callable[[str], str | None], prefix: str, after: str, un
 
 
 def _number(name: str) -> int:
-    """The number that an id stands for at which a name would be put."""
+    """The number of the id at whose place a name would be sorted."""
     digits, filling = "", "0"
     for character in name.replace("-", "")[:_DIGITS]:
         if character in "0123456789abcdef":
             digits += character
             continue
-        # Everything but digits comes before them, between them and the letters, or after those.
+        # Any other character sorts before the digits, between digits and letters, or after the letters.
         filling = "0" if character < "a" else "f"
         digits += "a" if "9" < character < "a" else ""
         break

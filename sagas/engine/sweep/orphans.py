@@ -1,4 +1,4 @@
-"""Which objects are orphans. Whatever is in doubt is none."""
+"""Decide which objects are orphans. In doubt, an object is kept."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from sagas.store.journal.objects import Listed
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _UNDONE = frozenset({SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED})
-"""Over, and meant to leave nothing behind. A COMPLETED saga owns what it made, and so does a FAILED one, of which
-nothing was undone: who wants that cleared away has it compensated."""
+"""Statuses of ended sagas that should leave nothing behind. A COMPLETED saga owns its objects, and so does a FAILED
+one, since nothing was undone. To delete those, compensate the saga."""
 
 _SHARE = 0.5
-"""Of a page's objects. Sagas mostly succeed, so most objects are owned. Where most are not, something else is wrong."""
+"""Largest plausible share of orphans on a page. Most sagas succeed, so most objects are owned; otherwise something
+else is wrong."""
 _FEW = 20
-"""Objects on a page below which a share says nothing."""
+"""Pages with fewer objects than this are too small to judge by their share of orphans."""
 
 _SAMPLE = {"orphans": 30, "unreferenced": 20, "unknown": 15, "foreign": 15, "errors": 20}
 """How many keys of each kind a report shows: 100 in all."""
 
 _READ = 100
-"""Journal entries that are read at a time: what one request takes. More would not be held at once."""
+"""Journal entries read and held at a time: the limit of one request."""
 
 COUNTS: tuple[str, ...] = (
     "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
     "deleted", "archived", "handled", "gone", "left", "errors",
 )  # fmt: skip
-"""What a report counts. Every object that was listed is of one kind: young, kept, orphans, unreferenced, unknown or
-foreign; every orphan and every unreferenced one came to one end: deleted, handled, gone, left or errors."""
+"""The counters of a report. Each listed object is of one kind: young, kept, orphans, unreferenced, unknown or foreign.
+Each orphan and each unreferenced object has one outcome: deleted, handled, gone, left or errors."""
 
 
 class Kind(StrEnum):
-    """What an object is to a sweep."""
+    """How a sweep classifies an object."""
 
     YOUNG = "young"
     KEPT = "kept"
@@ -54,32 +55,32 @@ class Kind(StrEnum):
 
 @dataclass(slots=True)
 class SweepReport:
-    """What the sweep of one saga type saw and did.
+    """Result of sweeping one saga type.
 
     Args:
         saga: the saga type.
-        prefix: what was swept.
-        dry_run: nothing was touched.
-        action: ``delete``, ``archive``, ``report``, or ``on_orphans`` where the class has its own.
+        prefix: the prefix that was swept.
+        dry_run: true if nothing was changed.
+        action: ``delete``, ``archive``, ``report``, or ``on_orphans`` if the class defines it.
         bucket: the bucket's name.
-        listed: objects seen; each is of one of the kinds that follow.
-        young: younger than ``min_age``, whosever they are.
-        kept: they belong to their sagas.
-        orphans: those of sagas that are over and undone.
-        unreferenced: those of COMPLETED sagas which neither request nor results name.
-        unknown: of sagas that do not exist here; never touched.
-        foreign: whose key no saga of this type made; never touched.
-        deleted: orphans and unreferenced ones deleted, those archived before included.
-        archived: those copied to the archive.
-        handled: those handed to ``on_orphans``, which returned.
-        gone: those that another sweep had removed meanwhile.
-        left: those that were only to be reported.
-        errors: those left because S3 or ``on_orphans`` failed.
+        listed: objects seen; each is of one of the six kinds that follow.
+        young: objects younger than ``min_age``, of any saga.
+        kept: objects that belong to their sagas.
+        orphans: objects of sagas that have ended and were undone.
+        unreferenced: objects of COMPLETED sagas that neither request nor results name.
+        unknown: objects of sagas that this service does not have; never touched.
+        foreign: objects whose key was not made by a saga of this type; never touched.
+        deleted: orphans and unreferenced objects that were deleted, including archived ones.
+        archived: objects copied to the archive.
+        handled: objects passed to ``on_orphans``, which returned.
+        gone: objects that another sweep removed first.
+        left: objects that were only reported.
+        errors: objects left because S3 or ``on_orphans`` failed.
         sample: some of the keys, by kind; 100 at most.
-        finished: the end of the prefix was reached.
-        start_after: the key after which the next run goes on.
-        stopped: why the sweep stopped before it touched a page; one that touches nothing only says so and goes on.
-        error: what ended it early.
+        finished: true if the end of the prefix was reached.
+        start_after: the key after which the next run continues.
+        stopped: why the sweep stopped before it touched a page. A sweep that changes nothing notes this and continues.
+        error: the error that ended it early.
     """
 
     saga: str
@@ -107,26 +108,26 @@ class SweepReport:
     error: str = ""
 
     def count(self, kind: Kind, key: str) -> None:
-        """Count an object, and keep its key as an example if its saga is not known to need it."""
+        """Count an object, and add its key to the sample unless its saga owns it or it is young."""
         self.listed += 1
         setattr(self, kind.value, getattr(self, kind.value) + 1)
         if kind not in (Kind.KEPT, Kind.YOUNG):
             self._show(kind.value, key)
 
     def counts(self) -> dict[str, int]:
-        """What was counted, by name."""
+        """Return the counters by name."""
         return {name: getattr(self, name) for name in COUNTS}
 
     def fail(self, errors: Mapping[str, str]) -> None:
-        """Count orphans that could not be dealt with, by key, with the reason."""
+        """Count orphans whose handling failed. ``errors``: reasons by key."""
         self.errors += len(errors)
         for key, reason in errors.items():
             self._show("errors", f"{key}: {reason}")
 
     def _show(self, kind: str, key: str) -> None:
-        shown = self.sample.setdefault(kind, [])
-        if len(shown) < _SAMPLE[kind]:
-            shown.append(key)
+        keys = self.sample.setdefault(kind, [])
+        if len(keys) < _SAMPLE[kind]:
+            keys.append(key)
 
 
 def saga_id_of(key: str, prefix: str) -> str | None:
@@ -140,7 +141,7 @@ def saga_id_of(key: str, prefix: str) -> str | None:
 
 
 def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
-    """Tell what the old objects of a saga are to a sweep."""
+    """Classify the old objects of a saga."""
     if summary is None:
         return Kind.UNKNOWN
     if summary.saga != saga:
@@ -150,12 +151,12 @@ def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
 
 
 def too_many(orphans: int, listed: int) -> bool:
-    """Whether so many of a page's objects are orphans that something else must be wrong."""
+    """Whether a page has so many orphans that something else must be wrong."""
     return listed >= _FEW and orphans > _SHARE * listed
 
 
 class Verdict(NamedTuple):
-    """An object and what it is."""
+    """An object and its kind."""
 
     listed: Listed
     kind: Kind
@@ -163,13 +164,13 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Tells orphans from other objects.
+    """Classifies objects.
 
     Args:
         saga: the saga type that is swept.
-        prefix: of its objects.
-        summaries: asked about each saga once, and about those of old objects only.
-        entries: asked what COMPLETED sagas have stored; ``None`` leaves their objects alone.
+        prefix: the prefix of its objects.
+        summaries: read once per saga, and only for sagas with old objects.
+        entries: the stored results of COMPLETED sagas; ``None`` keeps all their objects.
     """
 
     saga: str
@@ -180,53 +181,52 @@ class Judge:
     def judge(
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
     ) -> list[Verdict]:
-        """Return what the objects of a page are, in their order; the last ones are missing when the time is up.
-        ``before``: epoch seconds; an object that is no older is young, whosever it is, and what a saga that is over
-        stored is not looked into before its end, too, is as old."""
-        owners = [saga_id_of(one.key, self.prefix) for one in listed]
-        asked = {owner for one, owner in zip(listed, owners, strict=True) if owner and one.modified_at < before}
-        found = self.summaries.of(asked) if asked else {}
+        """Classify the objects of a page, in their order; the last ones are missing if time runs out. ``before``: epoch
+        seconds. Newer objects are young. References are checked only for sagas that ended before then, too."""
+        owners = [saga_id_of(item.key, self.prefix) for item in listed]
+        saga_ids = {owner for item, owner in zip(listed, owners, strict=True) if owner and item.modified_at < before}
+        summaries = self.summaries.of(saga_ids) if saga_ids else {}
         verdicts, files = list[Verdict](), dict[str, list[str]]()
-        for one, owner in zip(listed, owners, strict=True):
-            if owner is None or one.modified_at >= before:
-                verdicts.append(Verdict(one, Kind.FOREIGN if owner is None else Kind.YOUNG))
+        for item, owner in zip(listed, owners, strict=True):
+            if owner is None or item.modified_at >= before:
+                verdicts.append(Verdict(item, Kind.FOREIGN if owner is None else Kind.YOUNG))
                 continue
-            summary = found.get(owner)
+            summary = summaries.get(owner)
             kind = kind_of(self.saga, summary)
-            verdicts.append(Verdict(one, kind))
+            verdicts.append(Verdict(item, kind))
             if kind is not Kind.KEPT or summary is None or summary.attention or not summary.results:
                 continue
-            # It may have stored more than it names: it has succeeded, and nothing acts for it any more.
+            # The saga has succeeded and no longer acts, but it may have stored objects that its results do not name.
             if summary.status is SagaStatus.COMPLETED and summary.settled_at < before:
-                files.setdefault(owner, []).append(one.key)
+                files.setdefault(owner, []).append(item.key)
         if self.entries is None or not files:
             return verdicts
-        unnamed_keys, undecided = self._unnamed(self.entries, files, found, in_time)
+        unnamed_keys, undecided = self._unnamed(self.entries, files, summaries, in_time)
         decided = owners.index(undecided) if undecided else len(verdicts)
         return [
-            Verdict(one, Kind.UNREFERENCED if one.key in unnamed_keys else kind) for one, kind in verdicts[:decided]
+            Verdict(item, Kind.UNREFERENCED if item.key in unnamed_keys else kind) for item, kind in verdicts[:decided]
         ]
 
     def _unnamed(
         self,
         store: Journal,
         files: Mapping[str, Sequence[str]],
-        found: Mapping[str, SagaSummary],
+        summaries: Mapping[str, SagaSummary],
         in_time: Callable[[], bool],
     ) -> tuple[set[str], str]:
-        """The keys that their sagas do not name, and the first saga for which there was no time.
+        """The keys that their sagas do not name, and the first saga that was not checked in time.
 
-        Where an entry is missing nothing is known to be unnamed.
+        If an entry of a saga is missing, all its keys count as named.
         """
         keys = set[str]()
-        for some in _by_the_hundred({saga_id: found[saga_id].results for saga_id in files}):
+        for group in _by_the_hundred({saga_id: summaries[saga_id].results for saga_id in files}):
             if not in_time():
-                return keys, next(iter(some))
-            read = store.entries_of((saga_id, seq) for saga_id, seqs in some.items() for seq in seqs)
-            for saga_id, seqs in some.items():
+                return keys, next(iter(group))
+            stored = store.entries_of((saga_id, seq) for saga_id, seqs in group.items() for seq in seqs)
+            for saga_id, seqs in group.items():
                 if not in_time():
                     return keys, saga_id
-                entries = read.get(saga_id, {})
+                entries = stored.get(saga_id, {})
                 if len(entries) == len(seqs):
                     folder = f"{self.prefix}{saga_id}/"
                     names = {key.removeprefix(folder) for key in files[saga_id]}

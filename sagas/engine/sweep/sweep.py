@@ -1,6 +1,6 @@
-"""Sweeping: objects that sagas left behind in S3; by schedule in rounds, or by hand from a key on.
+"""Sweep objects that sagas left behind in S3: by schedule in rounds, or by hand starting after a key.
 
-Two sweeps at once do no harm: each asks before it deletes, and what is gone already counts as deleted.
+Concurrent sweeps do no harm: each checks before it deletes, and an object that is already missing counts as deleted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from sagas.store.tables import tables_for
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """What an operator, or the schedule, wants swept.
+    """A sweep requested by an operator or by the schedule.
 
     Args:
         saga: only this type; all by default.
-        now: whatever the schedule says, whose round stays as it is.
-        dry_run: look, and touch nothing. Like ``now``, apart from the schedule.
-        force: go on however many orphans there are.
-        start_after: apart from the schedule, the key after which to begin.
+        now: sweep at once, without touching the schedule's round.
+        dry_run: change nothing. Like ``now``, independent of the schedule.
+        force: continue however many orphans there are.
+        start_after: the key after which to begin; only with ``now`` or ``dry_run``.
     """
 
     saga: str | None = None
@@ -46,14 +46,14 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Sweeps the saga types that declare ``orphans``, each at its own time.
+    """Sweeps the saga types that declare ``orphans``, each at its own interval.
 
     Args:
-        definitions: of all saga types deployed.
-        rounds: where the schedule stands.
-        services: what it works with.
-        send: sends a part of a round to be worked on; ``None`` where there is no queue for it.
-        tell: told of a round that has ended, once.
+        definitions: definitions of all deployed saga types.
+        rounds: the stored progress of the schedule.
+        services: what sweeps use.
+        send: sends a part of a round to a worker; ``None`` without a queue for it.
+        tell: called once for each round that has ended.
     """
 
     definitions: Sequence[SagaDefinition]
@@ -63,20 +63,20 @@ class Sweeper:
     tell: Callable[[EndedRound], None] = lambda ended: None
 
     def run(self, request: SweepRequest, deadline: float) -> list[SweepReport]:
-        """Sweep what is due. Each type gets its share of the time; one that fails stops no other. ``deadline``: epoch
-        seconds at which to stop. Returns a report for each type that was due, of what was done here."""
-        wanted = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
+        """Sweep the types that are due. Each gets an equal share of the time, and a failure of one does not stop the
+        others. ``deadline``: epoch seconds at which to stop. Returns this call's report for each type that was due."""
+        types = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
         reports: list[SweepReport] = []
-        for position, (definition, policy) in enumerate(wanted):
+        for position, (definition, policy) in enumerate(types):
             now = self.services.clock.now()
-            until = now + (deadline - now) / (len(wanted) - position)
+            until = now + (deadline - now) / (len(types) - position)
             report, due = SweepReport(definition.name, definition.prefix, request.dry_run), True
             try:
                 if request.now or request.dry_run:
                     self._by_hand(definition, policy, report, request, until)
                 else:
                     due = self._rounds_of(definition, policy).tick(until, report)
-            except Exception as error:  # noqa: BLE001 - whatever happens here must not keep the other types from their turn
+            except Exception as error:  # noqa: BLE001 - no failure may keep the other types from their turn
                 report.error = text_of(error) if isinstance(error, SagaError) else type(error).__name__
             reports += [report] if due else []
         return reports
@@ -84,7 +84,7 @@ class Sweeper:
     def _by_hand(
         self, definition: SagaDefinition, policy: OrphanSweep, report: SweepReport, request: SweepRequest, until: float
     ) -> None:
-        """Sweep page by page, from the key that is asked for to the end or as long as there is time."""
+        """Sweep page by page, from the requested key to the end, or until time runs out."""
         prefix = definition.prefix
         report.start_after = request.start_after if request.start_after.startswith(prefix) else ""
         pages = PageSweep(self.services, definition, policy, report, until, force=request.force)
@@ -96,21 +96,21 @@ class Sweeper:
             report.start_after = "" if reached.finished else reached.after
 
     def work(self, name: PartName, deadline: float, ends_at: float) -> tuple[SweepReport, bool]:
-        """Work on a part of a round for a while; see :meth:`RoundSweep.work`. Returns what was seen and done here, and
-        whether to go on with the part at once."""
+        """Work on a part of a round until the deadline; see :meth:`RoundSweep.work`. Returns this call's report, and
+        whether to continue with the part at once."""
         definition, policy = self.declared(name.saga)
         report = SweepReport(definition.name, definition.prefix)
         return report, self._rounds_of(definition, policy).work(name, deadline, ends_at, report)
 
     def standing(self) -> list[SweepRoundView]:
-        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``."""
-        stands = list[SweepRoundView]()
+        """Return the progress of the scheduled sweeps of all saga types that declare ``orphans``."""
+        views = list[SweepRoundView]()
         for definition in self.definitions:
             if definition.orphans is None:
                 continue
             seen = self.rounds.get(definition.name)
             parts = self.rounds.parts(seen)
-            stands.append(
+            views.append(
                 {
                     "saga": definition.name,
                     "prefix": definition.prefix,
@@ -123,16 +123,17 @@ class Sweeper:
                     "stopped": next((part.stopped for part in parts if part.stopped), ""),
                 }
             )
-        return stands
+        return views
 
     def declared(self, saga: str) -> tuple[SagaDefinition, OrphanSweep]:
-        """Return the saga type of that name, and its ``orphans``."""
-        found = next((one for one in self.definitions if one.name == saga), None)
-        if found is None:
-            raise NotFound(f"there is no saga named {saga!r} here")
-        if found.orphans is None:
-            raise NotFound(f"saga {saga!r} declares no orphans to sweep")
-        return found, found.orphans
+        """Return a saga type's definition and its ``orphans``."""
+        definition = next((item for item in self.definitions if item.name == saga), None)
+        if definition is None:
+            names = ", ".join(item.name for item in self.definitions)
+            raise NotFound(f"this service has no saga type {saga!r}; it has {names}")
+        if definition.orphans is None:
+            raise NotFound(f"saga type {saga!r} has no orphans= policy, so there is nothing to sweep")
+        return definition, definition.orphans
 
     def _rounds_of(self, definition: SagaDefinition, policy: OrphanSweep) -> RoundSweep:
         return RoundSweep(self.services, self.rounds, definition, policy, self.send, self.tell)

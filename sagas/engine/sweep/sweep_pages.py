@@ -1,7 +1,7 @@
-"""Sweeping a page: up to a thousand objects are listed, judged and dealt with.
+"""Sweep a page: list, classify and handle up to 1,000 objects.
 
-That takes one request to list, one for each hundred sagas that are asked about, their tombstones where they are not
-there, one for each hundred entries of COMPLETED sagas, and one to delete. Never is more than a page in memory.
+This takes one request to list, one per 100 sagas, one per 100 entries of COMPLETED sagas, and one to delete. Missing
+sagas need their tombstones, too. No more than one page is held in memory.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from sagas.store.journal.journal import Journal
 from sagas.store.journal.objects import Listed, Objects
 
 ARCHIVE = "archive/"
-"""What an archived object's key begins with, before its own. The CDK construct permits it by the same name."""
+"""Prefix of archived objects' keys, before their own keys. The CDK construct grants access to the same prefix."""
 
 _OWN = "on_orphans"
 
 
 @dataclass(frozen=True, slots=True)
 class SweepServices:
-    """What a sweep works with.
+    """The services that a sweep uses.
 
     Args:
-        summaries: how sagas stand.
-        entries: what they have stored.
-        s3: a client of S3.
-        clock: tells the time.
-        logger: given to ``on_orphans``, and told when it fails.
+        summaries: the sagas' statuses.
+        entries: the sagas' requests and results.
+        s3: an S3 client.
+        clock: the current time.
+        logger: passed to ``on_orphans``, and logs its failures.
         environment: holds the buckets' names.
-        connect: makes the clients of ``ctx.client``.
+        connect: creates the clients of ``ctx.client``.
     """
 
     summaries: SagaSummaries
@@ -55,7 +55,7 @@ class SweepServices:
     connect: Callable[[str], Any] | None = None
 
     def variable(self, name: str) -> str:
-        """Return what a variable holds."""
+        """Return the value of an environment variable."""
         value = self.environment.get(name, "")
         if not value:
             raise SagaError(f"the environment lacks {name}")
@@ -64,12 +64,12 @@ class SweepServices:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a page led.
+    """Where the sweep of a page ended.
 
     Args:
-        after: the last key that is dealt with.
-        finished: the range has no more.
-        held: so many of the page's objects are orphans that none was touched.
+        after: the last key that was handled.
+        finished: true if the range has no more keys.
+        held: true if nothing was touched because too many of the page's objects are orphans.
     """
 
     after: str
@@ -79,7 +79,7 @@ class Reached:
 
 @dataclass(slots=True)
 class _Done:
-    """What became of the orphans of a page: of the first ``reached`` of them."""
+    """Outcome of handling the first ``reached`` orphans of a page."""
 
     reached: int
     deleted: int = 0
@@ -93,15 +93,15 @@ class PageSweep:
     """Sweeps pages of one saga type's objects.
 
     Args:
-        services: what it works with.
-        definition: the saga type's.
+        services: the services that it uses.
+        definition: the saga type's definition.
         policy: its ``orphans``.
-        report: takes the counts, and says whether this is a dry run.
+        report: receives the counts, and has the ``dry_run`` flag.
         deadline: epoch seconds at which to stop.
-        force: go on however many orphans there are.
+        force: continue however many orphans there are.
 
     Raises:
-        SagaError: the environment does not name a bucket, or what is archived would be swept again.
+        SagaError: the environment does not name a bucket, or the sweep would include its own archive.
     """
 
     def __init__(
@@ -129,7 +129,8 @@ class PageSweep:
         self.objects = Objects(services.s3, report.bucket)
         nested = self._archive_to == report.bucket and f"{ARCHIVE}{policy.prefix}".startswith(policy.prefix)
         if report.action == "archive" and nested:
-            raise SagaError(f"what is archived under {ARCHIVE} would be swept again with {policy.prefix}")
+            text = f"the sweep of {policy.prefix} would include its own archive under {ARCHIVE}"
+            raise SagaError(f"{text}: archive to another bucket")
         entries = None if policy.unreferenced == "keep" else services.entries
         self._judge = Judge(report.saga, definition.prefix, services.summaries, entries)
         self._idle = report.dry_run or report.action == "report"
@@ -137,13 +138,13 @@ class PageSweep:
 
     @property
     def in_time(self) -> bool:
-        """Whether there is time for more."""
+        """Whether the deadline has not passed."""
         return self._services.clock.now() < self.deadline
 
     def page(self, after: str, until: str = "") -> Reached:
-        """Sweep the page after a key; what it counts is counted for as far as it got."""
+        """Sweep the page after a key. The report counts only the objects up to the returned key."""
         page = self.objects.page(self._definition.prefix, after)
-        listed = [one for one in page.objects if not until or one.key <= until]
+        listed = [item for item in page.objects if not until or item.key <= until]
         last = page.last or len(listed) < len(page.objects) or not page.objects
         before = self._services.clock.now() - self._policy.min_age.total_seconds()
         verdicts = self._judge.judge(listed, before, lambda: self.in_time)
@@ -176,15 +177,15 @@ class PageSweep:
         report.handled += done.handled
         report.gone += done.gone
         report.fail(done.errors)
-        found = sum(kind in (Kind.ORPHAN, Kind.UNREFERENCED) for _, kind in verdicts)
-        report.left += found - done.deleted - done.handled - done.gone - len(done.errors)
+        orphans = sum(kind in (Kind.ORPHAN, Kind.UNREFERENCED) for _, kind in verdicts)
+        report.left += orphans - done.deleted - done.handled - done.gone - len(done.errors)
 
     def _delete(self, orphans: Sequence[Listed]) -> _Done:
         errors = self.objects.delete([orphan.key for orphan in orphans])
         return _Done(len(orphans), deleted=len(orphans) - len(errors), errors=errors)
 
     def _archive(self, orphans: Sequence[Listed]) -> _Done:
-        """Copy, and delete what was copied. What there is no time for is left to the next run."""
+        """Copy orphans, and delete the copied ones. If time runs out, the next run handles the remaining ones."""
         copied, done = list[Listed](), _Done(0)
         for orphan in orphans:
             if not self.in_time:
@@ -206,11 +207,11 @@ class PageSweep:
 
     def _hand_over(self, orphans: Sequence[Listed]) -> _Done:
         services, name, prefix = self._services, self._definition.name, self._definition.prefix
-        found = [
+        objects = [
             OrphanedObject(
-                self.objects.bucket, one.key, one.size, one.etag, datetime.fromtimestamp(one.modified_at, UTC)
+                self.objects.bucket, item.key, item.size, item.etag, datetime.fromtimestamp(item.modified_at, UTC)
             )
-            for one in orphans
+            for item in orphans
         ]
         context = StepContext("", name, _OWN, 1, False, prefix, self.deadline, services.clock, services.logger)
         if services.connect is not None:
@@ -218,9 +219,9 @@ class PageSweep:
         try:
             if self._instance is None:
                 self._instance = self._definition.saga_class.create()
-            awaited(self._instance.on_orphans(found, context))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next page may fare better
-            # The error's text may quote anything: its type must do.
-            services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400 - as above: no trace
-            return _Done(len(orphans), errors={one.key: type(error).__name__ for one in orphans})
+            awaited(self._instance.on_orphans(objects, context))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; the next page may succeed
+            # Only the error's type is logged: its text and traceback may quote any data.
+            services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400
+            return _Done(len(orphans), errors={orphan.key: type(error).__name__ for orphan in orphans})
         return _Done(len(orphans), handled=len(orphans))

@@ -1,10 +1,10 @@
-"""Rounds by schedule: a saga type's prefix is swept in parts, each a range of keys.
+"""Sweep a saga type's prefix in scheduled rounds. A round has parts, each a range of keys.
 
-A round begins with one part. A worker on a part leaves half of what is left of it to a new one every few pages, as
-long as fewer are open than may be; so many workers are soon at it, however the keys are spread. Parts are sent out as
-messages; a worker that has no more time for one sends it anew. A message that is lost is sent again by the next
-tick, since its part is not done and nobody holds it; one that comes twice finds its part held. Without a queue the tick
-itself works on the parts, one after the other, and makes no new ones.
+A round begins with one part. Every few pages, the worker on a part splits the remaining range in two, up to a limit
+of open parts. So many workers soon share the round, however the keys are spread. Parts are sent out as messages, and a
+worker that runs out of time sends its part again. If a message is lost, the next tick sends it again, because its part
+is neither done nor claimed. If a message is delivered twice, the second worker sees the claim. Without a queue the tick
+itself works on the parts in turn, and does not split them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from sagas.errors import SagaError, Unavailable, text_of
 from sagas.store.schedule.sweep_rounds import Part, SweepRounds
 
 MOST_OPEN = 16
-"""Parts that are open at a time. More would take from S3 and from the tables what others need of them."""
+"""Parts that are open at a time. More would slow down other users of S3 and of the tables."""
 _MOST_PARTS = 256
-"""Parts of a round: their items stay, for the next one."""
+"""Parts per round. Their items are stored for good, and the next round reuses them."""
 _SPLIT_AFTER = 4
-"""Pages after which what is left of a part is halved: what holds fewer is not worth a message."""
+"""Pages after which the remaining range of a part is split. A smaller part is not worth a message."""
 _SLACK = 300.0
-"""Seconds. Ticks come a little early or late: without it, a sweep every six hours would wait for the seventh tick."""
+"""Seconds by which a tick may be early. Without them, a sweep every six hours would wait for the seventh tick."""
 _SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
 _TRIES, _PAUSE = 5, 0.2
-"""How often the end of a part is written while others write the same round, and seconds in between."""
+"""Attempts to write the end of a part while others write the same round, and seconds between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """Which part to work on: what a message says."""
+    """The part to work on, as named in a message."""
 
     saga: str
     round: int
@@ -46,14 +46,14 @@ class PartName:
 
 @dataclass(frozen=True, slots=True)
 class EndedRound:
-    """What a whole round saw and did.
+    """Result of a whole round.
 
     Args:
         saga: the saga type.
-        round: which round, from 1.
-        parts: how many parts it had.
-        seconds: how long it took.
-        counts: by name, as in ``SweepReport``.
+        round: the number of the round, from 1.
+        parts: the number of its parts.
+        seconds: its duration.
+        counts: the counters of ``SweepReport``, by name.
     """
 
     saga: str
@@ -68,12 +68,12 @@ class RoundSweep:
     """Sweeps one saga type in rounds.
 
     Args:
-        services: what it works with.
-        rounds: where rounds stand.
-        definition: the saga type's.
+        services: the services that it uses.
+        rounds: the stored progress of rounds.
+        definition: the saga type's definition.
         policy: its ``orphans``.
-        send: sends a part to be worked on; ``None`` where there is no queue for it.
-        tell: told of a round that has ended, once.
+        send: sends a part to a worker; ``None`` without a queue for it.
+        tell: called once for each round that has ended.
     """
 
     services: SweepServices
@@ -84,15 +84,15 @@ class RoundSweep:
     tell: Callable[[EndedRound], None] = lambda ended: None
 
     def tick(self, deadline: float, report: SweepReport) -> bool:
-        """Begin a round when it is time, and have what nobody is at be worked on. ``deadline``: epoch seconds at which
-        to stop working on parts. Returns whether a round was due, or under way."""
+        """Begin a round if one is due, and send or work on the parts that nobody holds. ``deadline``: epoch seconds at
+        which to stop working on parts. Returns whether a round was due or in progress."""
         now, current = self.services.clock.now(), self.rounds.get(self.definition.name)
         if not current.under_way:
             if now < current.began_at + self.policy.every.total_seconds() - _SLACK:
                 return False
             begun = self.rounds.begin(current, now)
             if begun is None:
-                return False  # another supervisor was faster
+                return False  # another supervisor began it
             current = begun
         for part in self.rounds.parts(current):
             name = PartName(part.saga, part.round, part.number)
@@ -106,26 +106,26 @@ class RoundSweep:
         return True
 
     def work(self, name: PartName, deadline: float, ends_at: float, report: SweepReport) -> bool:
-        """Work on a part for a while. Nothing is done where another worker is at it, it is done, or its round is over.
-        ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process cannot act
-        any more. Returns whether to go on with it at once."""
+        """Work on a part until the deadline; do nothing if another worker holds it, it is done, or its round has ended.
+        ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process can no longer
+        act. Returns whether to continue with it at once."""
         clock = self.services.clock
-        wanted = Part(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
-        claimed = self.rounds.claim(wanted, clock.now())
+        claim = Part(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
+        claimed = self.rounds.claim(claim, clock.now())
         if claimed is None:
-            self._end(name.round)  # the worker on the last part may have died before
+            self._end(name.round)  # the worker on the last part may have died before it ended the round
             return False
         work = _PartWork(self, claimed, report)
         again = False
         try:
             again = work.pages(deadline)
-        except Exception as error:  # noqa: BLE001 - whatever happens to a page, its part is let go for the next visit
+        except Exception as error:  # noqa: BLE001 - after any failure the part is released for the next visit
             report.error = text_of(error) if isinstance(error, SagaError) else type(error).__name__
-            again = isinstance(error, Unavailable)  # anything else will be the same, and waits for the next tick
+            again = isinstance(error, Unavailable)  # any other error would repeat; the next tick tries again
         if report.finished:
             self._end(name.round)
             return False
-        with suppress(Unavailable):  # the claim ends by itself
+        with suppress(Unavailable):  # the claim expires
             return self.rounds.release(replace(work.part, stopped=report.stopped)) and again
         return False
 
@@ -145,7 +145,7 @@ class RoundSweep:
 
 
 class _PartWork:
-    """One visit to a part. ``part`` is as it was written last."""
+    """One visit to a part. ``part`` is its last written state."""
 
     def __init__(self, sweep: RoundSweep, part: Part, report: SweepReport) -> None:
         self.part = part
@@ -155,10 +155,9 @@ class _PartWork:
         self._before = {name: part.sums.get(name, 0) - counted[name] for name in COUNTS}
 
     def pages(self, deadline: float) -> bool:
-        """Sweep page by page, from where the part was left; return whether to go on with it.
+        """Sweep page by page, from the part's last key; return whether to continue with it.
 
-        The counts of a page are written together with its last key: they belong to the part from then on, and a page
-        that is not written is another worker's.
+        The counts of a page are written together with its last key. If that write fails, another worker has the part.
         """
         sweep, report, rounds = self._sweep, self._report, self._sweep.rounds
         report.start_after, report.finished = self.part.after, False
@@ -184,7 +183,7 @@ class _PartWork:
         return True
 
     def _finished(self, part: Part) -> bool:
-        """Whether it could be written that the part is done. Others may be writing the same round at the moment."""
+        """Record that the part is done; return whether that succeeded. Other workers may be writing the same round."""
         clock = self._sweep.services.clock
         for _ in range(_TRIES):
             with suppress(Unavailable):
@@ -193,7 +192,7 @@ class _PartWork:
         return self._sweep.rounds.finish(part)
 
     def _split(self, pages: PageSweep, send: Callable[[PartName], None]) -> None:
-        """Leave half of what is left to a new part, if fewer are open than may be."""
+        """Split off half of the remaining range as a new part, within the limits."""
         rounds, prefix, part = self._sweep.rounds, self._sweep.definition.prefix, self.part
         seen = rounds.get(part.saga)
         if seen.open >= MOST_OPEN or seen.parts >= _MOST_PARTS:
@@ -201,7 +200,7 @@ class _PartWork:
         at = middle(lambda key: pages.objects.first_after(prefix, key), prefix, part.after, part.until)
         if at is None:
             return
-        with suppress(Unavailable):  # another writes the round at the moment
+        with suppress(Unavailable):  # another worker is writing the round
             other = rounds.split(part, at, seen, MOST_OPEN)
             if other is not None:
                 self.part = replace(part, until=at)

@@ -1,4 +1,4 @@
-"""What becomes of children, and how it is counted."""
+"""The outcomes of children, and their counts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from sagas.core.states import SagaState, SagaStatus
 
 FORWARD = "f"
-"""The phase in which children end first."""
+"""The phase in which children first end."""
 COMPLETED, FAILED, STUCK, UNDONE, NEVER, CARRIED = "completed", "failed", "stuck", "undone", "never", "carried"
-"""What may become of a child: COMPLETED; FAILED; COMPENSATION_FAILED; COMPENSATED or CANCELLED; it was not started; or
-it is COMPLETED since an earlier round."""
+"""The possible outcomes of a child: COMPLETED; FAILED; COMPENSATION_FAILED; COMPENSATED or CANCELLED; never started; or
+COMPLETED in an earlier round."""
 STANDING = (COMPLETED, FAILED, STUCK)
-"""Outcomes of which something is left to undo."""
+"""Outcomes that leave something to undo."""
 
 _HOW = {
     SagaStatus.COMPLETED: COMPLETED,
@@ -26,13 +26,13 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one child in one phase.
+    """The outcome of one child in one phase.
 
     Args:
-        position: which child of its step.
-        how: one of the names above.
-        seq: its journal entry of the error that ended its forward way; 0 for none.
-        round: in which it was started.
+        position: the child's position in its step.
+        how: one of the outcomes above.
+        seq: the journal entry of the error that ended its forward phase; 0 for none.
+        round: the round in which it was started.
         at: epoch seconds.
     """
 
@@ -44,30 +44,30 @@ class Outcome:
 
 
 class Tally(Counter[tuple[str, str]]):
-    """How many children of a step there are, by phase and what became of them."""
+    """The number of a step's children, by phase and outcome."""
 
     @property
     def ended(self) -> int:
-        """How many are over in the forward phase."""
+        """How many have ended in the forward phase."""
         return sum(count for (phase, _), count in self.items() if phase == FORWARD)
 
     @property
     def completed(self) -> int:
-        """How many are COMPLETED, in whatever round."""
+        """How many are COMPLETED, in any round."""
         return self[FORWARD, COMPLETED] + self[FORWARD, CARRIED]
 
     @property
     def standing(self) -> int:
-        """Of how many something is left to undo."""
+        """How many have something to undo."""
         return sum(self[FORWARD, how] for how in STANDING)
 
     def undone(self, number: int) -> int:
-        """How many are over in an undoing."""
+        """How many have ended in an undo of the step."""
         return self[undoing(number), UNDONE] + self[undoing(number), STUCK]
 
 
 def undoing(number: int) -> str:
-    """Return the phase of an undoing of the parent's step, from 1."""
+    """Return the phase of the parent step's undo with that number, from 1."""
     return f"u{number}"
 
 
@@ -77,9 +77,9 @@ def phase_of(child: SagaState) -> str:
 
 
 def outcome_of(before: SagaState, after: SagaState) -> tuple[str, Outcome] | None:
-    """Return what a commit makes of a child, and in which phase; ``None`` if it does not end one."""
-    turned = before.status is not after.status or before.order != after.order
-    if after.parent is None or not after.over or not turned:
+    """Return the phase and outcome of a child that a commit ends; ``None`` if it ends none."""
+    changed = before.status is not after.status or before.order != after.order
+    if after.parent is None or not after.over or not changed:
         return None
     parent, how = after.parent, _HOW[after.status]
     return phase_of(after), Outcome(parent.position, how, after.error_seq, parent.round, after.updated_at)

@@ -1,9 +1,9 @@
-"""Joins: what became of the children of a step, in a table of its own.
+"""Joins: the outcomes of a step's children, in a table of its own.
 
-Of each child there is one outcome in each phase, write-once: ``f``, when it ended first, and ``u1``, ``u2`` and so on,
-when it was undone for its parent. Beside it the outcomes are counted: first ends in as few counters as those need that
-are under way at a time, since each reads them all; those of undoings, where all may end at once, in 16. The transaction
-that ends a child writes both.
+Each child has one write-once outcome per phase: ``f`` when it first ends, and ``u1``, ``u2`` and so on when it is
+undone for its parent. Counters next to them count the outcomes. First ends use few counters, depending on how many
+children run concurrently, because each end reads them all. Undos, where all children may end at once, use 16. The
+transaction that ends a child writes both its outcome and its count.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sagas.store.tables import Tables
 
 
 def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
-    """Return the writes that belong to the end of a child, whatever path leads there; none if it is no such end."""
-    found, parent = outcome_of(before, after), after.parent
-    if not table or found is None or parent is None:
+    """Return the join's writes for a commit that ends a child; none for any other commit."""
+    ended, parent = outcome_of(before, after), after.parent
+    if not table or ended is None or parent is None:
         return []
-    return _writes(table, parent, *found)
+    return _writes(table, parent, *ended)
 
 
 def _writes(table: str, parent: Parent, phase: str, outcome: Outcome) -> list[Item]:
-    """The outcome, if there is none, and its count."""
+    """The writes of an outcome, if there is none yet, and of its count."""
     join = parent.saga_id, parent.step, parent.round
     item = attributes_of(
         {
@@ -65,7 +65,7 @@ class Joins:
         self._table = settings.joins_table
 
     def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool:
-        """Write an outcome in a child's stead; ``False`` if it has one."""
+        """Write an outcome on behalf of a child; ``False`` if it has one."""
         writes = _writes(self._table, parent, phase, outcome)
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
@@ -86,8 +86,7 @@ class Joins:
         return tally
 
     def first_ends(self, parent: str, step: StepState) -> Tally:
-        """Count the first ends of a step's children in its present round, by consistent reads of their counters
-        only."""
+        """Count the first ends of a step's children in its current round, by consistent reads of the counters."""
         return self.tally(parent, step.name, [step.round], step.children, counters(step))
 
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
@@ -95,7 +94,7 @@ class Joins:
         query = cast("Any", self._tables.connection).query
         part = self._tables.join.part.startswith(f"{phase}#")
         options = {"range_key_condition": part, "consistent_read": True}
-        found: Sequence[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
+        items: Sequence[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
         outcomes = (
             Outcome(
                 int(item["part"]["S"].partition("#")[2]),
@@ -104,16 +103,16 @@ class Joins:
                 number_in(item, "round"),
                 epoch(item["at"]["S"]),
             )
-            for item in found
+            for item in items
         )
-        return {one.position: one for one in outcomes}
+        return {outcome.position: outcome for outcome in outcomes}
 
     def delete(self, parent: str, step: str, round_: int) -> None:
-        """Delete all that is known of a step's children. What is gone already counts as deleted."""
+        """Delete all outcomes and counts of a step's children. Missing items count as deleted."""
         query = cast("Any", self._tables.connection).query
-        options = {"consistent_read": True}  # what was written last would be left for good
-        found: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
-        keys = [{"join": item["join"], "part": item["part"]} for item in found]
+        options = {"consistent_read": True}  # otherwise the latest items could stay for good
+        items: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
+        keys = [{"join": item["join"], "part": item["part"]} for item in items]
         self._tables.connection.delete_many(self._table, keys)
 
 

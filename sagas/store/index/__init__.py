@@ -1,1 +1,1 @@
-"""By what sagas are found and listed."""
+"""The indexes by which sagas are found and listed."""

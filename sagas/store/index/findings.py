@@ -1,7 +1,8 @@
-"""What sagas are found by besides their ids: small items beside the sagas, in the index of names.
+"""Search keys of sagas: small items in the table of sagas, listed in the index of names.
 
-The key of an item holds the saga's id and the value's name, so that who purges the saga knows it. In the index it is
-under the type, the name and the value, at the time the saga was created: newest first is one query a shard.
+The key of an item is made of the saga's id and the search key's name, so a purge can derive it. In the index it is
+under the type, the name and the value, at the time when the saga was created. Listing the newest sagas first takes one
+query per shard.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 _LONGEST = 128
-"""Bytes of a value that is stored as it is; of a longer one its hash."""
+"""Longest value in bytes that is stored itself. Of a longer one the hash is stored."""
 _KIND = "find#"
-"""What the keys of these items begin with: no saga has such an id."""
+"""Prefix of the keys of these items, which no saga's id has."""
 
 
 def find_key(saga: str, name: str, value: str) -> str:
-    """Return what the index has sagas of a type under that are found by a value; their shard follows it."""
+    """Return the index key of sagas of a type with that search key, without the shard that follows."""
     raw = value.encode(errors="surrogatepass")
     return f"{saga}#{name}={value}" if len(raw) <= _LONGEST else f"{saga}#{name}:{hashlib.sha256(raw).hexdigest()}"
 
 
 def saga_of(item_id: str) -> str:
-    """Return the id of the saga that an item of the index of names is, or is about."""
+    """Return the id of the saga that an item of the index of names belongs to."""
     return item_id.split("#")[1] if item_id.startswith(_KIND) else item_id
 
 
 class Findings:
-    """The items of sagas by which they are found."""
+    """The search key items of sagas."""
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:
         self._tables = tables
@@ -55,26 +56,24 @@ class Findings:
         ]
 
     def put(self, state: SagaState, values: Mapping[str, str]) -> None:
-        """Write the items of a saga that is about to be created: once it is, it is found."""
+        """Write the items of a saga before it is created, so that it can be found from the beginning."""
         for item in self.items(state, values):
             self._tables.connection.dispatch("PutItem", {"TableName": self._settings.sagas_table, "Item": item})
 
     def delete(self, saga_id: str, names: Iterable[str]) -> None:
-        """Delete the items of a saga. Those that are gone already count as deleted."""
+        """Delete the items of a saga. Missing items count as deleted."""
         for name in names:
             key = {"saga_id": {"S": _id(saga_id, name)}}
             self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
     def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:
-        """Return which of some sagas of a type have a value."""
+        """Return which of these sagas of a type have a value."""
         keys: list[dict[str, Any]] = [{"saga_id": {"S": _id(saga_id, name)}} for saga_id in set(saga_ids)]
-        wanted = f"{find_key(saga, name, value)}#"
-        found = self._tables.connection.get_many(self._settings.sagas_table, keys)
-        # What follows the last # is the shard.
+        expected = find_key(saga, name, value)
+        items = self._tables.connection.get_many(self._settings.sagas_table, keys)
+        # The shard follows the last #.
         return {
-            saga_of(item["saga_id"]["S"])
-            for item in found
-            if item["name_shard"]["S"].rpartition("#")[0] + "#" == wanted
+            saga_of(item["saga_id"]["S"]) for item in items if item["name_shard"]["S"].rpartition("#")[0] == expected
         }
 
 

@@ -1,4 +1,4 @@
-"""Lists of sagas by name and of those that need a person, from sparse or write-once indexes. Nothing scans."""
+"""List sagas by type, by status and by what they need, from sparse or write-once indexes, without scans."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 AT_ONCE = 16
-"""Requests under way at a time; as many as the client has connections."""
+"""Concurrent requests: as many as the client has connections."""
 _FULL_SHARE = 4
-"""How many times its even share of a page a shard is asked for at first. Sagas are spread by a hash: so many more are
-in one shard by no chance worth a thought, and if they are it is asked again."""
+"""The first request to a shard is for this many times its even share of a page. Sagas are spread by a hash, so a shard
+very rarely holds more; then it is queried again."""
 _LAST = "9999"
-"""After every time, as they are stored."""
+"""Sorts after every stored time."""
 _LONGEST_PART = 64
-"""Characters of a sort key or an id, which a cursor made by hand may exceed: DynamoDB refuses keys over 1,024 bytes."""
+"""Longest sort key or id in characters. A forged cursor may exceed it, and DynamoDB refuses keys over 1,024 bytes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class IndexPosition:
-    """A position in a list: its sort key, and the saga's id to tell equals apart."""
+    """A position in a list: its sort key, and the saga's id for equal sort keys."""
 
     sort: str
     saga_id: str
@@ -61,8 +61,8 @@ class IndexPosition:
                 return position
         except (ValueError, msgspec.MsgspecError):
             pass
-        problem = Problem("query.cursor", "is not a cursor from an earlier answer")
-        raise InvalidRequest("the cursor is not valid", [problem])
+        problem = Problem("query.cursor", "is not a cursor from an earlier response")
+        raise InvalidRequest("invalid cursor", [problem])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Span:
     """A span of time, in epoch seconds.
 
     Args:
-        since: its first moment; 0 for the beginning of all times.
+        since: its first moment; 0 for no beginning.
         until: the moment after its last; 0 for no end.
     """
 
@@ -78,7 +78,7 @@ class Span:
     until: float = 0.0
 
     def bounds(self, before: str | None = None) -> tuple[str, str]:
-        """Return the first and the last moment as they are stored, the latter no later than ``before``."""
+        """Return the first and the last moment in their stored form, the last one not after ``before``."""
         last = iso(self.until - 0.001) if self.until > 0.001 else _LAST
         return iso(self.since), last if before is None else min(last, before)
 
@@ -109,7 +109,7 @@ class Listing:
         return self._newest(model.by_name, "created_at", keys, limit, cursor, within)
 
     def by_end(self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
-        """Return sagas of these types that ended so, the last to end first."""
+        """Return sagas of these types that ended with this status, the last to end first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
@@ -123,21 +123,21 @@ class Listing:
         attribute = getattr(self._tables.control, sort)
         condition = None if within == ALWAYS and start is None else attribute.between(first, last)
         queries = [index.query(key, condition, scan_index_forward=False, page_size=size) for key in keys]
-        found = [(IndexPosition(getattr(item, sort), saga_of(item.saga_id)) for item in items) for items in queries]
-        streams = [_beyond(start, positions, reverse=True) for positions in found]
+        listed = [(IndexPosition(getattr(item, sort), saga_of(item.saga_id)) for item in items) for items in queries]
+        streams = [_beyond(start, positions, reverse=True) for positions in listed]
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
-        """Return ids of sagas in flight that may have a status, of these types among others."""
+        """Return ids of sagas in flight that may have this status, including all such sagas of these types."""
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for undo in (False, True) for key in self.parked_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
-        found = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
-        # One that needs a person and has a deadline is in both.
-        return list(dict.fromkeys(found))[:limit]
+        saga_ids = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
+        # A saga that needs attention and has a deadline is in both lists.
+        return list(dict.fromkeys(saga_ids))[:limit]
 
     def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
-        """Return how many sagas an index has under a key, ``most`` at most; they are counted, not read."""
+        """Return how many sagas an index has under a key, at most ``most``. They are counted without being read."""
         first, last = within.bounds()
         if first > last:  # DynamoDB refuses such a span
             return 0
@@ -160,14 +160,14 @@ class Listing:
         return count
 
     def together(self, calls: Sequence[Callable[[], int]]) -> list[int]:
-        """Return what some calls return, several of them under way at a time."""
-        _ = self._tables.connection.client  # made once, by this thread
+        """Return the results of these calls, which run concurrently."""
+        _ = self._tables.connection.client  # create it once, in this thread
         with ThreadPoolExecutor(min(AT_ONCE, max(1, len(calls))), "counting") as pool:
-            return [under_way.result() for under_way in [pool.submit(call) for call in calls]]
+            return [future.result() for future in [pool.submit(call) for call in calls]]
 
     def near(self, name: str, shard: int, at: float) -> str | None:
-        """Return the id of the saga of a type that was started last before a time, else first after it. ``at``: epoch
-        seconds."""
+        """Return the id of the saga of a type that was started last before a time, otherwise first after it. ``at``:
+        epoch seconds."""
         model, key = self._tables.control, f"{name}#{shard}"
         for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
             for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
@@ -175,17 +175,17 @@ class Listing:
         return None
 
     def attention(self, limit: int, cursor: str | None) -> Page:
-        """Return sagas that need a person, longest waiting first."""
+        """Return sagas that need attention, longest waiting first."""
         start, model = IndexPosition.parse(cursor) if cursor is not None else None, self._tables.control
         within = model.attention_at >= start.sort if start else None
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
-        found = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
-        streams = [_beyond(start, positions) for positions in found]
+        listed = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
+        streams = [_beyond(start, positions) for positions in listed]
         return _page(heapq.merge(*self._begun(streams)), limit)
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return open sagas that are due, longest due first. ``until``: epoch seconds by which they are due."""
+        """Return open sagas that are due, longest overdue first. ``until``: epoch seconds by which they are due."""
         return self._due(self.due_shards, until, limit)
 
     def waits(self, until: float, limit: int) -> list[IndexPosition]:
@@ -193,24 +193,26 @@ class Listing:
         return self._due(self.wait_shards, until, limit)
 
     def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas that are to be purged, longest due first. ``until``: epoch seconds by which they are due."""
+        """Return sagas that are due for a purge, longest overdue first. ``until``: epoch seconds by which they are
+        due."""
         return self._due(self.purge_shards, until, limit)
 
     def parked(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
-        """Return sagas of a type that wait until it is no longer paused."""
+        """Return sagas of a type that are parked by a pause."""
         steps = [] if only_undos else self.parked_shards(name)
         return self._due([*steps, *self.parked_shards(name, undo=True)], NEVER_DUE, limit)
 
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
-        """Return what has been due longest in each shard; ``None`` where nothing is due. ``until``: epoch seconds by
-        which it is due."""
+        """Return the longest overdue saga of each shard; ``None`` if none is due. ``until``: epoch seconds by which it
+        is due."""
         return [next(stream, None) for stream in self._begun([self._first(shard, until) for shard in shards])]
 
     def _first(self, shard: str, until: float) -> Iterator[IndexPosition]:
         yield from self.due_page(shard, until, None, 1)
 
     def due_page(self, shard: str, until: float, after: IndexPosition | None, limit: int) -> list[IndexPosition]:
-        """Return a page of what is due in one shard, longest due first. ``until``: epoch seconds by which it is due."""
+        """Return a page of the sagas due in a shard, longest overdue first. ``until``: epoch seconds by which they are
+        due."""
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,
             "IndexName": "open",
@@ -222,26 +224,26 @@ class Listing:
         if after is not None:
             place = {"saga_id": after.saga_id, "open_shard": shard, "due": after.sort}
             request["ExclusiveStartKey"] = {name: {"S": value} for name, value in place.items()}
-        found = self._tables.connection.dispatch("Query", request)["Items"]
-        return [IndexPosition(item["due"]["S"], item["saga_id"]["S"]) for item in found]
+        items = self._tables.connection.dispatch("Query", request)["Items"]
+        return [IndexPosition(item["due"]["S"], item["saga_id"]["S"]) for item in items]
 
     @property
     def due_shards(self) -> list[str]:
-        """The index's keys of what the supervisor is to look at."""
+        """The index keys of sagas for the supervisor to recover."""
         return [str(shard) for shard in range(self.shards.number())]
 
     @property
     def wait_shards(self) -> list[str]:
-        """The index's keys of long waits."""
+        """The index keys of long waits."""
         return [wait_shard(shard) for shard in range(self.shards.number())]
 
     def parked_shards(self, name: str, *, undo: bool = False) -> list[str]:
-        """Return the index's keys of the parked sagas of a type whose next step waits, or whose undo does."""
+        """Return the index keys of a type's sagas that are parked before their next step or, with ``undo``, undo."""
         return [parked_shard(name, shard, undo=undo) for shard in range(self.shards.number())]
 
     @property
     def purge_shards(self) -> list[str]:
-        """The index's keys of what is to be purged."""
+        """The index keys of sagas to purge."""
         return [purge_shard(shard) for shard in range(self.shards.number())]
 
     def _due(self, keys: Iterable[str], until: float, limit: int) -> list[IndexPosition]:
@@ -251,28 +253,28 @@ class Listing:
         return list(itertools.islice(heapq.merge(*self._begun(streams)), limit))
 
     def _begun(self, streams: Sequence[Iterator[IndexPosition]]) -> list[Iterator[IndexPosition]]:
-        """The same streams with their first requests made, several at a time: a merge needs the first of each.
+        """The same streams, with their first requests made concurrently: a merge needs the first item of each.
 
-        Those are what takes long, types times shards of them; few are asked again, which is done as it comes.
+        These requests take most of the time, because there is one per type and shard. Few streams need a second one.
         """
 
         def begin(stream: Iterator[IndexPosition]) -> list[IndexPosition]:
             return list(itertools.islice(stream, 1))
 
-        together = min(AT_ONCE, len(streams))
-        if together < 2:
+        threads = min(AT_ONCE, len(streams))
+        if threads < 2:
             return list(streams)
-        _ = self._tables.connection.client  # made once, by this thread
-        with ThreadPoolExecutor(together, "listing") as pool:
+        _ = self._tables.connection.client  # create it once, in this thread
+        with ThreadPoolExecutor(threads, "listing") as pool:
             begun = list(pool.map(begin, streams))
-        return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
+        return [itertools.chain(first, stream) for first, stream in zip(begun, streams, strict=True)]
 
 
 def _beyond(
     start: IndexPosition | None, positions: Iterable[IndexPosition], *, reverse: bool = False
 ) -> Iterator[IndexPosition]:
-    """Those after a position, in order; ``reverse``: from the last to the first."""
-    # The index leaves the order of equal ones open: a cursor needs one.
+    """The positions after ``start``, in order; ``reverse``: from the last to the first."""
+    # The index has no order among equal sort keys, but a cursor needs one.
     for _, equal in itertools.groupby(positions, key=lambda position: position.sort):
         for position in sorted(equal, reverse=reverse):
             if start is None or (position < start if reverse else position > start):
@@ -280,8 +282,8 @@ def _beyond(
 
 
 def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
-    found = list(itertools.islice(positions, limit + 1))
-    page = found[:limit]
-    # A query of several requests lists a saga twice that left the list and came back between two of them.
+    listed = list(itertools.islice(positions, limit + 1))
+    page = listed[:limit]
+    # If a saga leaves the list and returns between two requests of a query, it is listed twice.
     saga_ids = list(dict.fromkeys(position.saga_id for position in page))
-    return Page(saga_ids, page[-1].cursor if len(found) > limit else None)
+    return Page(saga_ids, page[-1].cursor if len(listed) > limit else None)

@@ -1,4 +1,4 @@
-"""Over how many keys the indexes are spread, and ever were: sagas stay under the key that they were started under."""
+"""The number of shards of the indexes, now and before: a saga stays in the shard that it was started in."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 _KEY: Item = {"saga_id": {"S": "shards#highest"}}
-"""Beside the sagas, under a key no saga can have."""
+"""An item in the table of sagas, under a key that no saga can have."""
 _GOOD_FOR = 60.0
-"""Seconds for which an answer is kept: a deployment changes the number, and the supervisor notes it in a minute."""
+"""Seconds for which the number is cached. Only a deployment changes it, and the supervisor notes that within a
+minute."""
 
 
 class Shards:
-    """The number of shards that readers of the indexes go over: what is deployed, or was, if that was more.
+    """The number of shards that readers of the indexes query: the highest number ever deployed.
 
-    Sagas of a shard beyond the deployed number would be found by nobody, were it lowered.
+    If the deployed number was reduced, sagas in shards beyond it could not be found otherwise.
 
     Args:
-        tables: where the number is kept.
-        settings: what is deployed.
-        now: seconds of a clock that only goes forward.
+        tables: where the number is stored.
+        settings: the deployed settings.
+        now: seconds of a monotonic clock.
     """
 
     def __init__(self, tables: Tables, settings: StoreSettings, now: Callable[[], float] = monotonic) -> None:
@@ -33,16 +34,16 @@ class Shards:
         self._table = settings.sagas_table
         self.deployed = settings.shards
         self._now = now
-        self._known: tuple[float, int] | None = None
+        self._cached: tuple[float, int] | None = None
 
     def number(self) -> int:
-        """Return over how many shards sagas may be; an answer is kept for a minute."""
-        if self._known is None or self._now() - self._known[0] >= _GOOD_FOR:
-            self._keep(self._stored())
-        return self._known[1] if self._known else self.deployed
+        """Return how many shards may hold sagas; cached for a minute."""
+        if self._cached is None or self._now() - self._cached[0] >= _GOOD_FOR:
+            self._cache(self._stored())
+        return self._cached[1] if self._cached else self.deployed
 
     def note(self) -> int:
-        """Return the same by a read, and keep the deployed number in the table if none as high was."""
+        """Read the number, and store the deployed one if it is higher. Returns the higher one."""
         stored = self._stored()
         if stored < self.deployed:
             request = {
@@ -55,11 +56,11 @@ class Shards:
             }
             with suppress(Refused):  # another run noted this number, or a higher one, which the next run reads
                 self._tables.connection.dispatch("UpdateItem", request)
-        return self._keep(stored)
+        return self._cache(stored)
 
-    def _keep(self, stored: int) -> int:
+    def _cache(self, stored: int) -> int:
         number = max(stored, self.deployed)
-        self._known = (self._now(), number)
+        self._cached = (self._now(), number)
         return number
 
     def _stored(self) -> int:

@@ -1,4 +1,4 @@
-"""What a sweep asks of the tables about the sagas whose objects it meets."""
+"""Summaries of sagas, from which a sweep decides about their objects."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from sagas.store.journal.tombstones import Tombstones
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
-_ASKED = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")
+_ATTRIBUTES = ("saga_id", "format", "saga", "status", "attention", "updated_at", "lost_until", "steps")
 
 
 @dataclass(frozen=True, slots=True)
 class SagaSummary:
-    """As much of a saga as tells whether its objects are orphans.
+    """The part of a saga that decides whether its objects are orphans.
 
     Args:
         saga: the saga type's name.
-        status: where it stands.
-        attention: a person must look at it.
-        settled_at: epoch seconds since when nothing of it changes any more, if it is over: neither the saga itself, nor
-            an attempt that was lost and may have acted for a while.
-        results: the journal entries that hold its request and its results; empty where they were purged.
+        status: its status.
+        attention: whether it needs attention.
+        settled_at: for an ended saga, epoch seconds after which neither it nor a lost attempt can act any more.
+        results: the numbers of the entries with its request and results; empty if they were purged.
     """
 
     saga: str
@@ -36,7 +35,7 @@ class SagaSummary:
 
 
 class SagaSummaries:
-    """The summary of many sagas."""
+    """Reads the summaries of many sagas."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, tombstones: Tombstones) -> None:
         self._tables = tables
@@ -44,28 +43,28 @@ class SagaSummaries:
         self._tombstones = tombstones
 
     def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
-        """Return the summary of those sagas that exist, or were purged, by consistent reads of up to 100 at a time.
+        """Return the summaries of the sagas that exist or were purged, by consistent reads of up to 100 at a time.
 
-        What DynamoDB leaves unprocessed is asked for again.
+        Keys that DynamoDB leaves unprocessed are read again.
         """
-        found, asked = dict[str, SagaSummary](), set(saga_ids)
-        keys = [attributes_of({"saga_id": saga_id}) for saga_id in asked]
+        summaries, requested = dict[str, SagaSummary](), set(saga_ids)
+        keys = [attributes_of({"saga_id": saga_id}) for saga_id in requested]
         table = self._settings.sagas_table
-        for item in self._tables.connection.get_many(table, keys, consistent=True, attributes=_ASKED):
+        for item in self._tables.connection.get_many(table, keys, consistent=True, attributes=_ATTRIBUTES):
             saga_id = text_in(item, "saga_id")
             what = f"saga {saga_id}"
             check_format(number_in(item, "format"), what)
             steps = item["steps"]["L"] if "steps" in item else ()
-            held = (number_in(step["M"], "seq") for step in steps)
-            found[saga_id] = SagaSummary(
+            seqs = (number_in(step["M"], "seq") for step in steps)
+            summaries[saga_id] = SagaSummary(
                 text_in(item, "saga"),
                 known(SagaStatus, text_in(item, "status"), what),
                 "attention" in item,
                 max(time_of(text_in(item, "updated_at")), time_of(text_in(item, "lost_until"))),
-                (1, *(seq for seq in held if seq)),
+                (1, *(seq for seq in seqs if seq)),
             )
-        gone = asked - found.keys()
-        for saga_id, tombstone in (self._tombstones.get_many(gone) if gone else {}).items():
+        missing = requested - summaries.keys()
+        for saga_id, tombstone in (self._tombstones.get_many(missing) if missing else {}).items():
             state = tombstone.state
-            found[saga_id] = SagaSummary(state.saga, state.status, bool(state.attention), state.updated_at)
-        return found
+            summaries[saga_id] = SagaSummary(state.saga, state.status, bool(state.attention), state.updated_at)
+        return summaries

@@ -1,1 +1,1 @@
-"""The journal, which is the audit trail, and the payloads of its entries."""
+"""The journal, which is also the audit trail, and the payloads of its entries."""

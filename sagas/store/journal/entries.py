@@ -1,4 +1,4 @@
-"""A journal entry, and what of a fact it keeps."""
+"""Journal entries, and how they store facts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sagas.core.times import epoch, iso
 from sagas.store.journal.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
-"""What entries of this version may record."""
+"""The actions that entries of this version may record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a purge leaves of an entry: that something happened, and when. No text and no value of the saga's own.
+    """The remains of a purged entry: what happened and when, without any text or value of the saga.
 
-    ``seal`` stands for what is gone, so that the chain of hashes can still be verified.
+    ``seal`` replaces the deleted parts, so that the chain of hashes can still be verified.
     """
 
     seq: int
@@ -33,23 +33,23 @@ class Action:
 
     def hash_after(self, head: bytes, saga_id: str, saga: str) -> bytes:
         """Return the entry's hash, which covers all entries before it."""
-        told = self.action, self.step, self.attempt, self.status, self.actor
-        return linked(head, (saga_id, self.seq, iso(self.at), saga, *told), self.seal)
+        fields = self.action, self.step, self.attempt, self.status, self.actor
+        return linked(head, (saga_id, self.seq, iso(self.at), saga, *fields), self.seal)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What a purge leaves of a saga, in the place of its first entry.
+    """The remains of a purged saga, in the place of its first entry.
 
     Args:
-        purge: when, by whom and why.
-        request_hash: of the request, by which a repeated start is known again.
-        state: the saga as it was; no payload is in it.
-        actions: its audit trail, the last 1,000 entries of it at most.
-        aside: it had payloads in S3.
-        link: the hash of the entry before the first of the actions; empty when there was none.
-        found_by: the names, not the values, of what it was found by.
-        objects: bucket and key of the first objects in S3 that its results named.
+        purge: when, by whom and why it was purged.
+        request_hash: the hash of the request, which identifies a repeated start.
+        state: the saga's last state, which has no payloads.
+        actions: its audit trail, at most the last 1,000 entries.
+        aside: true if it had payloads in S3.
+        link: the hash of the entry before the first of the actions; empty if there was none.
+        found_by: the names, not the values, of its search keys.
+        objects: bucket and key of the first S3 objects that its results named.
         more_objects: how many more they named.
     """
 
@@ -69,8 +69,8 @@ class Entry:
     """One entry of a saga's journal, which is its audit trail.
 
     Args:
-        saga_id: whose.
-        seq: which, from 1 without gap.
+        saga_id: the saga's id.
+        seq: its number, from 1 without gaps.
         at: epoch seconds.
         saga: the saga type's name.
         action: the fact's name.
@@ -78,16 +78,16 @@ class Entry:
         token: the fencing token of the worker that wrote it.
         step: the step it is about.
         attempt: the execution it is about.
-        actor: who: ``worker``, ``supervisor``, or a person's identity.
-        correlation_id: of the saga.
-        trace_id: of the invocation that wrote it.
-        details: what else is to be known, as JSON builtins.
+        actor: ``worker``, ``supervisor``, or an operator's identity.
+        correlation_id: the saga's correlation id.
+        trace_id: the trace id of the invocation that wrote it.
+        details: further facts, as JSON builtins.
         payload: the request or the result, as JSON text.
-        salt: of the entry's hashes: 22 random characters of base64url; empty in a tombstone.
+        salt: the salt of the entry's hashes, 22 random characters of base64url; empty in a tombstone.
         link: the hash of the entry before it; empty for the first.
-        hashed: the hash of a payload that is stored aside or encrypted, while it is not loaded.
-        encrypted: the payload as it is encrypted, while it is not loaded.
-        tombstone: what is left of a saga that was purged, in its first entry.
+        hashed: the hash of a payload in S3 or an encrypted one, until it is loaded.
+        encrypted: the encrypted payload, until it is loaded.
+        tombstone: the remains of a purged saga, in its first entry.
     """
 
     saga_id: str
@@ -117,7 +117,7 @@ class Entry:
 
     @property
     def seal(self) -> str:
-        """What stands for all that a purge takes away."""
+        """The hash that replaces the parts that a purge deletes."""
         details = {name: value for name, value in self.details.items() if name != "payload_ref"}
         hashes = self.payload_hash, details_hash(self.salt, details)
         return sealed(self.token, self.correlation_id, self.trace_id, *hashes)
@@ -128,21 +128,21 @@ class Entry:
 
 
 def action_of(entry: Entry) -> Action:
-    """Return what a purge leaves of an entry."""
-    told = entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor
-    return Action(entry.seq, *told, entry.seal)
+    """Return the action that a tombstone stores in place of an entry."""
+    fields = entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor
+    return Action(entry.seq, *fields, entry.seal)
 
 
 NEVER_STARTED = "NeverStarted"
-"""What is in the first slot of a child that is not to be started any more. It is no fact: there is no such saga."""
+"""The action in the first slot of a child that must never start. It is not a fact, because that saga does not exist."""
 RESULTS = tuple(name for name, kind in ev.FACTS.items() if kind.gives_result)
-"""Those by which a step has its result, which later steps take."""
+"""Actions that store a step's result, which later steps take."""
 _OF_THE_ENTRY = ("index", "attempt")
-"""Fields that are not among an entry's details: the entry has them itself."""
+"""Fields that an entry has itself, so that they are not among its details."""
 
 
 def details_of(fact: ev.Fact) -> dict[str, Any]:
-    """Return what an entry keeps of ``fact`` beyond step and attempt; enough for :func:`fact_of`."""
+    """Return the details of a fact's entry, beyond step and attempt; they suffice for :func:`fact_of`."""
     details = dict[str, Any]() if fact.why is None else _stored(fact.why, "error")
     for item in _fields(type(fact)):
         value = getattr(fact, item.name)
@@ -194,7 +194,7 @@ def _failure(details: dict[str, Any]) -> ev.Failure:
 
 
 def _members(type_: Any) -> tuple[Any, ...]:
-    """The members of a union; a type itself."""
+    """The members of a union; for another type, the type itself."""
     return get_args(type_) or (type_,)
 
 
@@ -204,7 +204,7 @@ def _name(item: Field[Any]) -> str:
 
 @cache
 def _fields(kind: type[ev.Fact]) -> tuple[Field[Any], ...]:
-    """The fields that are among an entry's details."""
+    """The fields that an entry stores in its details."""
     return tuple(item for item in fields(kind) if item.name not in _OF_THE_ENTRY)
 
 

@@ -1,17 +1,17 @@
 """The hash of an entry, defined once.
 
-An entry's payload and its details have a hash each, salted with the entry's own random salt: the first 128 bits of
-SHA-256 over domain, salt and text, each told apart by its length, in base64url without padding. The domain keeps the
-one from passing for the other. What proves that nothing was changed covers these hashes, never the texts:
+An entry's payload and its details have a hash each, salted with the entry's own random salt. It is the first 128 bits
+of SHA-256 over domain, salt and text, each prefixed by its length, in base64url without padding. The domain
+distinguishes the two kinds. Two proofs of integrity cover these hashes, never the texts:
 
-- the rolling digest in the control item, over the results so far (:func:`chained`), which tells whether a payload that
-  came with a message is the one that was journaled;
-- the chain of a saga's audit trail (:func:`linked`), over each entry's fields and its seal, which is taken from both
-  its hashes. A purge keeps fields and seals, and removes payload, details and salt: the chain stays verifiable, and
-  without the salt a seal does not tell what was there. The control item has the hash of the last entry.
+- the rolling digest in the control item, over the results so far (:func:`chained`). It shows whether a payload in a
+  message is the one that was journaled;
+- the chain of a saga's audit trail (:func:`linked`), over each entry's fields and its seal, which is derived from both
+  hashes. A purge keeps fields and seals, and removes payload, details and salt. The chain stays verifiable, and
+  without the salt a seal does not reveal the deleted values. The control item has the hash of the last entry.
 
-An entry stores its salt, the hash of its predecessor, and the hash of its payload if it has one, since that may be kept
-elsewhere; the hash of its details can be taken whenever they are read.
+An entry stores its salt and the hash of its predecessor. It also stores the hash of its payload, which may be in S3;
+the hash of its details is computed when they are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from decimal import Context
 from typing import Any, cast
 
 _EXACT = Context(prec=400)
-"""Decimal digits, more than any double needs: nothing is rounded."""
+"""Decimal digits: more than any double needs, so nothing is rounded."""
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -39,22 +39,22 @@ def details_hash(salt: str, details: dict[str, Any]) -> str:
 
 
 def chained(digest: str, seq: int, payload_hash: str) -> str:
-    """Return the digest of all results up to one: 22 characters."""
+    """Return the digest of all results up to this one: 22 characters."""
     return _hash("results", digest, str(seq), payload_hash)
 
 
 def sealed(token: int, correlation_id: str, trace_id: str, payload_hash: str, details_hash: str) -> str:
-    """Return the seal of an entry: 22 characters that stand for all that a purge takes away."""
+    """Return the seal of an entry: 22 characters that replace the parts that a purge deletes."""
     return _hash("seal", str(token), correlation_id, trace_id, payload_hash, details_hash)
 
 
 def packed_hash(text: str) -> bytes:
-    """Return a hash of 22 characters as the 16 bytes that it stands for."""
+    """Return the 16 bytes of a hash of 22 characters."""
     return base64.urlsafe_b64decode(f"{text}==")
 
 
 def unpacked_hash(raw: bytes) -> str:
-    """Return the hash of 22 characters again."""
+    """Return the hash of 22 characters for 16 bytes."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -64,16 +64,16 @@ def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of what reads as the same JSON: no spaces, members by name, numbers in the shortest
-    decimal form, since DynamoDB keeps decimals and returns them in another form than they came in."""
+    """Return the canonical JSON text of a value: no spaces, members sorted by name, numbers in the shortest decimal
+    form. DynamoDB stores decimals, and may return them in another form than they were written."""
     match value:
         case None | bool():
             return json.dumps(value)
         case int() | float():
             number = _EXACT.create_decimal(json.dumps(value)).normalize(_EXACT)
-            return str(number if number else 0)  # there is no negative zero in DynamoDB
+            return str(number if number else 0)  # DynamoDB has no negative zero
         case str():
-            # Half a character is journaled as an escape, see ``sagas.store.documents``.
+            # Lone surrogates are journaled as escapes, see ``sagas.store.documents``.
             return _quoted(value.encode(errors="backslashreplace").decode())
         case dict():
             members = cast("dict[str, Any]", value)
@@ -87,8 +87,8 @@ def _hash(domain: str, *parts: str) -> str:
 
 
 def _digest(domain: str, *parts: str) -> bytes:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in (f"lambda-sagas/{domain}", *parts):
         text = part.encode()
-        found.update(len(text).to_bytes(8, "big") + text)
-    return found.digest()
+        hasher.update(len(text).to_bytes(8, "big") + text)
+    return hasher.digest()

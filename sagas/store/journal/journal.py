@@ -1,4 +1,4 @@
-"""The journal: append-only and write-once. It is the audit trail and the source of results at the same time."""
+"""The journal: append-only and write-once. It is both the audit trail and the source of results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Journal:
     """The condition that the slot is empty (rule 2: entries are write-once)."""
 
     unpurged = "attribute_exists(seq) AND attribute_not_exists(#purge)"
-    """The condition that a saga's first entry is no tombstone (rule 13: what was purged never runs again)."""
+    """The condition that a saga's first entry is not a tombstone (rule 13: a purged saga never runs again)."""
 
     def __init__(self, tables: Tables, payloads: Payloads) -> None:
         self._tables = tables
@@ -41,7 +41,7 @@ class Journal:
         self._table: str = tables.entry.Meta.table_name
 
     def item(self, entry: Entry) -> Item:
-        """Return ``entry`` as an item, in DynamoDB's own JSON, its payload stored aside if it is large."""
+        """Return ``entry`` as an item in DynamoDB's own JSON. A large payload is stored in S3."""
         text, ref = entry.payload, None
         if text is not None:
             text = self._payloads.encrypted(entry.saga_id, _place_of(entry), text)
@@ -90,38 +90,38 @@ class Journal:
         }
 
     def put(self, entry: Entry) -> Entry:
-        """Write ``entry`` into its slot, once. Returns ``entry``, or what the slot held already: my own earlier write
-        (same token), or a predecessor's, to be adopted."""
+        """Write ``entry`` into its slot, once. Returns ``entry``, or the slot's earlier entry: this worker's own (same
+        token), or a predecessor's, to be adopted."""
         try:
             self._tables.connection.dispatch("PutItem", self.put_request(entry))
-        except Refused as refused:
-            return self.occupant(entry, refused.items.get(0))
+        except Refused as refusal:
+            return self.occupant(entry, refusal.items.get(0))
         return entry
 
     def occupant(self, entry: Entry, item: Item | None) -> Entry:
-        """Return what the slot of ``entry`` holds, if its holder may adopt it (rule 2)."""
+        """Return the entry in the slot of ``entry``, if its writer may adopt it (rule 2)."""
         occupant = None if item is None else self.load(_entry_of(item))
         if occupant is None or occupant.token > entry.token:
             raise Fenced(f"entry {entry.seq} belongs to a successor")
         return occupant
 
     def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]:
-        """Return the entries at ``seqs``, by one consistent read of just these; none is read for an empty ``seqs``."""
+        """Return the entries at ``seqs``, by one consistent read; without a read if ``seqs`` is empty."""
         keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for seq in sorted(set(seqs))]
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
         return {entry.seq: self.load(entry) for entry in map(_entry_of, items)}
 
     def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
-        """Return entries of many sagas, each given as saga and ``seq``, by consistent reads of up to 100 at a time.
+        """Return entries of many sagas, each named by saga and ``seq``, by consistent reads of up to 100 at a time.
 
-        A payload that was stored aside is not fetched: :meth:`load` does.
+        Payloads in S3 are not fetched; :meth:`load` fetches them.
         """
         keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for saga_id, seq in places]
-        found = dict[str, dict[int, Entry]]()
+        entries = dict[str, dict[int, Entry]]()
         for item in self._tables.connection.get_many(self._table, keys, consistent=True):
             entry = _entry_of(item)
-            found.setdefault(entry.saga_id, {})[entry.seq] = entry
-        return found
+            entries.setdefault(entry.saga_id, {})[entry.seq] = entry
+        return entries
 
     def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order."""
@@ -133,18 +133,18 @@ class Journal:
         return list(ResultIterator(query, (self._table, saga_id), options, map_fn=_entry_of, limit=limit))
 
     def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
-        """Return all entries there are, by number, in order; ``None`` for what is no entry of any version."""
+        """Return all entries with their numbers, in order; ``None`` for an item that no version can read."""
         query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
         items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
         return [(int(item["seq"]["N"]), entry_if_any(item)) for item in items]
 
     def load(self, entry: Entry) -> Entry:
-        """Return ``entry`` with a payload that was stored aside fetched, and one that is encrypted decrypted."""
+        """Return ``entry`` with its payload fetched from S3 and decrypted, as needed."""
         return self.load_within(entry)[0]
 
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
-        """Return ``entry`` with its payload fetched and decrypted, unless that has more than ``most`` bytes as it is
-        stored, and how many it has."""
+        """Return ``entry`` with its payload fetched and decrypted, and the payload's size. A payload of more than
+        ``most`` stored bytes is not fetched."""
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
@@ -164,12 +164,12 @@ class Journal:
 
 
 def _place_of(entry: Entry) -> str:
-    """What an encrypted payload is bound to. By the token it fits no entry that another writer put into the slot."""
+    """The entry that an encrypted payload is bound to. The token excludes entries of other writers in the same slot."""
     return f"{entry.seq}/{entry.token}/{entry.action}"
 
 
 def entry_if_any(item: Item) -> Entry | None:
-    """Return the entry that an item holds; ``None`` for what is no entry of any version."""
+    """Return the entry in an item; ``None`` if no version can read it."""
     try:
         check_format(number_in(item, "format"), "an entry")
     except (KeyError, ValueError):
@@ -181,7 +181,7 @@ def entry_if_any(item: Item) -> Entry | None:
 
 
 def _entry_of(item: Item) -> Entry:
-    """The entry an item holds; a payload that was stored aside is named in its details."""
+    """The entry in an item. Its details name a payload that is in S3."""
     saga_id, seq, action = item["saga_id"]["S"], int(item["seq"]["N"]), item["action"]["S"]
     what = f"entry {seq} of saga {saga_id}"
     check_format(number_in(item, "format"), what)

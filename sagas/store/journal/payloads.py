@@ -1,9 +1,9 @@
 """Payloads too large for a journal entry, in S3 under ``payloads/{hash}/{saga_id}/{seq}/{token}/{digest}``.
 
-The fencing token is part of the key: a late writer with an old token cannot overwrite what a newer entry points to. A
-digest of the content is too, because two starts under one idempotency key have the same token: the one that is refused
-must not overwrite the other's request. A hash of the saga's id comes first: ids begin with the time, and S3 takes 3,500
-puts a second under one beginning.
+The fencing token is part of the key, so a late writer with an old token cannot overwrite the payload of a newer entry.
+So is a digest of the content: two starts with one idempotency key have the same token, and the refused one must not
+overwrite the other's request. A hash of the saga's id comes first, because ids begin with the time, and S3 takes 3,500
+puts per second and prefix.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from sagas.store.journal.objects import Objects
 from sagas.store.settings import StoreSettings
 
 _DIGITS = 32
-"""Hexadecimal digits of SHA-256 in a key: enough that no two requests share it."""
+"""Hexadecimal digits of SHA-256 in a key: enough to make it unique."""
 
 _SPREAD = 4
 """Hexadecimal digits in front of the ids."""
 
 
 def prefix_of(saga_id: str) -> str:
-    """Return what the keys of all payloads of a saga begin with."""
+    """Return the prefix of the keys of all payloads of a saga."""
     return f"payloads/{hashlib.sha256(saga_id.encode()).hexdigest()[:_SPREAD]}/{saga_id}/"
 
 
 class Payloads:
-    """Puts large payloads into a bucket and gets them back."""
+    """Stores large payloads in a bucket, and reads them."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
@@ -48,15 +48,15 @@ class Payloads:
         return PayloadEncryption(settings.payload_key, settings.region, settings.endpoint_url)
 
     def encrypted(self, saga_id: str, place: str, payload: str) -> str:
-        """Return a payload as it is to be stored: encrypted, where a key is configured."""
+        """Return a payload in its stored form: encrypted if a key is configured."""
         return payload if self._encryption is None else self._encryption.encrypt(saga_id, place, payload)
 
     def decrypted(self, saga_id: str, place: str, stored: str) -> str:
-        """Return a payload that is stored, as it was before."""
+        """Return a stored payload in its original form."""
         if not is_encrypted(stored):
             return stored
         if self._encryption is None:
-            raise SagaError(f"a payload of saga {saga_id} is encrypted, and this function has no payload_key")
+            raise SagaError(f"a payload of saga {saga_id} is encrypted, but this function has no payload_key")
         return self._encryption.decrypt(saga_id, place, stored)
 
     def is_large(self, payload: str) -> bool:
@@ -66,7 +66,7 @@ class Payloads:
     def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
         """Store ``payload`` and return its key."""
         if not self._settings.payload_bucket:
-            raise TooLarge(f"a payload over {self._settings.payload_limit} bytes needs a payload bucket")
+            raise TooLarge(f"a payload of more than {self._settings.payload_limit} bytes needs a payload bucket")
         body = payload.encode()
         key = f"{prefix_of(saga_id)}{seq}/{token}/{hashlib.sha256(body).hexdigest()[:_DIGITS]}"
         with translated("S3"):
@@ -80,17 +80,17 @@ class Payloads:
         return self.get_within(key)[0] or ""
 
     def get_within(self, key: str, most: int | None = None) -> tuple[str | None, int]:
-        """Return the payload stored under ``key``, ``None`` if it has more than ``most`` bytes, and how many it has."""
+        """Return the payload stored under ``key``, and its size. A payload of more than ``most`` bytes is ``None``."""
         with translated("S3"):
             answer = self._client.get_object(Bucket=self._settings.payload_bucket, Key=key)
             size, body = int(answer["ContentLength"]), answer["Body"]
             if most is not None and size > most:
-                body.close()  # what was not read stays where it is
+                body.close()
                 return None, size
-            return body.read().decode(errors="replace"), size  # what was changed may be no text
+            return body.read().decode(errors="replace"), size  # a changed payload may not be UTF-8
 
     def delete_all(self, saga_id: str) -> None:
-        """Delete every payload of a saga, those included that no entry points to."""
+        """Delete every payload of a saga, including those that no entry points to."""
         if not self._settings.payload_bucket:
             return
         objects = Objects(self._client, self._settings.payload_bucket)
@@ -98,5 +98,6 @@ class Payloads:
         while not last:
             page = objects.page(prefix_of(saga_id))
             last = page.last
-            if page.objects and (refused := objects.delete([one.key for one in page.objects])):
-                raise SagaError(f"S3 deletes no payload: {next(iter(refused.values()))}")
+            if page.objects and (errors := objects.delete([item.key for item in page.objects])):
+                key, code = next(iter(errors.items()))
+                raise SagaError(f"cannot delete the payload {key} in S3: {code}")

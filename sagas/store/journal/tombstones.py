@@ -1,7 +1,7 @@
-"""What purges leave of sagas, and the removal of the rest.
+"""Write the tombstones of purged sagas, and delete everything else.
 
-A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live: of
-two, one may go days before the other, and what is left then looks like a start that was never finished.
+A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live. If
+there were two such items, one could be deleted days before the other, and the saga would look like an unfinished start.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 MOST_ACTIONS = 1_000
-"""Entries of a saga of which its tombstone tells, the last ones."""
+"""How many entries a tombstone lists, the last ones."""
 _SEAL = 16
 """Bytes of an entry's seal."""
 _OF_THE_ENTRY = {"saga_id": "saga_id", "saga": "saga", "created_at": "at"}
-"""What the entry itself tells of its saga, and under which name."""
+"""Attributes of the saga that the entry has itself, and their names there."""
 _LEFT_OUT = frozenset({"open_shard", "due", "name_shard", "ended", *_OF_THE_ENTRY})
 _WRITTEN = ("purge", "expires_at", "details")
 _REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
 _NOT_OPEN = 1.0
-"""For the patience with a stall, which no saga that is over has."""
+"""Stands for ``stale_after``, which has no effect on an ended saga."""
 
 
 class Tombstones:
-    """Makes tombstones and clears away what they stand for. Every call may be made again, by the one who goes on."""
+    """Writes tombstones, and deletes what they replace. Every call can be repeated by a purge that continues."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
         self._tables = tables
@@ -43,30 +43,30 @@ class Tombstones:
         self._payloads = payloads
 
     def get_many(self, saga_ids: Iterable[str]) -> dict[str, Tombstone]:
-        """Return the tombstones of those sagas that have one."""
+        """Return the tombstones of the purged ones among these sagas."""
         keys = [_key(saga_id, 1) for saga_id in saga_ids]
         items = self._tables.connection.get_many(self._settings.audit_table, keys, consistent=True)
-        found = {item["saga_id"]["S"]: tombstone_in(item) for item in items}
-        return {saga_id: tombstone for saga_id, tombstone in found.items() if tombstone is not None}
+        tombstones = {item["saga_id"]["S"]: tombstone_in(item) for item in items}
+        return {saga_id: tombstone for saga_id, tombstone in tombstones.items() if tombstone is not None}
 
     def put(self, saga_id: str, tombstone: Tombstone) -> None:
-        """Make the first entry of a saga its tombstone: payload, salt and details go. One that is there already
-        stays."""
+        """Turn the first entry of a saga into its tombstone, without payload, salt and details. An existing tombstone
+        is kept."""
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
         actions = tombstone.actions[-MOST_ACTIONS:]
-        left: dict[str, Any] = {
+        document: dict[str, Any] = {
             "request_hash": tombstone.request_hash,
             "aside": tombstone.aside,
-            "actions": [[*astuple(one)[:5], iso(one.at), one.actor] for one in actions],
+            "actions": [[*astuple(action)[:5], iso(action.at), action.actor] for action in actions],
         }
         if tombstone.found_by:
-            left["found_by"] = [*tombstone.found_by]
+            document["found_by"] = [*tombstone.found_by]
         if tombstone.objects or tombstone.more_objects:
-            left["objects"] = [[*one] for one in tombstone.objects]
-            left["more_objects"] = tombstone.more_objects
-        stored = packed(left)
-        stored["M"]["seals"] = {"B": b"".join(packed_hash(one.seal) for one in actions)}
+            document["objects"] = [[*place] for place in tombstone.objects]
+            document["more_objects"] = tombstone.more_objects
+        stored = packed(document)
+        stored["M"]["seals"] = {"B": b"".join(packed_hash(action.seal) for action in actions)}
         if tombstone.link:
             stored["M"]["prev"] = {"B": tombstone.link}
         stored["M"]["purge"] = purge_item(tombstone.purge)
@@ -91,14 +91,14 @@ class Tombstones:
             return
 
     def clear(self, saga_id: str, seqs: Sequence[int], *, aside: bool) -> None:
-        """Delete entries, and all payloads of the saga that are in S3."""
+        """Delete entries and, if ``aside``, all payloads of the saga in S3."""
         if aside:
             self._payloads.delete_all(saga_id)
         self._tables.connection.delete_many(self._settings.audit_table, [_key(saga_id, seq) for seq in seqs])
 
 
 def tombstone_in(item: Item) -> Tombstone | None:
-    """Return the tombstone that a journal entry's item holds, if it holds one."""
+    """Return the tombstone in a journal entry's item; ``None`` if it has none."""
     if "purge" not in item:
         return None
     stored = item["purge"]["M"]
@@ -109,7 +109,7 @@ def tombstone_in(item: Item) -> Tombstone | None:
     return Tombstone(
         purge_in(stored["purge"]),
         stored["request_hash"]["S"],
-        state_of({name: item[there] for name, there in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
+        state_of({name: item[own] for name, own in _OF_THE_ENTRY.items()} | stored["saga"]["M"]),
         tuple(
             Action(seq, action, status, step, attempt, epoch(at), actor, unpacked_hash(seal))
             for (seq, action, status, step, attempt, at, actor), seal in zip(actions, parts, strict=True)

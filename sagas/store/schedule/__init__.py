@@ -1,1 +1,1 @@
-"""How far the supervisor and its queues are."""
+"""Stored progress of the supervisor, of the queues, and of sweeps."""

@@ -1,7 +1,7 @@
-"""How much of what is due was handed out to be worked off: one item for each shard, under a key no saga can have.
+"""How far due sagas were handed out to workers: one item per shard, under a key that no saga can have.
 
-A *round* goes over a shard of the index from its beginning, page by page and run by run. What it has passed is not
-handed out again before the round is over, unless all of it is known to be worked off.
+A *round* scans a shard of the index from its beginning, page by page, over several runs. Sagas that it has passed are
+not handed out again before the round has ended, unless the queue is empty.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sagas.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class HandOut:
-    """How far the latest round over a shard got. Times in epoch seconds, 0 for never.
+    """Progress of the latest round over a shard. Times in epoch seconds, 0 for never.
 
     Args:
         upto: the last position that was handed out.
-        until: when the round is over.
+        until: when the round ends.
         moved_at: when that position was noted.
-        by: a nonce of the run that noted it, by which it knows its own note.
+        by: a nonce of the run that noted it, so that it recognizes its own note.
     """
 
     upto: IndexPosition | None = None
@@ -33,13 +33,13 @@ class HandOut:
 
 
 class HandOuts:
-    """Reads and moves the hand-outs, by the index's key of the shard."""
+    """Reads and moves the hand-outs, by the index key of the shard."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     def get(self, shard: str) -> HandOut:
-        """Return how far a shard was handed out, by a consistent read; nothing if it never was."""
+        """Return how far a shard was handed out, by a consistent read; an empty hand-out if it never was."""
         model = self._tables.hand_out
         try:
             item = model.get(_key(shard), consistent_read=True)
@@ -49,10 +49,10 @@ class HandOuts:
         return HandOut(upto, time_of(item.until), time_of(item.moved_at), item.by)
 
     def move(self, shard: str, seen: HandOut, after: HandOut) -> bool:
-        """Note that more of a shard is handed out; ``False`` if another run was faster."""
+        """Note that more of a shard is handed out; ``False`` if another run noted something first."""
         model, upto = self._tables.hand_out, after.upto
         if upto is None:
-            raise ValueError("a hand-out ends somewhere")
+            raise ValueError("after: upto is missing")
         as_seen = model.by == seen.by if seen.by else model.by.does_not_exist()
         values = (
             (model.last_due, upto.sort),
@@ -64,7 +64,7 @@ class HandOuts:
         try:
             model(_key(shard)).update(actions=[name.set(value) for name, value in values], condition=as_seen)
         except Refused:
-            return self.get(shard) == after  # its own first success, whose answer got lost
+            return self.get(shard) == after  # this call's own write, if its response was lost
         return True
 
 

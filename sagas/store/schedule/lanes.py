@@ -1,4 +1,4 @@
-"""How far the queue of each step got: one item for each, beside the sagas, under a key no saga can have."""
+"""Progress of each step's queue: one item per queue, in the table of sagas, under a key that no saga can have."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sagas.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How far a queue got. Times in epoch seconds, 0 for never.
+    """Progress of a queue. Times in epoch seconds, 0 for never.
 
     Args:
-        passed: a message that was sent then has been handled; another environment may know of a later one.
+        passed: when a handled message was sent; another environment may have handled a later one.
         noted_at: when that was noted.
-        resumed_at: when messages could be handled again after failures of the store, or until when at least none was
-            handled.
-        empty_at: when the queue was last seen to hold nothing.
+        resumed_at: when messages could be handled again after failures of the store, or the last time at which none
+            was being handled.
+        empty_at: when the queue was last seen empty.
     """
 
     passed: float = 0.0
@@ -45,7 +45,7 @@ class Watermarks:
         return Watermark(*map(time_of, times))
 
     def note(self, saga: str, step: str, passed: float, at: float, *, resumed: bool = False) -> None:
-        """Write how far an environment has seen the queue to be; the last one to write wins. ``at``: epoch seconds."""
+        """Write the progress of the queue as an environment sees it; the last write wins. ``at``: epoch seconds."""
         model = self._tables.lane
         actions = [model.passed.set(iso(passed)), model.noted_at.set(iso(at))]
         if resumed:
@@ -53,7 +53,7 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
-        """Write that a queue was seen to be at rest; the last one to write wins. ``at``: epoch seconds."""
+        """Write that a queue is empty or handles nothing; the last write wins. ``at``: epoch seconds."""
         model = self._tables.lane
         actions = [
             *([model.empty_at.set(iso(at))] if empty else ()),
@@ -62,13 +62,13 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
-        """Reserve messages that may be sent anew into a step's queue within a minute, by all together. ``minute``: its
-        number since the epoch. Returns whether there was room for all of them."""
+        """Reserve messages that may be sent again into a step's queue within a minute, at most ``most`` by all
+        environments. ``minute``: its number since the epoch. Returns whether they were reserved."""
         model = self._tables.lane
-        more, anew = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
+        more, first = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
         room = (model.resent_in == minute) & (model.resent <= most - count)
-        over = model.resent_in.does_not_exist() | (model.resent_in < minute)
-        for actions, condition in ((more, room), (anew, over)):
+        new_minute = model.resent_in.does_not_exist() | (model.resent_in < minute)
+        for actions, condition in ((more, room), (first, new_minute)):
             try:
                 model(_key(saga, step)).update(actions=actions, condition=condition)
             except Refused:

@@ -1,10 +1,9 @@
-"""Rounds of sweeps: how far each got, in items of their own beside the sagas, under keys no saga can have.
+"""Progress of sweep rounds, in the table of sagas, under keys that no saga can have.
 
-A round's item is ``sweep#{saga type}``; its parts, each a range of keys, are ``sweep#{saga type}#{number}``, and belong
-to the round that they name: the next round takes the same items. A worker on a part holds it by a claim, and
-writes its sums together with the place it has reached, in one write on condition that the claim still holds. So each
-object is in the sums once, however often a message arrives and wherever a worker dies. What changes the number of parts
-is one transaction.
+A round's item is ``sweep#{saga type}``. Its parts, each a range of keys, are ``sweep#{saga type}#{number}``, and the
+next round reuses their items: a part belongs to the round that it names. A worker claims a part. It writes the part's
+sums together with its last key, in one write on condition that the claim still holds. So each object is in the sums
+once, even if a message is delivered twice or a worker dies. Every change of the number of parts is one transaction.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from sagas.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round over all objects of a saga type; the last one, if none is under way. Times in epoch seconds, 0 for never.
+    """The current or last round over all objects of a saga type. Times in epoch seconds, 0 for never.
 
     Args:
         saga: the saga type.
-        number: which round, from 1; 0 for none.
+        number: its number, from 1; 0 for none.
         began_at: when it began.
-        finished_at: when a round last reached its end.
-        parts: how many parts it has.
-        open: how many of them are not done.
+        finished_at: when a round last ended.
+        parts: the number of its parts.
+        open: the number of parts that are not done.
     """
 
     saga: str
@@ -54,14 +53,14 @@ class Part:
     Args:
         saga: the saga type.
         round: the round's number.
-        number: which part of it, from 0.
-        after: the key after which to go on; empty at the beginning of the prefix.
+        number: the part's number, from 0.
+        after: the key after which to continue; empty at the beginning of the prefix.
         until: the last key that may be in it; empty at the end of the prefix.
-        sums: what was counted so far, by name.
-        stopped: why it stopped; empty while it goes on.
-        done: it has reached its end.
-        owner: who is at work on it.
-        held_until: epoch seconds after which its owner cannot act any more.
+        sums: the counters so far, by name.
+        stopped: why it stopped; empty while it runs.
+        done: true if it has reached its end.
+        owner: the worker that holds it.
+        held_until: epoch seconds after which its owner can no longer act.
     """
 
     saga: str
@@ -100,12 +99,12 @@ class SweepRounds:
         """Return a round's parts by number, by consistent reads."""
         keys = [_key(of.saga, number) for number in range(of.parts)]
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
-        found = (_part_of(of.saga, item) for item in items)
-        return sorted((part for part in found if part.round == of.number), key=lambda part: part.number)
+        parts = (_part_of(of.saga, item) for item in items)
+        return sorted((part for part in parts if part.round == of.number), key=lambda part: part.number)
 
     def begin(self, seen: Round, now: float) -> Round | None:
-        """Begin the next round, with one part that has all keys. ``now``: epoch seconds. Returns the new round;
-        ``None`` when another was faster."""
+        """Begin the next round, with one part that covers all keys. ``now``: epoch seconds. Returns the new round;
+        ``None`` if it has begun already."""
         begun = Round(seen.saga, seen.number + 1, now, seen.finished_at, 1, 1)
         head = self._update(
             _key(seen.saga),
@@ -116,8 +115,8 @@ class SweepRounds:
         return begun if self._together([{"Update": head}, self._put(Part(seen.saga, begun.number, 0))]) else None
 
     def claim(self, part: Part, now: float) -> Part | None:
-        """Take a part that nobody is at work on. ``now``: epoch seconds. Returns the part as it is now; ``None`` when
-        it is held, done, or of another round."""
+        """Claim a part that no worker holds. ``now``: epoch seconds. Returns the part afterwards; ``None`` if it is
+        held, done, or of another round."""
         free = "(attribute_not_exists(#owner) OR #held_until <= :now)"
         request = self._update(
             _key(part.saga, part.number),
@@ -132,11 +131,11 @@ class SweepRounds:
         return _part_of(part.saga, answer["Attributes"])
 
     def advance(self, part: Part) -> bool:
-        """Write how far a part got, and its sums with it; ``False`` when it is held no more."""
+        """Write a part's last key and its sums; ``False`` if the claim has expired."""
         return self._mine(part, [])
 
     def release(self, part: Part) -> bool:
-        """Likewise, and let go of it."""
+        """Write the same, and release the claim."""
         return self._mine(part, ["owner", "held_until"])
 
     def _mine(self, part: Part, removed: Sequence[str]) -> bool:
@@ -147,13 +146,13 @@ class SweepRounds:
         return True
 
     def finish(self, part: Part) -> bool:
-        """Write a part's sums and that it is done; ``False`` when it is held no more."""
+        """Write a part's sums and that it is done; ``False`` if the claim has expired."""
         progress = self._progress(part, {"done": True}, ["owner", "held_until"])
         return self._together([{"Update": progress}, {"Update": self._counted(part, {"open": -1}, [], {})}])
 
     def split(self, part: Part, at: str, seen: Round, most: int) -> Part | None:
-        """Leave what comes after a key to a new part. Returns the new part; ``None`` when the part is held no more,
-        another made one meanwhile, or enough are open."""
+        """Split off the keys after ``at`` as a new part. Returns the new part; ``None`` if the claim has expired,
+        another part was split off in the meantime, or enough are open."""
         other = Part(part.saga, part.round, seen.parts, at, part.until)
         shorter = self._progress(replace(part, until=at), {}, [])
         as_seen = self._counted(part, {"open": 1, "parts": 1}, ["#parts = :seen", "#open < :most"], {
@@ -162,7 +161,7 @@ class SweepRounds:
         return other if self._together([{"Update": shorter}, {"Update": as_seen}, self._put(other)]) else None
 
     def end(self, of: Round, totals: Mapping[str, int], now: float) -> bool:
-        """End a round whose parts are all done, with its totals; ``False`` when another did, or one is open still."""
+        """End a round whose parts are all done, with its totals; ``False`` if it has ended, or a part is open."""
         request = self._update(
             _key(of.saga),
             {"finished_at": text_of(max(now, of.began_at))},
@@ -177,8 +176,8 @@ class SweepRounds:
         return True
 
     def _together(self, writes: Sequence[dict[str, Any]]) -> bool:
-        """Make these writes all or none; ``False`` when a condition does not hold. Whether they were made, should the
-        answer get lost, DynamoDB knows by the token that botocore adds."""
+        """Make all of these writes or none; ``False`` if a condition does not hold. If the response is lost, DynamoDB
+        recognizes the repeated request by the token that botocore adds."""
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": list(writes)})
         except Refused:
@@ -186,7 +185,7 @@ class SweepRounds:
         return True
 
     def _put(self, part: Part) -> dict[str, Any]:
-        """The write of a new part in place of an earlier round's."""
+        """The write of a new part, which replaces a part of an earlier round."""
         item = _key(part.saga, part.number) | attributes_of(
             {"round": part.round, "number": part.number, "after": part.after or None, "until": part.until or None}
         )
@@ -214,7 +213,7 @@ class SweepRounds:
     def _counted(
         self, part: Part, steps: Mapping[str, int], conditions: Iterable[str], values: Mapping[str, int]
     ) -> dict[str, Any]:
-        """The update of a round's numbers of parts."""
+        """The update of a round's counts of parts."""
         sums = [f"#{name} = #{name} + :add_{name}" for name in steps]
         added = {f"add_{name}": step for name, step in steps.items()}
         used = {**values, **added, "round": part.round}
@@ -231,7 +230,7 @@ class SweepRounds:
         documents: Mapping[str, dict[str, Any]] | None = None,
         more: Iterable[str] = (),
     ) -> dict[str, Any]:
-        """An update. A placeholder has the name of what it stands for: ``#open`` the attribute, ``:open`` its value."""
+        """An update. Placeholders are named after attributes: ``#open`` is the attribute, ``:open`` its value."""
         documents = documents or {}
         sets = [*(f"#{name} = :{name}" for name in (*written, *documents)), *more]
         condition, removes = " AND ".join(conditions), [f"#{name}" for name in removed]
@@ -244,7 +243,7 @@ class SweepRounds:
             "UpdateExpression": update,
             "ConditionExpression": condition,
             "ExpressionAttributeNames": {f"#{name}": name for name in names},
-            "ExpressionAttributeValues": used | {f":{name}": packed(one) for name, one in documents.items()},
+            "ExpressionAttributeValues": used | {f":{name}": packed(value) for name, value in documents.items()},
         }
 
 

@@ -1,1 +1,1 @@
-"""Signals that wait to be taken."""
+"""Accepted signals, until their steps take them."""

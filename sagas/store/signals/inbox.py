@@ -1,5 +1,4 @@
-"""The inbox: what was sent to steps that wait for a signal, write-once. It is beside the sagas, under keys that no saga
-can have."""
+"""The inbox: signals sent to steps, write-once, in the table of sagas, under keys that no saga can have."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _COMING = ("PENDING", "RUNNING", "RETRYING")
 
 
 class Inbox:
-    """Signals by saga, step and round. A value is put once, together with its step's flag in the control item."""
+    """Signals by saga, step and round. A value is written once, together with its step's flag in the control item."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
         self._tables = tables
@@ -26,12 +25,12 @@ class Inbox:
         self._payloads = payloads
 
     taking = "#status IN (:PENDING, :RUNNING, :WAITING, :DEAD_LETTERED)"
-    """The condition that a saga may still come to a step, or waits there."""
+    """The condition that a saga may still reach a step, or waits there."""
 
     def accept(self, before: SagaState, index: int, signal: Signal, stale_after: float) -> bool:
-        """Put a value into the inbox and mark its step as signalled, in one transaction. ``stale_after``: seconds after
-        which the supervisor is to look at a saga that waits, should the caller die before it acts on the signal.
-        Returns whether both were written; if not, neither was: look again."""
+        """Put a value into the inbox and set its step's flag, in one transaction. ``stale_after``: seconds after which
+        the supervisor recovers a waiting saga, in case the caller dies before it acts on the signal. Returns whether
+        both were written; otherwise neither was, and the caller reads the saga again."""
         step, place = before.steps[index], f"#steps[{index}]"
         text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
         if self._payloads.is_large(text):
@@ -49,20 +48,20 @@ class Inbox:
         )
         table = self._settings.sagas_table
         put = {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(saga_id)"}
-        here = step.status is StepStatus.WAITING
+        waiting = step.status is StepStatus.WAITING
         conditions = [
             "(attribute_not_exists(#format) OR #format <= :known_format)",
             self.taking,
             "attribute_not_exists(#cancel_requested_at)",
             "attribute_not_exists(#recovery_exhausted)",
             f"{place}.#name = :name",
-            f"{place}.#status {'= :WAITING' if here else 'IN (:PENDING, :RUNNING, :RETRYING)'}",
+            f"{place}.#status {'= :WAITING' if waiting else 'IN (:PENDING, :RUNNING, :RETRYING)'}",
             f"attribute_not_exists({place}.#sig)",
             f"{place}.#round = :round" if step.round else f"attribute_not_exists({place}.#round)",
         ]
-        # The sender may die before acting on it, and the wait's own end may be years away. The tick looks ahead only
-        # at what ends by itself: it may have passed this time there.
-        changes = f"SET {place}.#sig = :sig" + (", #due = :due, #open_shard = :open_shard" if here else "")
+        # The caller may die before it acts on the signal, long before the wait ends. So the saga moves to the usual
+        # shard: in the shard of waits, the tick may have passed this time already.
+        changes = f"SET {place}.#sig = :sig" + (", #due = :due, #open_shard = :open_shard" if waiting else "")
         values = attributes_of({f":{status}": status for status in (*_COMING, "WAITING", "DEAD_LETTERED")})
         shard = str(shard_of(before.saga_id, self._settings.shards))
         values |= attributes_of(
@@ -84,7 +83,7 @@ class Inbox:
         return True
 
     def get(self, saga_id: str, step: StepState) -> Signal | None:
-        """Return what was sent to a step in its current round, by a consistent read; ``None`` if nothing was."""
+        """Return the signal sent to a step in its current round, by a consistent read; ``None`` if there is none."""
         key = {"saga_id": {"S": _key(saga_id, step.name, step.round)}}
         request = {"TableName": self._settings.sagas_table, "Key": key, "ConsistentRead": True}
         item: Item | None = self._tables.connection.dispatch("GetItem", request).get("Item")
@@ -97,7 +96,7 @@ class Inbox:
         return Signal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
 
     def delete(self, state: SagaState) -> None:
-        """Delete all that was sent to a saga, in any round. What is gone already counts as deleted."""
+        """Delete all signals of a saga, in every round. Missing ones count as deleted."""
         for step in state.steps:
             for number in range(step.round + 1 if step.waits_for == "signal" else 0):
                 key = {"saga_id": {"S": _key(state.saga_id, step.name, number)}}

@@ -1,4 +1,4 @@
-"""What was sent to a step that waits for a signal."""
+"""A signal that was sent to a step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A value that was sent.
+    """A value sent to a step.
 
     Args:
         payload: the value, as JSON text.
-        content: the hash of its canonical JSON as its type writes it, by which a repeated signal is known again.
-        actor: who sent it.
+        content: the hash of the value as its type encodes it, which identifies a repeated signal.
+        actor: the sender.
         at: epoch seconds.
     """
 

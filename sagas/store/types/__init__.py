@@ -1,1 +1,1 @@
-"""What is stored of saga types: pauses, failures in a row, circuit breakers."""
+"""Stored state of saga types: pauses, failures in a row, circuit breakers."""

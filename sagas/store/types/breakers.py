@@ -1,7 +1,7 @@
-"""Circuit breakers: one item for each step that has one, beside the sagas, under a key no saga can have.
+"""Circuit breakers: one item per step that has one, in the table of sagas, under a key that no saga can have.
 
-Failures in a row are added to, never swapped, so that many environments can count at once and none has to try again.
-What follows from them, opening, is one conditional update: one environment makes it, all others are refused.
+Failures in a row are added, never overwritten, so that many environments can count concurrently without retries.
+Opening is one conditional update, which succeeds in one environment and is refused in all others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLOSED = "attribute_not_exists(#open_until)"
 
 
 class BreakerItems:
-    """Reads and writes breakers. A write is asked for once: who reports to a breaker has no time to wait for it.
+    """Reads and writes breakers. A failed write is not repeated, because a worker must not wait for it.
 
     Args:
         tables: the connections.
@@ -36,30 +36,30 @@ class BreakerItems:
         return _state_of(self._tables.connection.dispatch("GetItem", request).get("Item", {}))
 
     def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
-        """Return the breakers of these steps, each given as saga type and step, by consistent reads."""
+        """Return the breakers of these steps, each named by saga type and step, by consistent reads."""
         by_key = {_text(saga, step): (saga, step) for saga, step in places}
         keys = [attributes_of({"saga_id": key}) for key in by_key]
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=True)
-        found = dict.fromkeys(by_key.values(), BreakerState())
-        return found | {by_key[text_in(item, "saga_id")]: _state_of(item) for item in items}
+        closed = dict.fromkeys(by_key.values(), BreakerState())
+        return closed | {by_key[text_in(item, "saga_id")]: _state_of(item) for item in items}
 
     def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
-        """Add failures in a row to a closed breaker; once, however often the same request arrives. Returns the breaker
-        after it; or as it is, when it is not closed and nothing was counted."""
+        """Add failures in a row to a closed breaker, once even if the request arrives twice. Returns the breaker
+        afterwards; unchanged if it is not closed."""
         changes = ["#failures = if_not_exists(#failures, :zero) + :failures", "#revision = :revision"]
         values = {"zero": 0, "failures": failures, "revision": revision}
         once = "(attribute_not_exists(#revision) OR #revision <> :revision)"
         return self._update(saga, step, changes, [_CLOSED, once], values) or self.get(saga, step)
 
     def forget(self, saga: str, step: str, revision: str) -> BreakerState | None:
-        """Begin to count a closed breaker's failures anew: there was a success. Returns the breaker after it; ``None``
-        when it is not closed."""
+        """Reset a closed breaker's failures after a success. Returns the breaker afterwards; ``None`` if it is not
+        closed."""
         changes = ["#failures = :failures", "#revision = :revision"]
         return self._update(saga, step, changes, [_CLOSED], {"failures": 0, "revision": revision})
 
     def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None:
-        """Open a closed breaker which has counted that many failures. Returns the breaker after it; ``None`` when
-        another was faster, or a success."""
+        """Open a closed breaker whose failures have reached the threshold. Returns the breaker afterwards; ``None`` if
+        another environment opened it, or a success reset it first."""
         values = {
             "open_until": text_of(opened.open_until),
             "opened_at": text_of(opened.opened_at),
@@ -70,8 +70,8 @@ class BreakerItems:
         return self._update(saga, step, changes, counted, values | {"failures": threshold})
 
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
-        """Write ``after``, whose revision is new, in place of ``before``. Returns the breaker as it is then: ``after``,
-        or what another made of it first."""
+        """Replace ``before`` by ``after``, which has a new revision. Returns the breaker afterwards: ``after``, or what
+        another environment wrote first."""
         stored = attributes_of(
             {
                 "failures": after.failures,
@@ -100,7 +100,7 @@ class BreakerItems:
         return after
 
     def close(self, saga: str, step: str, now: float, revision: str) -> None:
-        """Close a breaker, whatever it is. ``now``: epoch seconds."""
+        """Close a breaker, whatever its state. ``now``: epoch seconds."""
         request = {
             "TableName": self._settings.sagas_table,
             "Key": _key(saga, step),
@@ -123,7 +123,7 @@ class BreakerItems:
         conditions: Sequence[str],
         values: Mapping[str, str | int | None],
     ) -> BreakerState | None:
-        """Change a closed breaker in place; ``None`` if a condition does not hold. ``values``: by placeholder."""
+        """Update a breaker; ``None`` if a condition does not hold. ``values``: by placeholder."""
         expressions = " ".join([*changes, *conditions])
         names = ("failures", "open_until", "opened_at", "revision")
         request = {

@@ -1,4 +1,4 @@
-"""What is paused: one item for all of it, so that an environment reads one however many pauses there are."""
+"""All pauses, in one item, so that an environment reads one item however many pauses there are."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sagas.store.tables import Tables
 _KEY: Item = {"saga_id": {"S": "pauses"}}
 """Next to the sagas, under a key that no saga can have."""
 _GOOD_FOR = 5.0
-"""Seconds for which an answer is cached: by then every worker stops, or goes on."""
+"""Seconds for which pauses are cached, and after which a pause or its end takes effect everywhere."""
 _OF = "of:"
 """Prefix of a scope in the item, so that no scope is taken for the item's key."""
 SETTLING = 86_400.0
-"""Seconds for which a pause that has ended is kept: the index of parked sagas shows a write a little later."""
+"""Seconds for which an ended pause is kept, because the index of parked sagas lags."""
 
 
 class Pauses:
     """All pauses, cached for a few seconds.
 
     Args:
-        tables: where they are kept.
+        tables: where they are stored.
         table: the name of the table of sagas.
         now: epoch seconds.
     """
@@ -38,8 +38,8 @@ class Pauses:
         self._cached: tuple[float, dict[Scope, Pause]] | None = None
 
     def all(self, *, fresh: bool = False) -> dict[Scope, Pause]:
-        """Return the pauses as they were a moment ago, with those that ended today: what is cached for seconds may as
-        well be read where it costs half."""
+        """Return the pauses, including those that ended within a day. Unless ``fresh``, they are cached, and the read
+        is eventually consistent, which costs half."""
         if not fresh and self._cached is not None and self._now() - self._cached[0] < _GOOD_FOR:
             return self._cached[1]
         request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
@@ -53,7 +53,7 @@ class Pauses:
         return pauses
 
     def cache(self, pauses: dict[Scope, Pause]) -> None:
-        """Keep an answer for a few seconds."""
+        """Cache the pauses for a few seconds."""
         self._cached = self._now(), pauses
 
     def get(self, scope: Scope, *, fresh: bool = False) -> Pause:
@@ -61,14 +61,14 @@ class Pauses:
         return self.all(fresh=fresh).get(scope, NO_PAUSE)
 
     def holding(self, name: str, step: str, saga_id: str, *, undo: bool, fresh: bool = False) -> Scope | None:
-        """Return the widest scope whose pause holds back a step, or its undo; ``None`` if it may begin."""
+        """Return the widest scope whose pause blocks a step, or its undo; ``None`` if it may begin."""
         pauses = self.all(fresh=fresh)
         scopes = (Scope(name), Scope(name, step), Scope(name, saga_id=saga_id)) if pauses else ()
         return next((scope for scope in scopes if pauses.get(scope, NO_PAUSE).holds(undo=undo)), None)
 
     def holding_back(self, state: SagaState, *, fresh: bool = False) -> Scope | None:
-        """Return the widest scope whose pause holds a saga back before its next step or undo; ``None`` if none does.
-        Otherwise as :meth:`holding`."""
+        """Return the widest scope whose pause blocks a saga's next step or undo; ``None`` if none does. See
+        :meth:`holding`."""
         step = state.current.name if state.current else ""
         return self.holding(state.saga, step, state.saga_id, undo=state.undoing, fresh=fresh)
 
@@ -86,7 +86,7 @@ class Pauses:
             "ExpressionAttributeValues": {":pause": packed(_stored(pause))},
         }
         self._tables.connection.dispatch("UpdateItem", request)
-        # To read it back could find what was there before.
+        # Do not read it back: an eventually consistent read may return the previous pauses.
         self.cache({other: its for other, its in pauses.items() if other not in old})
 
 

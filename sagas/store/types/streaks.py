@@ -1,4 +1,4 @@
-"""Sagas of a type that failed in a row, and until when the library refuses new ones for it."""
+"""Sagas of a type that failed in a row, and the time until which the library therefore refuses new ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 FOREVER = 253_370_764_800.0
-"""Epoch seconds that never come, in the year 9999: starts are refused until an operator resumes the type."""
+"""Epoch seconds in the year 9999, which mean that starts are refused until an operator resumes the type."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,12 +24,12 @@ class FailedSaga:
 
     @property
     def text(self) -> str:
-        """How it is stored: what sorts by time."""
+        """Its stored form, which sorts by time."""
         return f"{iso(self.at)} {self.saga_id}"
 
     @classmethod
     def parse(cls, text: str) -> FailedSaga:
-        """Read what :attr:`text` wrote."""
+        """Parse the stored form; see :attr:`text`."""
         at, _, saga_id = text.partition(" ")
         return cls(epoch(at), saga_id)
 
@@ -40,8 +40,8 @@ class Streak:
 
     Args:
         failures: failed sagas that may count, oldest first.
-        paused_until: epoch seconds until which starts are refused for them; 0 if they never were. :data:`FOREVER`:
-            until an operator resumes the type.
+        paused_until: epoch seconds until which starts are refused; 0 if they never were. :data:`FOREVER`: until an
+            operator resumes the type.
     """
 
     failures: tuple[FailedSaga, ...] = ()
@@ -68,8 +68,8 @@ class Streaks:
         self._update(name, [model.failures.remove(), model.paused_until.remove()], model.saga_id.exists())
 
     def count(self, name: str, failed: FailedSaga) -> Streak | None:
-        """Add a failed saga, atomically and once however often it is added. Returns the streak after it; ``None`` while
-        starts are refused, when failures do not count."""
+        """Add a failed saga, atomically and once even if repeated. Returns the streak afterwards; ``None`` while starts
+        are refused, because failures do not count then."""
         return self._update(name, [self._tables.streak.failures.add({failed.text})], self._counts(failed.at))
 
     def forget_failures(self, name: str, failures: Iterable[FailedSaga]) -> None:
@@ -79,13 +79,13 @@ class Streaks:
             self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
 
     def pause(self, name: str, until: float, last: FailedSaga) -> bool:
-        """Refuse starts until then, unless an operator or another worker was faster. ``until``: epoch seconds. Returns
+        """Refuse starts, unless an operator or another worker has changed the streak. ``until``: epoch seconds. Returns
         whether this call refuses them."""
         model = self._tables.streak
         counts = self._counts(last.at) & model.failures.contains(last.text)
         if self._update(name, [model.paused_until.set(iso(until))], counts):
             return True
-        return self.get(name).paused_until == round(until, 3)  # my own write, whose answer was lost
+        return self.get(name).paused_until == round(until, 3)  # this call's own write, if its response was lost
 
     def _counts(self, now: float) -> Any:
         model = self._tables.streak

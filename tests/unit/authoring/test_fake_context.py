@@ -32,7 +32,7 @@ def test_keys_follow_from_saga_and_step() -> None:
 def test_a_cancel_is_raised() -> None:
     with pytest.raises(Cancelled):
         FakeContext(cancelled=True).raise_if_cancelled()
-    with pytest.raises(Cancelled, match="the time of step step is over"):
+    with pytest.raises(Cancelled, match="step step has no time left"):
         FakeContext(remaining_time=0).raise_if_cancelled()
     over = FakeContext(remaining_time=0)
     assert over.cancelled

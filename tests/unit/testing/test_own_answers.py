@@ -68,7 +68,7 @@ def test_a_fake_context_keeps_the_answer() -> None:
 
 def test_a_moment_that_is_no_length_is_told_by_its_wait() -> None:
     wrong: Any = {"first": 3}
-    with pytest.raises(TypeError, match=r'at: "first" must be a timedelta from the beginning of its wait on, not 3'):
+    with pytest.raises(TypeError, match=r'at: "first" must be a timedelta since its wait began, not 3'):
         run(Lenient, 9, signals={"first": Word("ada")}, at=wrong)
 
 

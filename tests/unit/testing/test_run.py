@@ -259,7 +259,7 @@ def test_a_request_of_another_type_is_refused() -> None:
 @pytest.mark.parametrize("name", ["fail", "signals", "at"])
 def test_what_goes_by_name_must_be_a_dict(name: str) -> None:
     wrong: Any = {name: ["pay"]}
-    with pytest.raises(TypeError, match=rf"{name}: must be a dict by the names of steps, .* not \['pay'\]"):
+    with pytest.raises(TypeError, match=rf"{name}: must be a dict by step name, such as .*, not \['pay'\]"):
         run(Trip, Order("x"), **wrong)
 
 
