@@ -16,7 +16,6 @@ import pytest
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import SystemClock
-from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started, Starter
 from sagas.errors import SagaError
@@ -29,6 +28,7 @@ from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
 from tests.support.databases import Database, database, emulator
+from tests.support.engine import Engine
 from tests.support.sagas import LOG, Trip
 
 THREADS = 16
@@ -188,7 +188,7 @@ def routes() -> Routes:
 @pytest.fixture
 def engine(store: Store, routes: Routes) -> Engine:
     """The engine on this store."""
-    parts = build_engine(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
+    parts = Engine(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
     queues = Queues(routes, store.settings.region, emulator().endpoint_url)
     known = parts.pauses, parts.auto_disabler, parts.findings
     starter = Starter(parts.registry, parts.control, parts.journal, queues, parts.clock, *known)

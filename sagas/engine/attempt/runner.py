@@ -13,6 +13,7 @@ from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
 from sagas.authoring.definition.instance_state import note_on_instance_state
 from sagas.authoring.options import LONGEST_WAIT
+from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.attempt.context import StepContext
@@ -44,6 +45,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
                 raise PermanentError(f"in this saga the step {parameter.step!r} has no result yet")
             needed[parameter.name] = results[parameter.step]
     return needed
+
+
+def secrets_in(
+    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
+) -> list[str]:
+    """Return the values that are not to be shown of what a step or undo was given, as texts to look for."""
+    found = list[str]()
+    for parameter in parameters if definition.redaction.hides else ():
+        text = payloads.get(parameter.name)
+        if text is not None:
+            found += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
+    return found
 
 
 def new_instance(definition: SagaDefinition) -> Any:

@@ -10,7 +10,6 @@ and made twice at once.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +23,7 @@ from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.runner import LARGEST_RESULT
+from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.births import PARENT, Births
@@ -49,8 +49,6 @@ from sagas.store.outcomes import Fenced
 
 _AT_ONCE = 16
 """Results that are read at a time."""
-BLOCK = 25
-"""Children that one message has started."""
 _NAMED = 10
 """Failed children that an error names."""
 _ROUNDS = 20
@@ -388,8 +386,3 @@ def _told(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) 
         named.append(f"{step.name}[{position}] {became}")
     more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
     return f"{len(failed)} of {step.children} children did not complete: {', '.join(named)}{more}"
-
-
-def refill(at_once: int) -> int:
-    """Return how many places must be free before more children are started: not one by one, which costs a look each."""
-    return max(1, min(BLOCK, math.ceil(at_once / 4)))

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sagas.core.commands import Discard
 from sagas.core.pauses import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -23,7 +22,6 @@ from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
-from sagas.messaging.message.message import Message
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import NEVER_DUE
 from sagas.store.index.listing import Listing
@@ -38,36 +36,6 @@ SPREAD = 60.0
 """Seconds over which the supervisor spreads what it sends anew."""
 _MOST_SAGAS = 100
 """Sagas that may be paused one by one: every worker reads all pauses at once, and an item holds 400 KB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parking:
-    """The gate of what is paused; see :class:`sagas.engine.gates.Gate`."""
-
-    pauses: Pauses
-    control: ControlItems
-
-    def known_until(self, message: Message) -> float:
-        """Never: a saga is to be parked, so its message must be looked at."""
-        return 0.0
-
-    def is_open(self, message: Message) -> bool:
-        """Whether the message's step, or undo, may begin."""
-        return self.pauses.holding(message.saga, message.step, message.saga_id, undo=message.undo) is None
-
-    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
-        """Park the saga until it is resumed."""
-        if not self.control.park(state):
-            return None
-        if self.pauses.holding_back(state, fresh=True):
-            return Discard()
-        # Resumed meanwhile: the operator's call may have looked before it was parked.
-        self.control.unpark(state, state.updated_at)
-        return None
-
-    def silent_until(self, state: SagaState) -> float:
-        """Never: nobody looks for a saga that is parked."""
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
