@@ -17,7 +17,7 @@ from typing import (
     overload,
 )
 
-from sagas.authoring.policies import Exhausted, Retry
+from sagas.authoring.policies import MOST_CHILDREN, Exhausted, Retry
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions, maker
 from sagas.errors import DefinitionError
 
@@ -34,8 +34,6 @@ Requests = TypeVar("Requests")
 
 CONCURRENCY = 40
 """Children of one step that are under way at a time, where it does not say."""
-MOST_CHILDREN = 10_000
-"""Children of one step."""
 MOST_BRANCHES = 20
 """Different types of one step: there is one child of each."""
 

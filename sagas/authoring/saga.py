@@ -179,12 +179,3 @@ class Saga(Generic[ReqT], metaclass=_Meta):
                 orphans are those of many sagas, so ``saga_id`` is empty.
         """
         raise NotImplementedError
-
-
-def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:
-    """Return what a saga class declares."""
-    definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
-    if not isinstance(definition, SagaDefinition):
-        name = getattr(cls, "__name__", repr(cls))
-        raise DefinitionError(f"{name} is no saga class: it does not derive from Saga[...], or is a base only")
-    return definition

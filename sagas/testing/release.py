@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.definition.definition import definition_of
+from sagas.authoring.saga import Saga
 from sagas.lock.changes import changes
 from sagas.lock.content import LOCK, read
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.cdk import FunctionOptions, SagaService
 from sagas.errors import SagaError
 from sagas.messaging.routes import Routes

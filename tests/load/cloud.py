@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from botocore.exceptions import ConnectTimeoutError
 
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
 from sagas.core.keys import id_for_key

@@ -12,8 +12,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.definition.definition import SagaDefinition, definition_of
+from sagas.authoring.saga import Saga
 from sagas.cli.output import emit, fail, plain, say
 from sagas.errors import DefinitionError, InvalidRequest, NotFound, SagaError
 from sagas.lock.changes import changes

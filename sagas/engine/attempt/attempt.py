@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sagas.authoring.children import MOST_CHILDREN
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import KINDS, StepDefinition
+from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send

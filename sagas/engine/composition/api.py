@@ -6,9 +6,9 @@ from functools import cached_property
 
 from sagas.engine.composition.operating import Operating
 from sagas.engine.composition.purging import Purging
-from sagas.engine.composition.reading import Verifying
 from sagas.engine.composition.recovering import Recovering
 from sagas.engine.composition.starting import Starting
+from sagas.engine.composition.verifying import Verifying
 from sagas.engine.operate.breaker_operations import BreakerOperations
 from sagas.engine.read.statistics import Statistics
 

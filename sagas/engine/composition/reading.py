@@ -7,7 +7,6 @@ from functools import cached_property
 from sagas.engine.composition.finding import Finding
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.remains import Remains
-from sagas.engine.supervise.verify import Verifier
 
 
 class Reading(Finding):
@@ -27,12 +26,3 @@ class Reading(Finding):
             self.findings,
             self.joins,
         )
-
-
-class Verifying(Reading):
-    """Verifies audit trails."""
-
-    @cached_property
-    def verifier(self) -> Verifier:
-        """What verifies them."""
-        return Verifier(self.control, self.journal, self.reader, self.clock, self.settings.shards)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from sagas.engine.composition.purging import Purging
-from sagas.engine.composition.reading import Verifying
 from sagas.engine.composition.recovering import Recovering
+from sagas.engine.composition.verifying import Verifying
 from sagas.engine.supervise.finding import Finder, look_ahead
 from sagas.store.schedule.hand_outs import HandOuts
 

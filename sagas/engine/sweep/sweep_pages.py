@@ -6,6 +6,7 @@ there, one for each hundred entries of COMPLETED sagas, and one to delete. Never
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.aws import S3_NO_SUCH_KEY
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.attempt.coroutines import awaited
 from sagas.engine.clock import Clock
 from sagas.engine.sweep.orphans import Judge, Kind, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
@@ -218,7 +218,11 @@ class PageSweep:
         try:
             if self._instance is None:
                 self._instance = self._definition.saga_class.create()
-            awaited(self._instance.on_orphans(found, context))
+            result = self._instance.on_orphans(found, context)
+            if inspect.isawaitable(result):
+                from sagas.engine.attempt.coroutines import awaited
+
+                awaited(result)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the author's code; the next page may fare better
             # The error's text may quote anything: its type must do.
             services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400 - as above: no trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sagas.engine.composition.reading import Verifying
+from sagas.engine.composition.verifying import Verifying
 from sagas.engine.read.answers import SampleView
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
