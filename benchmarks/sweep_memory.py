@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sagas import Context, OrphanSweep, Saga, step
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock
 from sagas.engine.sweep.orphans import SweepReport

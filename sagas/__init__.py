@@ -5,26 +5,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sagas.authoring.children import children
-from sagas.authoring.context import Context, OrphanedObject, S3Object
-from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
-from sagas.authoring.redaction import Secret
-from sagas.authoring.saga import Saga
-from sagas.authoring.steps import step
-from sagas.authoring.waits import sleep, wait_for
-from sagas.errors import (
-    Cancelled,
-    DefinitionError,
-    InvalidRequest,
-    NotYet,
-    PermanentError,
-    Rejected,
-    SagaError,
-    TimedOut,
-)
-
 if TYPE_CHECKING:
+    from sagas.authoring.children import children
+    from sagas.authoring.context import Context, OrphanedObject, S3Object
+    from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
+    from sagas.authoring.redaction import Secret
+    from sagas.authoring.saga import Saga
+    from sagas.authoring.steps import step
+    from sagas.authoring.waits import sleep, wait_for
     from sagas.client import SagaClient
+    from sagas.errors import (
+        Cancelled,
+        DefinitionError,
+        InvalidRequest,
+        NotYet,
+        PermanentError,
+        Rejected,
+        SagaError,
+        TimedOut,
+    )
 
 __all__ = [
     "AutoDisable",
@@ -52,12 +51,34 @@ __all__ = [
     "wait_for",
 ]
 
-_LAZY = {"SagaClient": "sagas.client"}
-"""Names whose modules load boto3, so they are imported on first use."""
+_MODULES = {
+    "AutoDisable": "authoring.policies",
+    "CircuitBreaker": "authoring.policies",
+    "Context": "authoring.context",
+    "Exhausted": "authoring.policies",
+    "OrphanSweep": "authoring.policies",
+    "OrphanedObject": "authoring.context",
+    "Retry": "authoring.policies",
+    "S3Object": "authoring.context",
+    "Saga": "authoring.saga",
+    "SagaClient": "client",
+    "Secret": "authoring.redaction",
+    "children": "authoring.children",
+    "sleep": "authoring.waits",
+    "step": "authoring.steps",
+    "wait_for": "authoring.waits",
+}
+"""Where names are that are imported on first use; all others are errors. Commands, functions and clients import this
+package, too, and need few of them."""
 
 
 def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(module), name)
+    value = getattr(importlib.import_module(f"sagas.{_MODULES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -48,6 +48,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "sagas/engine/worker.py",
         "sagas/handlers/bulk.py",
         "sagas/handlers/now.py",
+        "sagas/handlers/tasks/due.py",
+        "sagas/handlers/tasks/finding.py",
         "sagas/handlers/tasks/recovering.py",
         "sagas/handlers/supervisor.py",
         "sagas/handlers/tasks/working.py",

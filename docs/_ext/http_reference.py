@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from sagas import step, wait_for
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.definition.definition import definition_of
+from sagas.authoring.saga import Saga
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import Registry
 from sagas.handlers.http import openapi

@@ -17,7 +17,7 @@ from typing import (
     overload,
 )
 
-from sagas.authoring.policies import Exhausted, Retry
+from sagas.authoring.policies import MOST_CHILDREN, Exhausted, Retry
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions, maker
 from sagas.errors import DefinitionError
 
@@ -34,8 +34,6 @@ Requests = TypeVar("Requests")
 
 CONCURRENCY = 40
 """How many children of a step run at a time by default."""
-MOST_CHILDREN = 10_000
-"""The most children that a step can have."""
 MOST_BRANCHES = 20
 """The most types in one step; with several types there is one child of each."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
-from sagas.authoring.policies import AutoDisable, OrphanSweep
+from sagas.authoring.policies import LONGEST_WAIT, AutoDisable, OrphanSweep
 from sagas.errors import DefinitionError
 
 
@@ -40,10 +40,6 @@ class SagaOptions:
 
 
 OPTION_NAMES = tuple(name for name in SagaOptions.__dataclass_fields__ if name != "saga_class")
-
-
-LONGEST_WAIT = timedelta(days=365)
-"""The longest time that a wait or a saga can take."""
 
 
 def _is_positive(value: object) -> bool:

@@ -24,6 +24,12 @@ MAX_RETRIES = 1_000
 MAX_SECONDS = 14 * 24 * 3600
 """14 days, the longest time that SQS keeps a message."""
 
+LONGEST_WAIT = timedelta(days=365)
+"""A year."""
+
+MOST_CHILDREN = 10_000
+"""Children of one step."""
+
 
 class Exhausted(StrEnum):
     """What happens when a step has used up its attempts."""

@@ -187,14 +187,3 @@ class Saga(Generic[ReqT], metaclass=_Meta):
                 is empty, since the orphans belong to many sagas.
         """
         raise NotImplementedError
-
-
-def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:
-    """Return the definition of a saga class."""
-    definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers pass any object from an app module
-    if not isinstance(definition, SagaDefinition):
-        name = getattr(cls, "__name__", repr(cls))
-        raise DefinitionError(
-            f"{name} is not a saga class: it does not derive from Saga[...], or serves only as a base"
-        )
-    return definition

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from sagas.authoring.calls import checked_call
-from sagas.authoring.options import LONGEST_WAIT
-from sagas.authoring.policies import Exhausted, Retry
+from sagas.authoring.policies import LONGEST_WAIT, Exhausted, Retry
 from sagas.authoring.steps import DEFAULT_TIMEOUT, Member, Step, StepOptions, Undoable, WaitOptions, maker
 from sagas.errors import DefinitionError
 

@@ -14,7 +14,8 @@ from typing import Any, Self, TypeVar, overload
 import boto3
 
 from sagas.authoring.codec import encode
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.definition.definition import definition_of
+from sagas.authoring.saga import Saga
 from sagas.aws import CALLER, connect, open_session, translated
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
 from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed

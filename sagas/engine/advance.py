@@ -65,6 +65,10 @@ class Advanced:
     gate: Gate | None = None
 
 
+MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], Attempt]
+"""What makes the attempt that a message is for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advancer:
     """Advances sagas.
@@ -82,7 +86,7 @@ class Advancer:
     services: AttemptServices
     registry: Registry
     sender: MessageSender
-    attempt: Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], Attempt]
+    attempt: MakesAttempts
     carry: bool = True
     chain: Chain = UNCHAINED
     work: WorkSender | None = None

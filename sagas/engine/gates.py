@@ -7,12 +7,15 @@ circuit breaker comes last, because letting a message through may make it the on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.errors import PermanentError
 from sagas.messaging.message.message import Message
+from sagas.store.control.control import ControlItems
+from sagas.store.types.pauses import Pauses
 
 
 class Gate(Protocol):
@@ -44,6 +47,36 @@ class Gate(Protocol):
     def silent_until(self, state: SagaState) -> float:
         """Return until when (epoch seconds) this gate explains that nothing is heard of a saga; 0 if it does not."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parking:
+    """The gate of what is paused; see :class:`Gate`."""
+
+    pauses: Pauses
+    control: ControlItems
+
+    def known_until(self, message: Message) -> float:
+        """Never: a saga is to be parked, so its message must be looked at."""
+        return 0.0
+
+    def is_open(self, message: Message) -> bool:
+        """Whether the message's step, or undo, may begin."""
+        return self.pauses.holding(message.saga, message.step, message.saga_id, undo=message.undo) is None
+
+    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
+        """Park the saga until it is resumed."""
+        if not self.control.park(state):
+            return None
+        if self.pauses.holding_back(state, fresh=True):
+            return Discard()
+        # Resumed meanwhile: the operator's call may have looked before it was parked.
+        self.control.unpark(state, state.updated_at)
+        return None
+
+    def silent_until(self, state: SagaState) -> float:
+        """Never: nobody looks for a saga that is parked."""
+        return 0.0
 
 
 Gates = Sequence[Gate]

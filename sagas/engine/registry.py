@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
-from sagas.authoring.saga import definition_of
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.states import StepState
 from sagas.errors import NotFound

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.api import Api
 from sagas.errors import SagaError
 from sagas.handlers.http.answers import answer_error, answer_unexpected
 from sagas.handlers.http.breakers import breaker_operations
@@ -21,7 +21,7 @@ from sagas.handlers.http.sagas import list_operations, operator_operations, saga
 from sagas.handlers.http.signals import signal_operations
 from sagas.handlers.http.statistics import statistics_operations
 from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import serving, traced, tracer
+from sagas.handlers.observability.tracing import traced, tracer
 from sagas.handlers.warming import warm
 from sagas.operations import OPERATIONS
 
@@ -36,9 +36,9 @@ _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Api:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return Api.from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @lru_cache(maxsize=1)
@@ -76,6 +76,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     made = tracer()
     if made is None or call is _NO_CALL:
         return _app().resolve(call, context)
+    from sagas.handlers.observability.spans import serving
+
     with serving(made, call, context) as span:
         answer = _app().resolve(call, context)
         span.set({"http.response.status_code": answer["statusCode"]})

@@ -6,20 +6,26 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.purging import Purging
+from sagas.engine.composition.recovering import Recovering
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.recovering import look_after, purge_due
+from sagas.handlers.tasks.due import look_after
+from sagas.handlers.tasks.purging import purge_due
 from sagas.handlers.tasks.sweeping import continue_sweep
 from sagas.handlers.tasks.working import worked_off
 from sagas.handlers.warming import warm
 from sagas.messaging.work import BULK, Work
 
 
+class Bulk(Recovering, Purging):
+    """The parts that work off what is due."""
+
+
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Bulk:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return Bulk.from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @traced("pubsub", "bulk")
@@ -28,7 +34,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return worked_off(event, context, _engine(), {"recover": look_after, "purge": purge_due, "sweep": _sweep})
 
 
-def _sweep(work: Work, context: Any, engine: Engine) -> None:
+def _sweep(work: Work, context: Any, engine: Bulk) -> None:
     """Go on with a stretch of a sweep, and send what follows."""
     follow = continue_sweep(work.details, context, engine)
     engine.queues.send_work(BULK, [Work(work.task, details, work.hops + 1) for details in follow])

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.operating import Operating
+from sagas.engine.composition.starting import Starting
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, listed
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer
@@ -44,10 +45,14 @@ _LONGEST_NAME = 256
 _QUEUE = "queue:"
 
 
+class Commanded(Starting, Operating):
+    """The parts that carry out commands."""
+
+
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Commanded:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return Commanded.from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @traced("pubsub", "commands")
@@ -73,7 +78,7 @@ class _Works:
         sources: what is declared of topics and foreign queues, by ARN.
     """
 
-    engine: Engine
+    engine: Commanded
     sources: dict[str, Any]
 
     def done(self, record: dict[str, Any]) -> bool:

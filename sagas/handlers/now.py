@@ -6,10 +6,11 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.families import Families
+from sagas.engine.composition.recovering import Recovering
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.recovering import look_after
+from sagas.handlers.tasks.due import look_after
 from sagas.handlers.tasks.working import MOST_FAILURES, worked_off
 from sagas.handlers.warming import warm
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
@@ -18,10 +19,14 @@ _SPARE = 10.0
 """Seconds of its function's time in which no further saga is begun with."""
 
 
+class Now(Families, Recovering):
+    """The parts that do what sagas owe soon."""
+
+
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Now:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return Now.from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @traced("pubsub", "now")
@@ -31,7 +36,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return worked_off(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
 
 
-def _look(work: Work, context: Any, engine: Engine) -> None:
+def _look(work: Work, context: Any, engine: Now) -> None:
     """Look after one saga; later again, by a message of its own, if it is not yet time."""
     saga = OneSaga.of(work)
     until = engine.looker.look(saga.saga_id, saga.dispatch)
@@ -40,7 +45,7 @@ def _look(work: Work, context: Any, engine: Engine) -> None:
         engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], rest)
 
 
-def _children(work: Work, context: Any, engine: Engine) -> None:
+def _children(work: Work, context: Any, engine: Now) -> None:
     """Look after parents and children; those for which there is no time by a message of their own."""
     asked = SagasToLookAfter.of(work)
     for position, saga_id in enumerate(asked.sagas):
@@ -51,7 +56,7 @@ def _children(work: Work, context: Any, engine: Engine) -> None:
         engine.children.look(saga_id, thorough=asked.thorough)
 
 
-def _failed_looks(work: Work, context: Any, engine: Engine) -> None:
+def _failed_looks(work: Work, context: Any, engine: Now) -> None:
     """Handle a message that failed repeatedly, for example because many results do not fit the function.
 
     Each saga gets a message of its own. A parent that still fails goes on the attention list.
@@ -65,7 +70,7 @@ def _failed_looks(work: Work, context: Any, engine: Engine) -> None:
     engine.children.look(asked.sagas[0], thorough=asked.thorough)
 
 
-def _start(work: Work, context: Any, engine: Engine) -> None:
+def _start(work: Work, context: Any, engine: Now) -> None:
     """Start children of one step."""
     engine.children.start(ChildrenToStart.of(work))
 

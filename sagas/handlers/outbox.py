@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.reading import Reading
 from sagas.engine.observe.telling import Told, moved_past, told_of_change, told_of_step
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import frames, telemetry
@@ -17,9 +17,9 @@ from sagas.handlers.warming import warm
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Reading:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return Reading.from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @traced("other", "outbox")

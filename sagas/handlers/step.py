@@ -11,11 +11,11 @@ from typing import Any, cast
 from sagas.authoring.policies import Exhausted
 from sagas.core.commands import Die, Discard, Postpone
 from sagas.engine.attempt.attempt import RECORDING, Invocation
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.running import Running
 from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
 from sagas.formats import NewerFormat
 from sagas.handlers.observability.telemetry import frames, telemetry
-from sagas.handlers.observability.tracing import processing, traced, tracer
+from sagas.handlers.observability.tracing import traced, tracer
 from sagas.handlers.tasks.records import records_of
 from sagas.handlers.warming import warm
 from sagas.messaging.message.message import Message, parse_record
@@ -30,15 +30,15 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Running:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer(), seen.goes_on)
+    return Running.from_environment(os.environ, seen, seen.plain_logger, tracer(), seen.goes_on)
 
 
 class _Records:
     """The records of one invocation, one after the other."""
 
-    def __init__(self, engine: Engine, context: Any) -> None:
+    def __init__(self, engine: Running, context: Any) -> None:
         self._engine = engine
         deadline = engine.clock.now() + context.get_remaining_time_in_millis() / 1000
         self._invocation = Invocation(round(deadline, 3), telemetry().trace_id(), context)
@@ -85,6 +85,8 @@ class _Records:
             if made is None:
                 end, standing = self._engine.worker.handle(message, invocation)
             else:
+                from sagas.handlers.observability.spans import processing
+
                 with processing(made, message, record, invocation.lambda_context) as trace_id:
                     end, standing = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
         except NewerFormat as newer:

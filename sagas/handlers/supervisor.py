@@ -7,20 +7,22 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.engine import Engine, from_environment
+from sagas.engine.composition.supervisor import Supervisor
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.observability.tracing import traced, tracer
+from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.publishing import replay
-from sagas.handlers.tasks.recovering import find, purge, recover
+from sagas.handlers.tasks.purging import purge
+from sagas.handlers.tasks.recovering import recover
 from sagas.handlers.tasks.sweeping import stand, sweep
 from sagas.handlers.tasks.verifying import verify
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Engine:
+def _engine() -> Supervisor:
     seen = telemetry()
-    return from_environment(os.environ, seen, seen.plain_logger, tracer())
+    return Supervisor.from_environment(os.environ, seen, seen.plain_logger, tracer())
 
 
 @traced("timer", "supervisor")

@@ -13,9 +13,6 @@ from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.errors import InvalidRequest, NotFound, Problem
 
-LOCK = "sagas.lock.json"
-"""The file's name, in the root of a repository."""
-
 FORMAT = 1
 """The version of the file's format."""
 

@@ -8,6 +8,9 @@ from typing import Any, cast
 from pynamodb.attributes import Attribute
 from pynamodb.constants import MAP
 
+MARK = "encrypted1:"
+"""What an encrypted payload begins with: no JSON does."""
+
 
 class DocumentAttribute(Attribute[dict[str, Any]]):
     """An object of JSON builtins, in DynamoDB's own types so that it can be read in the console."""
@@ -57,3 +60,8 @@ def unpacked(stored: dict[str, Any]) -> Any:
             return [unpacked(member) for member in value]
         case _:
             return value
+
+
+def is_encrypted(text: str) -> bool:
+    """Whether a stored payload is encrypted; see :mod:`sagas.store.encryption`."""
+    return text.startswith(MARK)

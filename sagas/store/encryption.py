@@ -23,10 +23,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sagas.aws import HOT, code_of, connect, translated
+from sagas.store.documents import MARK
 from sagas.store.outcomes import Changed
 
-_MARK = "encrypted1:"
-"""What an encrypted text begins with: no JSON does."""
 _NONCE = 12
 """Bytes, by chance: a saga has some dozens of payloads under one key, far from where two would be the same."""
 _LENGTH = 2
@@ -69,14 +68,14 @@ class PayloadEncryption:
             self._keep(saga_id, wrapped, key)
         nonce = os.urandom(_NONCE)
         encrypted = _cipher(key).encrypt(nonce, text.encode(), _bound_to(saga_id, place))
-        return _MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + encrypted).decode()
+        return MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + encrypted).decode()
 
     def decrypt(self, saga_id: str, place: str, text: str) -> str:
         """Return a payload as it was before it was encrypted."""
         from cryptography.exceptions import InvalidTag
 
         try:
-            stored = b64decode(text.removeprefix(_MARK), validate=True)
+            stored = b64decode(text.removeprefix(MARK), validate=True)
         except ValueError:
             raise Changed(saga_id) from None
         begin = _LENGTH + int.from_bytes(stored[:_LENGTH])
@@ -107,11 +106,6 @@ class PayloadEncryption:
             for kept in (self._unwrapped, self._in_use):
                 while len(kept) > _KEPT:
                     kept.popitem(last=False)
-
-
-def is_encrypted(text: str) -> bool:
-    """Whether a stored payload is encrypted."""
-    return text.startswith(_MARK)
 
 
 def _context(saga_id: str) -> dict[str, str]:

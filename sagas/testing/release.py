@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.definition.definition import definition_of
+from sagas.authoring.saga import Saga
+from sagas.lock import LOCK
 from sagas.lock.changes import changes
-from sagas.lock.content import LOCK, read
+from sagas.lock.content import read
 
 
 def assert_fits_release(*saga_classes: type[Saga[Any]], lock: Path | str = LOCK) -> None:

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import ReqT, Saga, definition_of
+from sagas.authoring.definition.definition import SagaDefinition, definition_of
+from sagas.authoring.saga import ReqT, Saga
 from sagas.authoring.steps import Member, Step
 from sagas.authoring.waits import Wait
 from sagas.engine.read.views import audit_view, step_status

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sagas import AutoDisable
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.engine.registry import Registry
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, of_type, service

@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas import Saga, step
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.cdk import SagaService
 from sagas.cdk.access import grants
 from sagas.cdk.access.api import ROUTES

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.cdk import FunctionOptions, SagaService
-from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
 from sagas.messaging.routes import Routes
 from tests.cdk.saga_classes import LONG_NAMES
 from tests.e2e.nested.many import SAGAS, STEPS
+from tests.support.engine import Engine
 
 Template = dict[str, Any]
 LIMIT = 4096
@@ -111,7 +110,7 @@ class TestManyTypes:
 
     def test_are_all_known_to_a_function_that_reads_it(self, many: Many) -> None:
         (api,) = [one for one in many.functions if one["Properties"]["Handler"] == "sagas.handlers.api.handler"]
-        engine = from_environment(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many.assembly, api))})
+        engine = Engine.from_environment(variables(api) | {"LAMBDA_TASK_ROOT": str(code_of(many.assembly, api))})
         found: list[SagaDefinition] = [one.definition for one in engine.registry]
         expected = [definition_of(one) for one in many.sagas]
         assert [one.name for one in found] == [one.name for one in expected]
@@ -120,7 +119,7 @@ class TestManyTypes:
     def test_without_the_file_it_says_so(self, many: Many, tmp_path: Path) -> None:
         (first, *_) = [one for one in many.functions if variables(one)["SAGAS_CLASSES"].startswith("@")]
         with pytest.raises(SagaError, match=f"SAGAS_CLASSES names {tmp_path}/{FILE}, which is not there"):
-            from_environment(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
+            Engine.from_environment(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
 
 
 class TestManySharedSteps:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from tests.cdk.conftest import shared
 from tests.cdk.resolved import Deployed, Template
 from tests.cdk.saga_classes import SWEEPING, Counted, Delivery, Loan, Shipment, Trip

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sagas.engine.engine import build_engine, settings_from
+from sagas.engine.composition.core import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Started
 from tests.support.bench import Bench
+from tests.support.engine import Engine
 
 HOUR, DAY = 3_600.0, 86_400.0
 SECRET = "a book for ann"
@@ -22,7 +23,7 @@ def deploy(bench: Bench, *classes: type[Any], retention: float) -> None:
     """Deploy a bench's sagas with another retention, in seconds."""
     environment = bench.stack.environment
     settings = replace(settings_from(environment), retention=retention)
-    bench.engine = build_engine(Registry(classes), settings, bench.stack.routes, clock=bench.clock)
+    bench.engine = Engine(Registry(classes), settings, bench.stack.routes, clock=bench.clock)
 
 
 def start(bench: Bench, name: str = "trip", request: Any = REQUEST, key: str | None = "key") -> Started:

@@ -10,13 +10,13 @@ from typing import Any
 
 from sagas import Context, OrphanedObject, OrphanSweep, Retry, S3Object, Saga, step
 from sagas.core.states import SagaState, SagaStatus, StepState
-from sagas.engine.engine import Engine
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.handlers.tasks.sweeping import continue_sweep
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
 from tests.support.bench import Bench, ManualClock
+from tests.support.engine import Engine
 from tests.support.sagas import Order as Request
 
 BUCKET = "zips"

@@ -17,7 +17,7 @@ from sagas.core.breaker import BreakerState
 from sagas.core.times import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.engine.attempt.runner import Runner
-from sagas.engine.engine import settings_from
+from sagas.engine.composition.core import settings_from
 from sagas.errors import PermanentError, Rejected, TypeChanged, Unavailable
 from sagas.handlers import step as step_handler
 from sagas.messaging.message.message import Message

@@ -20,7 +20,6 @@ from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
 from sagas.core.commands import Discard, Postpone
 from sagas.engine.attempt.attempt import Invocation
-from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Starter
 from sagas.engine.worker import End, Worker
@@ -31,6 +30,7 @@ from sagas.store.types.breakers import BreakerItems
 from tests.support.aws import REGION, LambdaContext, client, create_tables
 from tests.support.bench import ManualClock
 from tests.support.databases import emulator
+from tests.support.engine import Engine
 from tests.support.sagas import FAIL, LOG, Order, act
 
 pytestmark = pytest.mark.usefixtures("clean")
@@ -67,7 +67,7 @@ def environments(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     settings = [StoreSettings(sagas, audit, shards=n, region=REGION, endpoint_url=url) for n in range(1, 9)]
     routes = Routes("http://queues", {"probed": {"call": "call"}})
     logger = logging.getLogger("sagas")
-    return [build_engine(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
+    return [Engine(Registry([Probed]), each, routes, clock=clock, logger=logger) for each in settings]
 
 
 def _items(engine: Engine) -> BreakerItems:

@@ -15,7 +15,7 @@ from benchmarks.recorder import Recorder, counts_of
 from benchmarks.trips import API_SECONDS, STEP_SECONDS, TRIPS, Taken, life, named, usd_with_api
 from benchmarks.units import KILOBYTE, item_size
 from benchmarks.variants import ORDER, OURS, REFUSED
-from sagas.engine.engine import build_engine, settings_from
+from sagas.engine.composition.core import settings_from
 from sagas.engine.registry import Registry
 from sagas.handlers import api as api_handler
 from sagas.handlers import now as now_handler
@@ -23,6 +23,7 @@ from tests.engine.metering import Meter, Wire, metered
 from tests.engine.trip_sagas import Ten
 from tests.engine.trips import DRIVERS, SLOT, WORKER
 from tests.support.bench import Bench
+from tests.support.engine import Engine
 from tests.support.sagas import Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
@@ -61,7 +62,7 @@ def made(bench: Make, deployed: Make) -> Callable[..., Bench]:
             b = bench(*classes)
             variables = b.stack.environment | environment
             registry, settings = Registry(b.stack.classes), settings_from(variables)
-            b.engine = build_engine(registry, settings, b.stack.routes, clock=b.clock)
+            b.engine = Engine(registry, settings, b.stack.routes, clock=b.clock)
             return b
         b = deployed(*classes, **environment)
         b.clock.time = (b.clock.time // SLOT + 1) * SLOT + 1.0  # which slot of due times it meets is not left to chance

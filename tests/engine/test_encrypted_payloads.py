@@ -13,12 +13,12 @@ from botocore.exceptions import ClientError
 
 from sagas import Rejected, S3Object, Saga, children, step, wait_for
 from sagas.aws import translated
-from sagas.engine.engine import from_environment
 from sagas.errors import SagaError
 from sagas.store.encryption import PayloadEncryption
 from sagas.store.outcomes import Changed
 from tests.support.aws import HandmadeStack, client
 from tests.support.bench import Bench, deploy_functions
+from tests.support.engine import Engine
 from tests.support.sagas import LOG
 
 Make = Callable[..., Bench]
@@ -238,13 +238,14 @@ def test_what_was_stored_before_is_read_as_it_is(deployed: Make) -> None:
     plain = deployed(Loan)
     saga_id = plain.start("loan", {"iban": "the-request"})
     arn = client("kms").create_key()["KeyMetadata"]["Arn"]
-    view: Any = from_environment(plain.stack.environment | {"SAGAS_PAYLOAD_KEY": arn}).reader.show("loan", saga_id)
+    keyed = Engine.from_environment(plain.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
+    view: Any = keyed.reader.show("loan", saga_id)
     assert view["request"] == {"iban": "the-request"}
 
 
 def test_without_the_key_it_says_so(keyed: Bench) -> None:
     saga_id = keyed.start("loan", {"iban": "the-request"})
-    engine = from_environment(keyed.stack.environment)
+    engine = Engine.from_environment(keyed.stack.environment)
     with pytest.raises(SagaError, match="is encrypted, but this function has no payload_key"):
         engine.reader.show("loan", saga_id)
 
@@ -288,7 +289,7 @@ def test_a_purge_names_no_object_in_clear_text(deployed: Make) -> None:
     saga_id = b.start("scan", {})
     b.run()
     b.clock.advance(3_600)
-    engine = from_environment(b.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
+    engine = Engine.from_environment(b.stack.environment | {"SAGAS_PAYLOAD_KEY": arn})
     left = engine.purger.purge("scan", saga_id, "", "ann")
     assert (left.state.status, left.objects, left.more_objects) == ("COMPLETED", (), 0)
     assert "the-key" not in stored(b)

@@ -16,7 +16,7 @@ from sagas.core.commands import Discard, Postpone
 from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.heartbeat import Heartbeat
-from sagas.engine.engine import Engine, build_engine, settings_from
+from sagas.engine.composition.core import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.errors import Cancelled, Unavailable
@@ -25,6 +25,7 @@ from tests.engine.acting import ACT, LEASE, Acting, Brief, helpers, until
 from tests.support.aws import HandmadeStack, LambdaContext
 from tests.support.bench import Bench, ManualClock
 from tests.support.databases import emulator
+from tests.support.engine import Engine
 from tests.support.sagas import LOG
 
 pytestmark = pytest.mark.usefixtures("acting")
@@ -195,7 +196,7 @@ class TwoWorkers:
 
     def _deploy(self) -> Engine:
         environment = self.stack.environment | {"AWS_ENDPOINT_URL": str(self.stack.endpoint_url)}
-        return build_engine(Registry(self.stack.classes), settings_from(environment), self.stack.routes)
+        return Engine(Registry(self.stack.classes), settings_from(environment), self.stack.routes)
 
     def handle(self, engine: Engine, message: Message) -> End:
         context: Any = LambdaContext(30)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.policies import Retry
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import wait_for
 from sagas.lock.changes import changes

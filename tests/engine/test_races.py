@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -16,9 +17,8 @@ import pytest
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import SystemClock
-from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
-from sagas.engine.start.starter import Started, Starter
+from sagas.engine.start.starter import Started
 from sagas.errors import SagaError
 from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
@@ -29,6 +29,7 @@ from tests.store.conftest import CONCURRENT, STALE_AFTER, Store, connect
 from tests.store.states import NOW, lease, new_id, saga
 from tests.support.aws import LambdaContext, client
 from tests.support.databases import Database, database, emulator
+from tests.support.engine import Engine
 from tests.support.sagas import LOG, Trip
 
 THREADS = 16
@@ -185,15 +186,21 @@ def routes() -> Routes:
     return Routes(urls[0].rsplit("/", 1)[0], {"trip": names})
 
 
+class _OnEmulator(Engine):
+    """An engine whose queues are on the emulator, wherever its tables are."""
+
+    @cached_property
+    def queues(self) -> Queues:
+        """The queues."""
+        return Queues(self.routes, self.settings.region, emulator().endpoint_url)
+
+
 @pytest.fixture
 def engine(store: Store, routes: Routes) -> Engine:
     """The engine on this store."""
-    parts = build_engine(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
-    queues = Queues(routes, store.settings.region, emulator().endpoint_url)
-    known = parts.pauses, parts.auto_disabler, parts.findings
-    starter = Starter(parts.registry, parts.control, parts.journal, queues, parts.clock, *known)
-    starter.start("trip", {"item": "first"})  # boto3 makes clients one at a time only
-    return replace(parts, queues=queues, starter=starter)
+    parts = _OnEmulator(Registry([Trip]), replace(store.settings, payload_bucket=""), routes)
+    parts.starter.start("trip", {"item": "first"})  # boto3 makes clients one at a time only
+    return parts
 
 
 def _messages(routes: Routes, saga_id: str) -> list[dict[str, Any]]:

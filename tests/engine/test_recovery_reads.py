@@ -10,7 +10,6 @@ import pytest
 
 from sagas.core.states import SagaState, StepState
 from sagas.engine.clock import uuid7
-from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.messaging.routes import Routes
 from sagas.store.control.mapping import item_of
@@ -19,6 +18,7 @@ from sagas.store.tables import tables_for
 from tests.support.aws import REGION, client, create_tables
 from tests.support.bench import ManualClock
 from tests.support.databases import emulator
+from tests.support.engine import Engine
 from tests.support.sagas import Trip
 
 MANY = int(os.environ.get("SAGAS_MANY", "2000"))
@@ -55,7 +55,7 @@ def _engine(settings: StoreSettings, clock: ManualClock, url: str) -> Engine:
     names = {name: f"reads-{name}" for name in NAMES}
     urls = [sqs.create_queue(QueueName=queue)["QueueUrl"] for queue in names.values()]
     routes = Routes(urls[0].rsplit("/", 1)[0], {"trip": names})
-    return build_engine(Registry([Trip]), settings, routes, clock=clock)
+    return Engine(Registry([Trip]), settings, routes, clock=clock)
 
 
 def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sagas.core.states import SagaStatus
 from sagas.engine.clock import SystemClock, uuid7
-from sagas.engine.engine import settings_from
+from sagas.engine.composition.core import settings_from
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep_pages import SweepServices
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep

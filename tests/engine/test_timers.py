@@ -12,7 +12,7 @@ import pytest
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
 from sagas.core.times import epoch, iso
 from sagas.engine.supervise.finding import LOOK_AHEAD, look_ahead
-from sagas.handlers.tasks.recovering import look_after
+from sagas.handlers.tasks.due import look_after
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext

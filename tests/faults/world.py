@@ -25,7 +25,6 @@ from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.times import epoch
 from sagas.engine.attempt.course import Chain
-from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
 from sagas.handlers import bulk as bulk_handler
@@ -48,6 +47,7 @@ from tests.faults.mailbox import Letter, Mailbox
 from tests.faults.sagas import CLASSES, STAGE
 from tests.support.aws import REGION, LambdaContext
 from tests.support.bench import ManualClock
+from tests.support.engine import Engine
 from tests.support.tables import StrictTables
 
 LIFETIME = 40.0
@@ -262,7 +262,7 @@ class CrashWorld:
     def engine(self) -> Engine:
         """The execution environment at hand; after a death it is a new one."""
         if self._engine is None:
-            self._engine = build_engine(
+            self._engine = Engine(
                 self.registry,
                 self.settings,
                 self.routes,

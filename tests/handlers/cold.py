@@ -15,8 +15,8 @@ from typing import Any
 from botocore import session as sessions
 from moto import mock_aws
 
-from sagas.engine.engine import from_environment
 from tests.support.aws import REGION, HandmadeStack, LambdaContext
+from tests.support.engine import Engine
 from tests.support.sagas import LOG, Trip
 
 MADE: list[str] = []
@@ -45,7 +45,7 @@ def main(function: str, missing: str = "") -> None:
     os.environ |= {"AWS_ACCESS_KEY_ID": "setup", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
     stack = HandmadeStack(Trip)
     # Another key and other settings than the function's: it finds no client that was made for this.
-    before = from_environment(stack.environment | {"SAGAS_RETENTION": "1"})
+    before = Engine.from_environment(stack.environment | {"SAGAS_RETENTION": "1"})
     before.starter.start("trip", {"item": "train"})
     event: dict[str, Any] = {"Records": stack.receive("trip", "book")}
     if function == "api":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, step
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.handlers import api as api_handler
 from tests.handlers.conftest import Make, request
 from tests.support.sagas import FAIL, LOG, Order, Trip, act

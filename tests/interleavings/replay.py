@@ -24,7 +24,6 @@ from greenlet import getcurrent, greenlet
 from sagas.authoring.context import Context
 from sagas.engine.attempt.course import Chain
 from sagas.engine.clock import uuid7
-from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import Rejected, SagaError
 from sagas.handlers import bulk as bulk_handler
@@ -37,6 +36,7 @@ from tests.faults.mailbox import Letter
 from tests.faults.sagas import STAGE
 from tests.interleavings.texts import text_of, value_of
 from tests.support.aws import REGION, LambdaContext
+from tests.support.engine import Engine
 from tests.support.tables import StrictTables
 
 WORKING = {BULK: bulk_handler, NOW: now_handler}
@@ -276,7 +276,7 @@ class Replay:
         }
         routes = Routes(_BASE, lanes, {name: name for name in WORKING})
         chain = Chain.of("*" if self.chained else "")
-        return build_engine(registry, self.settings, routes, clock=clock, logger=self._logger, chain=chain)
+        return Engine(registry, self.settings, routes, clock=clock, logger=self._logger, chain=chain)
 
     def run(self, process: Process, history: History, known: tuple[Request, ...]) -> Run:
         """Run a process to where its history ends.

@@ -17,12 +17,11 @@ from unittest.mock import patch
 
 from botocore.exceptions import ConnectTimeoutError
 
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
 from sagas.core.keys import id_for_key
 from sagas.engine.attempt.course import Chain
-from sagas.engine.engine import build_engine
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.handlers import bulk as bulk_handler
@@ -36,6 +35,7 @@ from sagas.testing.faults import ProcessDied, Wire
 from sagas.testing.tables import refusal
 from tests.load.simulation import Simulation
 from tests.support.aws import REGION, LambdaContext
+from tests.support.engine import Engine
 from tests.support.tables import StrictTables
 
 _BASE = "https://sqs.eu-central-1.amazonaws.com/123456789012"
@@ -155,7 +155,7 @@ class Cloud:
         self._logger.addHandler(logging.NullHandler())
         self._logger.propagate = False
         registry = Registry((saga_class, *kin))
-        self.engine = build_engine(
+        self.engine = Engine(
             registry, self.settings, routes, clock=simulation, logger=self._logger, chain=Chain.parse(chain)
         )
         self._ids = count(1)

@@ -10,7 +10,8 @@ from moto import mock_aws
 
 from sagas.errors import SagaError
 from sagas.store import encryption
-from sagas.store.encryption import PayloadEncryption, is_encrypted
+from sagas.store.documents import is_encrypted
+from sagas.store.encryption import PayloadEncryption
 from sagas.store.outcomes import Changed
 from tests.support.aws import REGION, client
 

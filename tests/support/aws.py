@@ -13,7 +13,7 @@ import boto3
 from moto.core.models import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.sqs.models import sqs_backends
 
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.messaging.routes import Routes, derived_name
 
 REGION = "eu-central-1"

@@ -15,7 +15,7 @@ from sagas.core.states import SagaState
 from sagas.core.times import epoch
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import uuid7
-from sagas.engine.engine import Engine, build_engine, from_environment, settings_from
+from sagas.engine.composition.core import settings_from
 from sagas.engine.registry import Registry
 from sagas.engine.worker import End
 from sagas.handlers import now as now_handler
@@ -25,6 +25,7 @@ from sagas.messaging.message.message import Message, parse_record
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import Work
 from tests.support.aws import HandmadeStack, LambdaContext
+from tests.support.engine import Engine
 
 
 class Death(BaseException):
@@ -126,7 +127,7 @@ class Bench:
         """Another deployment on the same tables and queues, as a second execution environment is."""
         environment = self.stack.environment
         registry, settings = Registry(classes or self.stack.classes), settings_from(environment)
-        return build_engine(registry, settings, self.stack.routes, clock=self.clock, carry=self.carry)
+        return Engine(registry, settings, self.stack.routes, clock=self.clock, carry=self.carry)
 
     def start(self, name: str, request: Any = None, **options: Any) -> str:
         """Start a saga; return its id."""
@@ -272,9 +273,9 @@ def deploy_functions(monkeypatch: pytest.MonkeyPatch, stack: HandmadeStack, kind
     clock, variables = ManualClock(round(time.time(), 3)), stack.environment | environment
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sagas.engine.engine.SystemClock", lambda: clock)
+    monkeypatch.setattr("sagas.engine.composition.core.SystemClock", lambda: clock)
     step_handler.reset()
-    bench = kind(stack=stack, clock=clock, engine=from_environment(variables))
+    bench = kind(stack=stack, clock=clock, engine=Engine.from_environment(variables))
     hide, send, send_work = Queues.delay, Queues.send, Queues.send_work
 
     def hide_noting(queues: Queues, message: Message, seconds: float) -> None:

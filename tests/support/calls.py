@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 from botocore import handlers
 
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.aws import STEPS
 from sagas.handlers import step as step_handler
 from tests.support import aws

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, assert_type
 
 from sagas import CircuitBreaker, Context, Exhausted, NotYet, Retry, Saga, children, sleep, step, wait_for
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.authoring.steps import Step
 from sagas.testing import FakeContext, run
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,63 @@ STAGES = {
     "functions": "import sagas.handlers.api, sagas.handlers.step, sagas.handlers.bulk, sagas.handlers.supervisor",
     "tracing is off": "from sagas.handlers.observability.tracing import tracer; assert tracer() is None",
 }
+
+
+BUDGET = {
+    "step": 118,
+    "api": 175,
+    "commands": 139,
+    "supervisor": 182,
+    "now": 145,
+    "bulk": 165,
+    "outbox": 130,
+    "archiving": 40,
+}
+"""How many modules of the library each function may load, packages included. A function loads what it runs: whoever
+raises a number says what for."""
+NOT_FOR_STEPS = (
+    *("sagas.engine.sweep", "sagas.engine.operate", "sagas.engine.read", "sagas.engine.start"),
+    *("sagas.engine.supervise.purge", "sagas.engine.supervise.verify", "sagas.engine.supervise.recovery"),
+    *("sagas.engine.observe", "sagas.store.index", "sagas.store.encryption", "sagas.handlers.http"),
+    *("asyncio", "aws_lambda_powertools.event_handler"),
+)
+"""What no step runs whose type declares no circuit breaker and no ``auto_disable``, and that is not ``async``. Nor do
+botocore, PynamoDB and Powertools bring asyncio along."""
+PLAIN = """
+from sagas import Saga, step
+
+class Plain(Saga[str]):
+    @step
+    def only(self, request: str) -> str:
+        return request
+"""
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "eu-central-1",
+    "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+    "POWERTOOLS_METRICS_NAMESPACE": "test",
+    "POWERTOOLS_SERVICE_NAME": "test",
+    "SAGAS_TABLE": "sagas",
+    "SAGAS_AUDIT_TABLE": "audit",
+    "SAGAS_CLASSES": '["plain:Plain"]',
+    "SAGAS_QUEUES": '{"base": "https://sqs.eu-central-1.amazonaws.com/123456789012", "token": "test"}',
+}
+"""Of a step's function in its init phase, in which it sends no request."""
+
+
+def modules_after(statement: str, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return the modules that are loaded after a statement in a fresh process."""
+    source = f"import sys\n{statement}\nprint(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", source], check=True, capture_output=True, text=True, env=os.environ | (environment or {})
+    )
+    return run.stdout.splitlines()[-1].split()
+
+
+def below(names: Iterable[str], packages: Sequence[str]) -> list[str]:
+    """Return the modules that are these, or in these."""
+    return sorted(name for name in names if any(name == one or name.startswith(f"{one}.") for one in packages))
 
 
 def loaded_by(*statements: str) -> list[set[str]]:
@@ -48,6 +108,22 @@ def test_importing_the_client_loads_boto_and_nothing_of_the_engine_at_work(loade
 def test_functions_load_nothing_of_tracing_unless_it_is_on(loaded: dict[str, set[str]]) -> None:
     assert "aws_lambda_powertools" in loaded["functions"]
     assert "opentelemetry" not in loaded["tracing is off"]
+
+
+@pytest.mark.parametrize("function", BUDGET)
+def test_a_function_loads_no_more_than_it_runs(function: str) -> None:
+    ours = below(modules_after(f"import sagas.handlers.{function}"), ["sagas"])
+    assert len(ours) <= BUDGET[function], f"{len(ours)} modules: {', '.join(ours)}"
+
+
+def test_a_steps_function_loads_nothing_of_the_operators(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN, encoding="utf-8")
+    where = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    loaded = modules_after(
+        "import sagas.handlers.step; assert 'botocore.client' in sys.modules and 'plain' in sys.modules",
+        ENVIRONMENT | {"PYTHONPATH": where},
+    )
+    assert below(loaded, NOT_FOR_STEPS) == []
 
 
 def test_the_public_names_are_these() -> None:

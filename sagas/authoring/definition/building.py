@@ -21,8 +21,8 @@ from sagas.authoring.definition.definition import (
 from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
 from sagas.authoring.find_by import find_by_of
-from sagas.authoring.options import LONGEST_WAIT, SagaOptions
-from sagas.authoring.policies import DEFAULT_RETRY, CircuitBreaker, Exhausted, Retry
+from sagas.authoring.options import SagaOptions
+from sagas.authoring.policies import DEFAULT_RETRY, LONGEST_WAIT, CircuitBreaker, Exhausted, Retry
 from sagas.authoring.redaction import REQUEST, redaction_of
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name

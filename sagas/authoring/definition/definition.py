@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sagas.authoring.find_by import FindBy
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.redaction import Redaction
+from sagas.errors import DefinitionError
 from sagas.paths import EACH, Place
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
@@ -209,3 +210,12 @@ class SagaDefinition:
     def prefix(self) -> str:
         """The S3 prefix of the saga's objects, ending in a slash."""
         return self.orphans.prefix if self.orphans is not None else f"{self.name}/"
+
+
+def definition_of(cls: type[Any]) -> SagaDefinition:
+    """Return what a saga class declares."""
+    definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
+    if not isinstance(definition, SagaDefinition):
+        name = getattr(cls, "__name__", repr(cls))
+        raise DefinitionError(f"{name} is no saga class: it does not derive from Saga[...], or is a base only")
+    return definition

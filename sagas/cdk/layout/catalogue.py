@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.authoring.steps import Undoable
 from sagas.cdk.compute.concurrency import divided
 from sagas.cdk.compute.function_options import FunctionOptions

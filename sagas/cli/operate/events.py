@@ -11,8 +11,6 @@ import typer
 
 from sagas.cli.output import emit, say
 from sagas.cli.target import Target, on_target
-from sagas.engine.observe.telling import event_schema
-from sagas.messaging.commands import command_schema
 
 commands_app = typer.Typer(help="Messages of a service's command queue.", no_args_is_help=True)
 events_app = typer.Typer(help="Events that a service tells on EventBridge.", no_args_is_help=True)
@@ -33,12 +31,16 @@ def _events() -> None:  # pyright: ignore[reportUnusedFunction] - as above
 @commands_app.command("schema")
 def commands_schema() -> None:
     """Print the JSON Schema of what the command queue takes."""
+    from sagas.messaging.commands import command_schema
+
     typer.echo(json.dumps(command_schema(), indent=2))
 
 
 @events_app.command("schema")
 def events_schema() -> None:
     """Print the JSON Schema of the events."""
+    from sagas.engine.observe.telling import event_schema
+
     typer.echo(json.dumps(event_schema(), indent=2))
 
 

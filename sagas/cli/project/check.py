@@ -8,16 +8,18 @@ import tomllib
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.saga import Saga, definition_of
 from sagas.cli.output import emit, fail, plain, say
 from sagas.errors import DefinitionError, InvalidRequest, NotFound, SagaError
-from sagas.lock.changes import changes
-from sagas.lock.content import FORMAT, LOCK, Content, content_of, read, text_of
+from sagas.lock import LOCK
+
+if TYPE_CHECKING:
+    from sagas.authoring.definition.definition import SagaDefinition
+    from sagas.authoring.saga import Saga
+    from sagas.lock.content import Content
 
 
 def check(
@@ -30,6 +32,9 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
     """Compare the saga types with those of the last release: can sagas in flight go on?"""
+    from sagas.lock.changes import changes
+    from sagas.lock.content import content_of, text_of
+
     try:
         definitions = _definitions(sagas or _configured(Path("pyproject.toml")))
         known = _known(lock, write)
@@ -62,6 +67,8 @@ def check(
 
 def _known(lock: Path, write: bool) -> Content:
     """What the lock file says. The first that is written has none before it."""
+    from sagas.lock.content import FORMAT, read
+
     try:
         return read(lock)
     except NotFound:
@@ -87,6 +94,8 @@ def _configured(path: Path) -> list[str]:
 
 def _definitions(names: list[str]) -> list[SagaDefinition]:
     """Import what is named."""
+    from sagas.authoring.definition.definition import definition_of
+
     sys.path.insert(0, str(Path.cwd()))  # as ``python -m`` does
     found: dict[str, SagaDefinition] = {}
     for name in names:
@@ -107,6 +116,9 @@ def _definitions(names: list[str]) -> list[SagaDefinition]:
 
 def _sagas_in(module: ModuleType) -> list[type[Saga[Any]]]:
     """The saga types that a module defines, in its order."""
+    from sagas.authoring.definition.definition import definition_of
+    from sagas.authoring.saga import Saga
+
     found: list[type[Saga[Any]]] = []
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Saga) and value.__module__ == module.__name__:

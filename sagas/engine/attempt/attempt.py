@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sagas.authoring.children import MOST_CHILDREN
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import KINDS, StepDefinition
+from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
@@ -23,12 +23,11 @@ from sagas.engine.attempt.course import Course
 from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.attempt.heartbeat import Heartbeat
 from sagas.engine.attempt.progress import ProgressReport
-from sagas.engine.attempt.runner import Runner, inputs_needed, moment
+from sagas.engine.attempt.runner import Runner, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.contention import patiently
 from sagas.engine.gates import Gate, Gates, shut_gate
-from sagas.engine.read.redacting import secrets_in
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message.message import Message

@@ -1,13 +1,14 @@
-"""Awaiting what user code returned. An ``async`` step is cancelled when its time is over, or its saga was cancelled."""
+"""Awaiting what user code returned. An ``async`` step is cancelled when its time is over, or its saga was cancelled.
+
+Imported where there is something to await: asyncio takes a while to load.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable
-from concurrent.futures import Future, ThreadPoolExecutor
-from types import AsyncGeneratorType, GeneratorType
-from typing import Any, cast
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sagas.engine.attempt.context import StepContext
 from sagas.errors import SagaError
@@ -33,34 +34,17 @@ class NotEnded(SagaError):
     """A coroutine was cancelled at its deadline and did not end in the time that it had to clean up."""
 
 
-def awaited(result: Any) -> Any:
-    """Return what user code returned, awaited if it is to be awaited."""
+def awaited(result: Awaitable[Any]) -> Any:
+    """Await what user code returned."""
 
     async def outcome() -> Any:
         return await result
 
-    return asyncio.run(outcome()) if inspect.isawaitable(result) else result
+    return asyncio.run(outcome())
 
 
-def not_run(value: Any) -> str:
-    """Return the type of what in a value has not run, or not ended without an error; empty if there is nothing."""
-    seen, remaining = set[int](), [value]
-    while remaining:
-        one = remaining.pop()
-        if isinstance(one, asyncio.Future | Future):
-            future = cast("Future[Any]", one)
-            if not future.done() or future.cancelled() or future.exception() is not None:
-                return type(future).__name__
-        elif isinstance(one, GeneratorType | AsyncGeneratorType | map | filter) or inspect.isawaitable(one):
-            return type(cast("object", one)).__name__
-        elif isinstance(one, dict | list | tuple | set | frozenset) and id(cast("object", one)) not in seen:
-            seen.add(id(cast("object", one)))
-            remaining += cast("dict[Any, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
-    return ""
-
-
-def awaited_in_time(result: Any, context: StepContext) -> Any:
-    """Return what a step or undo returned, awaited if it is to be awaited.
+def awaited_in_time(result: Awaitable[Any], context: StepContext) -> Any:
+    """Await what a step or undo returned.
 
     A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline, and before that once: when its lease
     was lost, or its saga cancelled, unless it has found that out by itself. Of a cancel it hears within five seconds,
@@ -69,8 +53,6 @@ def awaited_in_time(result: Any, context: StepContext) -> Any:
     Its end is noted in ``context`` when its task ends. Tasks and threads that it left behind take none of its time:
     tasks are cancelled, threads run on.
     """
-    if not inspect.isawaitable(result):
-        return result
     runner, stuck = asyncio.Runner(), False
     runner.get_loop().set_default_executor(_Threads(thread_name_prefix="asyncio"))
     try:

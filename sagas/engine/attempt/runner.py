@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from datetime import datetime
-from typing import Any
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, cast
 
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
 from sagas.authoring.definition.instance_state import note_on_instance_state
-from sagas.authoring.options import LONGEST_WAIT
+from sagas.authoring.policies import LONGEST_WAIT
+from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.attempt.coroutines import awaited_in_time, not_run
 from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1
@@ -44,6 +46,18 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
                 raise PermanentError(f"in this saga the step {parameter.step!r} has no result yet")
             needed[parameter.name] = results[parameter.step]
     return needed
+
+
+def secrets_in(
+    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
+) -> list[str]:
+    """Return the values that are not to be shown of what a step or undo was given, as texts to look for."""
+    found = list[str]()
+    for parameter in parameters if definition.redaction.hides else ():
+        text = payloads.get(parameter.name)
+        if text is not None:
+            found += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
+    return found
 
 
 def new_instance(definition: SagaDefinition) -> Any:
@@ -100,7 +114,7 @@ class Runner:
             _note_state(error, definition, code, instance)
             raise
         if isinstance(code, UndoDefinition):
-            if kind := not_run(result):
+            if kind := _not_run(result):
                 told = f"returned a {kind} that has not run; it must have done its work when it returns"
                 raise WrongResult(f"compensation {code.name!r} {told}")
             if code.declares_none and result is not None:
@@ -155,15 +169,21 @@ def _called(
 ) -> Any:
     """Return what the code returned in time. That it gives up (``PermanentError``) holds whenever it says so."""
     try:
-        result = awaited_in_time(code.function(instance, **arguments), context)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        result = code.function(instance, **arguments)
+        if inspect.isawaitable(result):
+            from sagas.engine.attempt.coroutines import awaited_in_time
+
+            result = awaited_in_time(result, context)
+    except BaseException as error:
+        cancelled = isinstance(error, _of_asyncio("CancelledError"))
+        if not cancelled and not isinstance(error, Exception | SystemExit):
+            raise
         if context.overtime >= 0 and not isinstance(error, PermanentError):
-            cancelled = isinstance(error, asyncio.CancelledError)
             told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
             raise TimedOut(_too_late(context, code.timeout, told)) from error
         if isinstance(error, SystemExit):
             raise StepExited(f"the step called sys.exit({text_of(error)})") from error
-        if isinstance(error, asyncio.CancelledError):
+        if cancelled:
             context.raise_if_cancelled()
             raise StepExited("the step was cancelled by its own code") from error
         raise
@@ -174,3 +194,26 @@ def _called(
 
 def _too_late(context: StepContext, timeout: float, told: str) -> str:
     return f"it ended {context.overtime:.1f} s after its timeout of {timeout:g} s; {told}"
+
+
+def _not_run(value: Any) -> str:
+    """Return the type of what in a value has not run, or not ended without an error; empty if there is nothing."""
+    seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
+    while remaining:
+        one = remaining.pop()
+        if isinstance(one, futures):
+            future = cast("Future[Any]", one)
+            if not future.done() or future.cancelled() or future.exception() is not None:
+                return type(future).__name__
+        elif isinstance(one, GeneratorType | AsyncGeneratorType | map | filter) or inspect.isawaitable(one):
+            return type(cast("object", one)).__name__
+        elif isinstance(one, dict | list | tuple | set | frozenset) and id(cast("object", one)) not in seen:
+            seen.add(id(cast("object", one)))
+            remaining += cast("dict[Any, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
+    return ""
+
+
+def _of_asyncio(name: str) -> tuple[type[Any], ...]:
+    """Return a class of asyncio; nothing where nobody has imported it, so that there is none of its objects."""
+    asyncio = sys.modules.get("asyncio")
+    return () if asyncio is None else (getattr(asyncio, name),)

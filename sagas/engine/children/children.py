@@ -10,7 +10,6 @@ and made twice concurrently.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +23,7 @@ from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
 from sagas.engine.attempt.runner import LARGEST_RESULT
+from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.births import PARENT, Births
@@ -49,8 +49,6 @@ from sagas.store.outcomes import Fenced
 
 _AT_ONCE = 16
 """Results that are read concurrently."""
-BLOCK = 25
-"""Children per start message."""
 _NAMED = 10
 """Failed children that an error lists."""
 _ROUNDS = 20
@@ -389,8 +387,3 @@ def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcom
         listed.append(f"{step.name}[{position}] {end}")
     more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
     return f"{len(failed)} of {step.children} children did not complete: {', '.join(listed)}{more}"
-
-
-def refill(at_once: int) -> int:
-    """Return how many children must have ended before more are started. Starting them singly costs a look each."""
-    return max(1, min(BLOCK, math.ceil(at_once / 4)))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.states import Parent, SagaState
-from sagas.engine.children.children import refill
 from sagas.engine.ports import WorkSender
 from sagas.errors import SagaError
 from sagas.messaging.work import NOW, SagasToLookAfter
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 
+BLOCK = 25
+"""Children that one message has started."""
 _AT_ONCE = 16
 """How many failures above ``tolerate`` still wake the parent. Several children may fail at once; at least one must wake
 it. Later ends, such as cancelled siblings, do not."""
@@ -67,3 +69,8 @@ class JoinObserver:
         if step.round:
             tally.update(self.joins.tally(link.saga_id, link.step, range(step.round), step.children))
         return tally.undone(step.undo_attempts) >= tally.standing
+
+
+def refill(at_once: int) -> int:
+    """Return how many places must be free before more children are started: not one by one, which costs a look each."""
+    return max(1, min(BLOCK, math.ceil(at_once / 4)))

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sagas.core.commands import Discard
 from sagas.core.pauses import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -23,7 +22,6 @@ from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, Unavailable
-from sagas.messaging.message.message import Message
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import NEVER_DUE
 from sagas.store.index.listing import Listing
@@ -38,36 +36,6 @@ SPREAD = 60.0
 """Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
 """Sagas that can be paused singly: every worker reads all pauses together, in an item of at most 400 KB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parking:
-    """The gate that parks paused sagas; see :class:`sagas.engine.gates.Gate`."""
-
-    pauses: Pauses
-    control: ControlItems
-
-    def known_until(self, message: Message) -> float:
-        """Return 0: parking a saga takes its message."""
-        return 0.0
-
-    def is_open(self, message: Message) -> bool:
-        """Whether the message's step, or undo, may begin."""
-        return self.pauses.holding(message.saga, message.step, message.saga_id, undo=message.undo) is None
-
-    def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
-        """Park the saga until it is resumed."""
-        if not self.control.park(state):
-            return None
-        if self.pauses.holding_back(state, fresh=True):
-            return Discard()
-        # The pause has ended; the operator's call may have listed parked sagas before this one was among them.
-        self.control.unpark(state, state.updated_at)
-        return None
-
-    def silent_until(self, state: SagaState) -> float:
-        """Return 0: a parked saga is not due before its deadline."""
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

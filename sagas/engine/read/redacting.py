@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
-from sagas.authoring.definition.definition import Parameter, SagaDefinition
+from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.redaction import REQUEST, without
 from sagas.engine.read.answers import ErrorView, SagaView
 
@@ -37,15 +35,3 @@ def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
     if places:
         view["redacted"] = places
     return view
-
-
-def secrets_in(
-    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
-) -> list[str]:
-    """Return the values that are not to be shown of what a step or undo was given, as texts to look for."""
-    found = list[str]()
-    for parameter in parameters if definition.redaction.hides else ():
-        text = payloads.get(parameter.name)
-        if text is not None:
-            found += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
-    return found

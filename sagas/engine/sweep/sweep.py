@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.core.times import iso
-from sagas.engine.engine import Engine, settings_from
+from sagas.engine.composition.core import Core, settings_from
 from sagas.engine.read.answers import SweepRoundView
 from sagas.engine.sweep.orphans import COUNTS, SweepReport
 from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
@@ -139,7 +139,7 @@ class Sweeper:
         return RoundSweep(self.services, self.rounds, definition, policy, self.send, self.tell)
 
 
-def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
+def sweeper_of(engine: Core, environment: Mapping[str, str]) -> Sweeper:
     """Return the sweeper of an engine."""
     settings = settings_from(environment)
     tables = tables_for(settings)
@@ -149,9 +149,9 @@ def sweeper_of(engine: Engine, environment: Mapping[str, str]) -> Sweeper:
         engine.journal,
         connect_s3(settings),
         engine.clock,
-        engine.services.logger,
+        engine.logger,
         environment,
-        engine.services.connect,
+        engine.clients,
     )
     definitions = [saga_type.definition for saga_type in engine.registry]
     return Sweeper(definitions, SweepRounds(tables, settings), services)

@@ -6,6 +6,7 @@ sagas need their tombstones, too. No more than one page is held in memory.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.aws import S3_NO_SUCH_KEY
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.attempt.coroutines import awaited
 from sagas.engine.clock import Clock
 from sagas.engine.sweep.orphans import Judge, Kind, SweepReport, Verdict, too_many
 from sagas.errors import SagaError
@@ -219,7 +219,11 @@ class PageSweep:
         try:
             if self._instance is None:
                 self._instance = self._definition.saga_class.create()
-            awaited(self._instance.on_orphans(objects, context))
+            result = self._instance.on_orphans(objects, context)
+            if inspect.isawaitable(result):
+                from sagas.engine.attempt.coroutines import awaited
+
+                awaited(result)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; the next page may succeed
             # Only the error's type is logged: its text and traceback may quote any data.
             services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400

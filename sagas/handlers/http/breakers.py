@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.engine import Engine
+from sagas.engine.composition.api import Api
 from sagas.engine.read.answers import BreakerList
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.inputs import Request
 
 
-def breaker_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions about circuit breakers."""
 
     def list_breakers() -> Response[str]:

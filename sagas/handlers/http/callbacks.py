@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.engine import Engine
+from sagas.engine.composition.api import Api
 from sagas.engine.operate.callbacks import Callbacks
 from sagas.engine.read.answers import CallbackView
 from sagas.errors import NotFound
@@ -15,7 +15,7 @@ ACTOR = "callback"
 """Who sends what comes by a callback URL, in the audit trail: nobody was asked who they are."""
 
 
-def add_callback_route(app: APIGatewayRestResolver, engine: Engine, callbacks: Callbacks) -> None:
+def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Callbacks) -> None:
     """Add the route that takes a signal by its token to ``app``: answers as for other signals, but for what they
     show."""
 

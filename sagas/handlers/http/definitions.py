@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
-from sagas.engine.engine import Engine
+from sagas.engine.composition.api import Api
 from sagas.engine.read.answers import DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
@@ -22,7 +22,7 @@ from sagas.operations import Change, Recovering
 from sagas.store.types.streaks import FOREVER
 
 
-def definition_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions about saga types, and the one that describes the API."""
     registry = engine.registry
 

@@ -7,7 +7,7 @@ import re
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.core.states import SagaState, SagaStatus
-from sagas.engine.engine import Engine
+from sagas.engine.composition.api import Api
 from sagas.engine.read.answers import AuditPage, Page, SagaView
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import redacted
@@ -43,7 +43,7 @@ def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Resp
     return unchanged(tag_of(mark)) if saga is None else polled(request, linked(request.base, saga), mark)
 
 
-def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions that start and show sagas."""
     reader, registry = engine.reader, engine.registry
 
@@ -88,7 +88,7 @@ def saga_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
     return [start, audit, verify, show]
 
 
-def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions that find and list sagas."""
     reader, registry = engine.reader, engine.registry
 
@@ -139,7 +139,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]
     return [look_up, list_sagas, list_attention]
 
 
-def operator_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions that cancel, retry, compensate, resolve and purge sagas, and set their recovery attempts."""
     reader, operations = engine.reader, engine.operations
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.engine import Engine
+from sagas.engine.composition.api import Api
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.inputs import Request, checked_id
 
 
-def signal_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the function that takes a signal: 202 when it was accepted, 200 when the same value was before."""
 
     def signal(name: str, saga_id: str, step: str) -> Response[str]:

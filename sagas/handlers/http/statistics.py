@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
-from sagas.engine.engine import Engine
+from sagas.engine.composition.api import Api
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.inputs import Request
 
 
-def statistics_operations(app: APIGatewayRestResolver, engine: Engine) -> list[Served]:
+def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the function that counts sagas."""
 
     def stats() -> Response[str]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
-from sagas.engine.observe.tracing import Span, Tracer, handling, received
 from sagas.handlers.observability.telemetry import telemetry
-from sagas.messaging.message.message import Message
 
 if TYPE_CHECKING:
     from sagas.handlers.observability.otel import OtelTracer
@@ -74,40 +71,3 @@ def faas(trigger: str, context: Any) -> dict[str, str]:
         "cloud.resource_id": getattr(context, "invoked_function_arn", ""),
     }
     return {"faas.trigger": trigger, **{name: str(value) for name, value in known.items() if value}}
-
-
-@contextmanager
-def processing(made: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Generator[str]:
-    """Have a message be handled in a span of its saga's trace, linked to the one that sent it. Returns the id of the
-    trace."""
-    queue = str(record.get("eventSourceARN", "")).rsplit(":", 1)[-1]
-    trace = message.trace
-    with (
-        made.span(
-            f"process {queue}",
-            {**received(message, queue), **faas("pubsub", context)},
-            kind="consumer",
-            parent=trace.carrier if trace else {},
-            link=trace.sent if trace else "",
-        ),
-        handling(message, made),
-    ):
-        yield made.headers().get("traceparent", "").partition("-")[2][:32]
-
-
-@contextmanager
-def serving(made: Tracer, call: Mapping[str, Any], context: Any) -> Generator[Span]:
-    """Have a call of the API be answered in a span whose parent is the caller's."""
-    given: Mapping[str, Any] = call.get("headers") or {}
-    headers = {name.lower(): value for name, value in given.items() if isinstance(value, str)}
-    method, route = str(call.get("httpMethod")), str(call.get("resource") or "")
-    attributes = {
-        "http.request.method": method,
-        "http.route": route,
-        # Who has the token of a callback may send the signal: it has no place in a trace.
-        "url.path": route if route.endswith("/callbacks/{token}") else str(call.get("path") or ""),
-        "url.scheme": headers.get("x-forwarded-proto", "https"),
-        **faas("http", context),
-    }
-    with made.span(f"{method} {route}".strip(), attributes, kind="server", parent=headers) as span:
-        yield span

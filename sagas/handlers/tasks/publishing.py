@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.core.times import epoch
-from sagas.engine.engine import Engine
+from sagas.engine.composition.reading import Reading
 from sagas.engine.observe.telling import Told, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.messaging.bus import LARGEST, EventBus
@@ -26,7 +26,7 @@ def bus() -> EventBus:
     return EventBus(os.environ[_BUS], os.environ["SAGAS_EVENT_SOURCE"])
 
 
-def publish(events: Iterable[Told], engine: Callable[[], Engine]) -> int:
+def publish(events: Iterable[Told], engine: Callable[[], Reading]) -> int:
     """Put events on the bus; return how many."""
     return bus().put((one.name, _detail(one, engine)) for one in events)
 
@@ -36,7 +36,7 @@ def included(what: str) -> bool:
     return what in os.environ.get("SAGAS_EVENTS", "").split(",")
 
 
-def replay(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
+def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str, Any]:
     """Publish events once more. They are read from the journals; the caller can only choose among them. Returns
     ``{"told": N, "sagas": N, "cursor": TEXT}``: how many events, of how many sagas, and where to continue; ``None``
     at the end."""
@@ -72,7 +72,7 @@ def replay(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, 
             return {"told": told, "sagas": looked, "cursor": cursor}
 
 
-def _detail(told: Told, engine: Callable[[], Engine]) -> dict[str, Any]:
+def _detail(told: Told, engine: Callable[[], Reading]) -> dict[str, Any]:
     """The event's detail, with the request or the result where that is asked for and there is room."""
     detail = dict[str, Any](told.detail)
     if not included("payloads") or told.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):

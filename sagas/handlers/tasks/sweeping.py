@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
 
 from sagas.authoring.shapes.scalars import has_surrogate
-from sagas.engine.engine import Engine
+from sagas.engine.composition.core import Core
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import Sweeper, SweepRequest, sweeper_of
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.tasks.numbers import is_number
 from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0
@@ -30,7 +30,7 @@ _NOT_LOGGED = ("sample", "start_after")
 """Keys of objects: names that a caller's data may have chosen."""
 
 
-def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, Any]:
+def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
     """Sweep what is due, or what the event names. ``event``: ``{"task": "sweep"}``, and if need be ``saga`` (only this
     type), ``now`` (whatever the schedule says), ``dry_run``, ``force`` (however many orphans there are),
     ``start_after`` (a key) and ``seconds`` (to take at most). Returns ``{"swept": [...]}``: a report for each saga
@@ -59,13 +59,13 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Engine) -> dict[str, A
     return {"swept": [asdict(report) for report in reports]}
 
 
-def stand(engine: Engine) -> dict[str, Any]:
+def stand(engine: Core) -> dict[str, Any]:
     """Tell how the sweeps by schedule stand; nothing is swept. Returns ``{"sweeps": [...]}``: one for each saga type
     that declares ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
 
 
-def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> list[dict[str, Any]]:
+def continue_sweep(details: Mapping[str, Any], context: Any, engine: Core) -> list[dict[str, Any]]:
     """Work on a part of a round that a message names. Returns the details of the message to send next: the same ones,
     when there is more to do; nothing else."""
     saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
@@ -84,7 +84,7 @@ def continue_sweep(details: Mapping[str, Any], context: Any, engine: Engine) -> 
     return [dict(details)] if again else []
 
 
-def _sweeper(engine: Engine) -> Sweeper:
+def _sweeper(engine: Core) -> Sweeper:
     """The sweeper, whose parts go through the queue ``bulk`` where there is one."""
     queues = engine.queues
 
@@ -92,13 +92,6 @@ def _sweeper(engine: Engine) -> Sweeper:
         queues.send_work(BULK, [Work("sweep", {"saga": part.saga, "round": part.round, "part": part.number})])
 
     return replace(sweeper_of(engine, os.environ), tell=_tell_end, send=send if queues.has_work(BULK) else None)
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether ``value``, of an event, is a number; NaN and the infinities, which some readers let in, are none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return isinstance(value, int) or math.isfinite(value)
 
 
 def _tell(report: SweepReport) -> None:

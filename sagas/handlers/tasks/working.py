@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from sagas.engine.engine import Engine
+from sagas.engine.composition.core import Core
 from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
 from sagas.formats import NewerFormat
 from sagas.handlers.observability.telemetry import frames, telemetry
@@ -14,8 +14,9 @@ from sagas.handlers.tasks.records import records_of
 from sagas.messaging.limits import backoff
 from sagas.messaging.work import Work, parse_work
 
-Task = Callable[[Work, Any, Engine], None]
-"""What is done for a message, given Lambda's context and the parts at work."""
+Parts = TypeVar("Parts", bound=Core)
+Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
+"""What is done for the messages of each task, given Lambda's context and the function's parts."""
 MOST_FAILURES = 5
 """Receives of a message after which it is handled as a worn one: its function was killed, or failed, each time."""
 _SPARE = 2.0
@@ -23,7 +24,11 @@ _SPARE = 2.0
 
 
 def worked_off(
-    event: Any, context: Any, engine: Engine, tasks: Mapping[str, Task], worn: Mapping[str, Task] | None = None
+    event: Any,
+    context: Any,
+    engine: Parts,
+    tasks: Tasks[Parts],
+    worn: Tasks[Parts] | None = None,
 ) -> dict[str, Any]:
     """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records that must come back,
     or die. One that is of no use any more is deleted: whatever is to be done is found again."""
@@ -33,7 +38,11 @@ def worked_off(
 
 
 def _done(
-    record: dict[str, Any], context: Any, engine: Engine, tasks: Mapping[str, Task], worn: Mapping[str, Task]
+    record: dict[str, Any],
+    context: Any,
+    engine: Parts,
+    tasks: Tasks[Parts],
+    worn: Tasks[Parts],
 ) -> bool:
     """Handle one record; return whether it may be deleted."""
     known = {"message_id": record["messageId"]}

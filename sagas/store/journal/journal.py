@@ -14,8 +14,7 @@ from sagas.core.times import epoch, iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in
-from sagas.store.documents import packed, unpacked
-from sagas.store.encryption import is_encrypted
+from sagas.store.documents import is_encrypted, packed, unpacked
 from sagas.store.journal.entries import ACTIONS, Entry
 from sagas.store.journal.payloads import Payloads
 from sagas.store.journal.tombstones import tombstone_in

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sagas.aws import PAYLOADS, connect, translated
 from sagas.errors import SagaError, TooLarge
-from sagas.store.encryption import PayloadEncryption, is_encrypted
-from sagas.store.journal.objects import Objects
+from sagas.store.documents import is_encrypted
 from sagas.store.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from sagas.store.encryption import PayloadEncryption
 
 _DIGITS = 32
 """Hexadecimal digits of SHA-256 in a key: enough to make it unique."""
@@ -45,6 +47,8 @@ class Payloads:
         settings = self._settings
         if not settings.payload_key:
             return None
+        from sagas.store.encryption import PayloadEncryption
+
         return PayloadEncryption(settings.payload_key, settings.region, settings.endpoint_url)
 
     def encrypted(self, saga_id: str, place: str, payload: str) -> str:
@@ -93,6 +97,8 @@ class Payloads:
         """Delete every payload of a saga, including those that no entry points to."""
         if not self._settings.payload_bucket:
             return
+        from sagas.store.journal.objects import Objects  # only a purge deletes
+
         objects = Objects(self._client, self._settings.payload_bucket)
         last = False
         while not last:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas import DefinitionError, Exhausted, Saga, children, step
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 
 
 def made(name: str, body: dict[str, Any]) -> Any:

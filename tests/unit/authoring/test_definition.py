@@ -15,9 +15,8 @@ import pytest
 
 from sagas import Context, DefinitionError, Retry, S3Object, Saga, step
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition.definition import Source
+from sagas.authoring.definition.definition import Source, definition_of
 from sagas.authoring.policies import DEFAULT_RETRY
-from sagas.authoring.saga import definition_of
 from sagas.testing import FakeContext
 
 T = TypeVar("T")

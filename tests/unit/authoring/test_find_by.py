@@ -10,9 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.find_by import RESERVED
 from sagas.authoring.redaction import Secret
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import DefinitionError
 

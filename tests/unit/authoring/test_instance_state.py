@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from sagas import DefinitionError, Retry, Saga, step
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.testing import run
 from tests.support.sagas import Order
 

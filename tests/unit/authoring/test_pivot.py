@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from sagas import DefinitionError, Exhausted, Retry, Saga, children, sleep, step, wait_for
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 
 DAY = timedelta(days=1)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from sagas import DefinitionError, Retry, Saga, step, wait_for
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 
 ANY_RETRY = cast("Any", Retry)
 

@@ -12,7 +12,7 @@ import pytest
 
 import sagas
 from sagas import Context, DefinitionError, Exhausted, NotYet, PermanentError, Retry, Saga, step
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.testing import FakeContext, run
 from tests.support.sagas import Order
 

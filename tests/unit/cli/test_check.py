@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 from sagas.cli.main import app
-from sagas.lock.content import LOCK, content_of, text_of
+from sagas.lock import LOCK
+from sagas.lock.content import content_of, text_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

@@ -15,7 +15,7 @@ from functions.create_zip import CreateZip, Sources
 from functions.shop import Capture, Reservation, Shipment
 from functions.sources import Source
 from sagas import Exhausted, S3Object, Saga
-from sagas.authoring.saga import definition_of
+from sagas.authoring.definition.definition import definition_of
 
 STEPS: dict[type[Saga[Any]], list[tuple[str, str | None, str]]] = {
     CreateZip: [("check", None, "completed"), ("upload", "delete_upload", "started"), ("announce", None, "completed")],

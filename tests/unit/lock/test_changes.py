@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.policies import Exhausted, OrphanSweep, Retry
-from sagas.authoring.saga import Saga, definition_of
+from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import sleep, wait_for
 from sagas.errors import InvalidRequest, NotFound

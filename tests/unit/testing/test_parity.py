@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from sagas import CircuitBreaker, Context, NotYet, PermanentError, Retry, Saga, TimedOut, step
 from sagas.authoring.codec import encode
 from sagas.core.times import epoch
-from sagas.engine.engine import from_environment
 from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 from sagas.testing import run
 from tests.support.aws import REGION, HandmadeStack
 from tests.support.bench import Bench, ManualClock, deploy_functions
 from tests.support.dynamodb import aws
+from tests.support.engine import Engine
 from tests.support.sagas import FAIL, LOG, REJECTED, Fatal, Order, Stubborn, Trip
 
 _TIMES = ("started_at", "next_attempt_at", "until", "since", "sent_at")
@@ -69,7 +69,7 @@ def test_both_write_the_same_trail(
     saga_id = bench.start(name, encode(request, Order))
     bench.run()
     shown = bench.show(saga_id)
-    audit, _ = from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
+    audit, _ = Engine.from_environment(stack.environment).reader.audit(name, saga_id, 100, 0)
     assert [comparable(entry) for entry in rehearsed.audit] == [comparable(entry) for entry in audit]
     assert (rehearsed.status, rehearsed.error) == (shown["status"], shown["error"])
 

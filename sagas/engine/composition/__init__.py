@@ -1,0 +1,1 @@
+"""Putting the parts together: each function composes those that it runs, and loads no others."""

@@ -1,0 +1,286 @@
+"""What all functions share: types, store, queues, and what moves a saga on.
+
+A function's composition is a subclass with the parts that this function runs. A part is made on first use. What is
+imported in a property belongs to something that few services declare: a step's function without it does not load it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sagas.authoring.policies import AutoDisable
+from sagas.engine.advance import Advancer, MakesAttempts
+from sagas.engine.attempt.attempt import Attempt, AttemptServices
+from sagas.engine.attempt.course import UNCHAINED, Chain
+from sagas.engine.attempt.runner import Runner
+from sagas.engine.children.joining import JoinObserver
+from sagas.engine.clock import Clock, SystemClock
+from sagas.engine.committer import Committer
+from sagas.engine.gates import Gates, Parking
+from sagas.engine.ports import CommitObserver, EngineObserver, MessageSender, NullObserver
+from sagas.engine.registry import Registry
+from sagas.errors import SagaError
+from sagas.messaging.message.message import Message
+from sagas.messaging.queues import Queues
+from sagas.messaging.routes import Routes
+from sagas.store.children.joins import Joins
+from sagas.store.control.control import ControlItems
+from sagas.store.journal.journal import Journal
+from sagas.store.journal.payloads import Payloads
+from sagas.store.settings import StoreSettings
+from sagas.store.signals.inbox import Inbox
+from sagas.store.tables import Tables, tables_for
+from sagas.store.types.pauses import Pauses
+
+if TYPE_CHECKING:
+    from sagas.engine.observe.tracing import Tracer
+    from sagas.engine.operate.auto_disable import AutoDisabler
+    from sagas.engine.operate.breaker import Breakers
+    from sagas.engine.operate.callbacks import Callbacks
+    from sagas.store.index.listing import Listing
+
+
+@dataclass(frozen=True)
+class Core:
+    """The parts that every function needs, sharing one set of clients.
+
+    Args:
+        registry: the saga types.
+        settings: where the store is.
+        routes: the queues.
+        clock: tells the time.
+        observer: told of every committed fact.
+        logger: of the engine.
+        clients: makes the clients of ``ctx.client``; boto3's unless said.
+        carry: whether messages bring small results along.
+        chain: the steps that this function goes on to in the same invocation.
+        goes_on: told of each further step that an invocation goes on with.
+        tracer: makes spans; ``None`` where nothing is traced.
+        every: seconds from one visit of the supervisor to the next.
+        callbacks: makes and reads callback URLs; ``None`` where the service has none.
+    """
+
+    registry: Registry
+    settings: StoreSettings
+    routes: Routes
+    clock: Clock = field(default_factory=SystemClock)
+    observer: EngineObserver = field(default_factory=NullObserver)
+    logger: logging.Logger = field(default_factory=lambda: logging.getLogger("sagas"))
+    clients: Callable[[str], Any] | None = None
+    carry: bool = True
+    chain: Chain = UNCHAINED
+    goes_on: Callable[[Message], None] | None = None
+    tracer: Tracer | None = None
+    every: float = 60.0
+    callbacks: Callbacks | None = None
+
+    def __post_init__(self) -> None:
+        owners = (saga.definition.name for saga in self.registry if saga.definition.orphans is not None)
+        never_expiring = self.settings.never_expiring | frozenset(owners)
+        lanes = {saga.definition.name: saga.lanes for saga in self.registry}
+        object.__setattr__(self, "settings", replace(self.settings, never_expiring=never_expiring))
+        object.__setattr__(self, "routes", replace(self.routes, lanes=lanes))
+
+    @classmethod
+    def from_environment(
+        cls,
+        environment: Mapping[str, str],
+        observer: EngineObserver | None = None,
+        logger: logging.Logger | None = None,
+        tracer: Tracer | None = None,
+        goes_on: Callable[[Message], None] | None = None,
+    ) -> Self:
+        """Return the parts that a Lambda function's environment describes."""
+        missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
+        if missing:
+            raise SagaError(f"the environment lacks {', '.join(missing)}")
+        usual = environment.get("SAGAS_AUTO_DISABLE")
+        classes, groups = environment["SAGAS_CLASSES"], dict[str, dict[str, str]]()
+        if classes.startswith("@"):  # many types: they, and the steps that share a queue, are in a file beside the code
+            path = Path(environment.get("LAMBDA_TASK_ROOT", "."), classes[1:])
+            try:
+                types = json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                raise SagaError(f"SAGAS_CLASSES names {path}, which is not there") from None
+            classes, groups = json.dumps(types["classes"]), types["groups"]
+        registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
+        steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
+        routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
+        settings, clock = settings_from(environment), SystemClock()
+        return cls(
+            registry,
+            settings,
+            routes,
+            clock=clock,
+            observer=observer or NullObserver(),
+            logger=logger or logging.getLogger("sagas"),
+            # What is encrypted in tables and bucket is not to be read in queues.
+            carry=environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY"),
+            chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
+            goes_on=goes_on,
+            tracer=tracer,
+            every=float(environment.get("SAGAS_RECOVER_EVERY", 60)),
+            callbacks=_callbacks(environment, settings, clock),
+        )
+
+    def connect(self) -> None:
+        """Make the clients of DynamoDB and SQS, which the first requests do otherwise, and what moves sagas on. No
+        request is sent."""
+        self.tables.connect()
+        self.queues.connect()
+        _ = self.advancer
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The models of the tables."""
+        return tables_for(self.settings)
+
+    @cached_property
+    def payloads(self) -> Payloads:
+        """What is stored aside."""
+        return Payloads(self.settings)
+
+    @cached_property
+    def control(self) -> ControlItems:
+        """The control items."""
+        return ControlItems(self.tables, self.settings)
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The journals."""
+        return Journal(self.tables, self.payloads)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Signals that were accepted."""
+        return Inbox(self.tables, self.settings, self.payloads)
+
+    @cached_property
+    def joins(self) -> Joins:
+        """What became of children."""
+        return Joins(self.tables, self.settings)
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """What is paused."""
+        return Pauses(self.tables, self.settings.sagas_table, self.clock.now)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """The queues."""
+        return Queues(self.routes, self.settings.region, self.settings.endpoint_url)
+
+    @cached_property
+    def sender(self) -> MessageSender:
+        """The queues, with a span for each message where sagas are traced."""
+        if self.tracer is None:
+            return self.queues
+        from sagas.engine.observe.tracing import TracedSender
+
+        return TracedSender(self.queues, self.routes, self.journal, self.tracer)
+
+    @cached_property
+    def listing(self) -> Listing:
+        """Lists of sagas. Of the functions that run steps only those need them whose types declare ``auto_disable``."""
+        from sagas.store.index.listing import Listing
+
+        return Listing(self.tables, self.settings)
+
+    @cached_property
+    def auto_disabler(self) -> AutoDisabler:
+        """Failed sagas in a row."""
+        from sagas.engine.operate.auto_disable import AutoDisabler
+        from sagas.store.types.streaks import Streaks
+
+        streaks = Streaks(self.tables)
+        return AutoDisabler(self.registry, streaks, self.control, self.listing, self.logger, self.observer)
+
+    @cached_property
+    def breakers(self) -> Breakers:
+        """The circuit breakers."""
+        from sagas.engine.operate.breaker import Breakers
+        from sagas.store.types.breakers import BreakerItems
+
+        items = BreakerItems(self.tables, self.settings)
+        return Breakers(items, self.registry, self.clock, self.logger, self.observer)
+
+    @cached_property
+    def _breaks(self) -> bool:
+        """Whether a step declares a circuit breaker."""
+        return any(step.circuit_breaker for saga in self.registry for step in saga.definition.steps)
+
+    @cached_property
+    def committer(self) -> Committer:
+        """What makes facts permanent."""
+        observers: list[CommitObserver] = [self.breakers] if self._breaks else []
+        observers.append(self.observer)
+        if any(saga.definition.auto_disable for saga in self.registry):
+            observers.append(self.auto_disabler)
+        observers.append(JoinObserver(self.control, self.joins, self.queues, self.logger))
+        return Committer(self.control, self.journal, self.clock, tuple(observers), self.inbox)
+
+    @cached_property
+    def services(self) -> AttemptServices:
+        """What an attempt works with."""
+        gates: Gates = (Parking(self.pauses, self.control), *([self.breakers] if self._breaks else []))
+        services = AttemptServices(
+            self.control,
+            self.journal,
+            self.committer,
+            Runner(),
+            self.clock,
+            self.logger,
+            self.queues.delay,
+            self.clients,
+            accept=self.inbox.accept,
+            gates=gates,
+        )
+        services = services if self.goes_on is None else replace(services, goes_on=self.goes_on)
+        return services if self.callbacks is None else replace(services, callback_url=self.callbacks.url)
+
+    @cached_property
+    def attempts(self) -> MakesAttempts:
+        """What makes the attempts."""
+        return Attempt
+
+    @cached_property
+    def advancer(self) -> Advancer:
+        """What moves sagas on."""
+        return Advancer(self.services, self.registry, self.sender, self.attempts, self.carry, self.chain, self.queues)
+
+
+def settings_from(environment: Mapping[str, str]) -> StoreSettings:
+    """Read where the store is."""
+    missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
+    if missing:
+        raise SagaError(f"the environment lacks {', '.join(missing)}")
+    return StoreSettings(
+        sagas_table=environment["SAGAS_TABLE"],
+        audit_table=environment["SAGAS_AUDIT_TABLE"],
+        payload_bucket=environment.get("SAGAS_PAYLOAD_BUCKET", ""),
+        payload_limit=int(environment.get("SAGAS_PAYLOAD_LIMIT", StoreSettings.payload_limit)),
+        shards=int(environment.get("SAGAS_SHARDS", StoreSettings.shards)),
+        retention=float(environment.get("SAGAS_RETENTION", StoreSettings.retention)),
+        key_retention=float(environment.get("SAGAS_KEY_RETENTION", StoreSettings.key_retention)),
+        joins_table=environment.get("SAGAS_JOINS_TABLE", ""),
+        payload_key=environment.get("SAGAS_PAYLOAD_KEY", ""),
+        region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
+        endpoint_url=environment.get("AWS_ENDPOINT_URL"),
+    )
+
+
+def _callbacks(environment: Mapping[str, str], settings: StoreSettings, clock: Clock) -> Callbacks | None:
+    url = environment.get("SAGAS_CALLBACK_URL")
+    if not url:
+        return None
+    from sagas.engine.operate.callbacks import Callbacks
+    from sagas.store.callback_keys import CallbackKeys
+
+    secret = environment["SAGAS_CALLBACK_SECRET"]
+    return Callbacks(url, CallbackKeys(secret, clock.now, settings.region, settings.endpoint_url))

@@ -1,0 +1,26 @@
+"""The parts that do what sagas owe without code of their own: waits that end, and children."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sagas.engine.children.children import Children
+from sagas.engine.composition.finding import Finding
+from sagas.engine.start.births import Births
+from sagas.engine.supervise.looking import Looker
+
+
+class Families(Finding):
+    """Looks after sagas that wait, and after those with children."""
+
+    @cached_property
+    def looker(self) -> Looker:
+        """What looks after one saga."""
+        return Looker(self.advancer, self.control)
+
+    @cached_property
+    def children(self) -> Children:
+        """What looks after a saga with children."""
+        headers = None if self.tracer is None else self.tracer.headers
+        births = Births(self.registry, self.control, self.journal, self.clock, self.carry, headers, self.findings)
+        return Children(self.advancer, self.control, self.joins, births, self.sender, self.queues)

@@ -1,0 +1,28 @@
+"""The parts that read sagas."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sagas.engine.composition.finding import Finding
+from sagas.engine.read.reader import Reader
+from sagas.engine.read.remains import Remains
+
+
+class Reading(Finding):
+    """Answers questions about sagas."""
+
+    @cached_property
+    def reader(self) -> Reader:
+        """What answers them."""
+        return Reader(
+            self.registry,
+            self.control,
+            self.journal,
+            self.listing,
+            self.breakers,
+            Remains(self.registry, self.journal),
+            self.pauses,
+            self.findings,
+            self.joins,
+        )

@@ -1,0 +1,28 @@
+"""The parts that find sagas that stall, and recover them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sagas.engine.composition.core import Core
+from sagas.engine.operate.pausing import Pausing
+from sagas.engine.supervise.finding import look_ahead
+from sagas.engine.supervise.recovery import Recovery
+from sagas.store.schedule.lanes import Watermarks
+
+
+class Recovering(Core):
+    """Recovers sagas, those that were paused included."""
+
+    @cached_property
+    def pausing(self) -> Pausing:
+        """What pauses and resumes."""
+        return Pausing(
+            self.pauses, self.registry, self.control, self.listing, self.advancer, self.auto_disabler, self.logger
+        )
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """What recovers sagas."""
+        marks, ahead = Watermarks(self.tables), look_ahead(self.every)
+        return Recovery(self.advancer, self.control, self.listing, self.queues, marks, self.queues, self.pausing, ahead)

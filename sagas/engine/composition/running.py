@@ -1,0 +1,35 @@
+"""The parts that run steps and undos."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sagas.engine.advance import MakesAttempts
+from sagas.engine.attempt.idempotency import IdempotentAttempt
+from sagas.engine.composition.core import Core
+from sagas.engine.supervise.lanes import LaneNotes
+from sagas.engine.worker import Worker
+from sagas.store.schedule.lanes import Watermarks
+
+
+class Running(Core):
+    """Handles the messages of steps."""
+
+    @cached_property
+    def attempts(self) -> MakesAttempts:
+        """What makes the attempts, under Powertools' idempotency; with spans where sagas are traced."""
+        if self.tracer is None:
+            return IdempotentAttempt
+        from sagas.engine.observe.tracing import traced_attempts
+
+        return traced_attempts(self.tracer)
+
+    @cached_property
+    def worker(self) -> Worker:
+        """What handles a message."""
+        return Worker(self.advancer)
+
+    @cached_property
+    def lanes(self) -> LaneNotes:
+        """Notes how far the queue has got."""
+        return LaneNotes(Watermarks(self.tables), self.clock, self.routes.lane)

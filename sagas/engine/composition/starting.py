@@ -1,0 +1,28 @@
+"""The parts that start sagas."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from sagas.engine.composition.finding import Finding
+from sagas.engine.start.starter import Starter
+
+
+class Starting(Finding):
+    """Starts sagas."""
+
+    @cached_property
+    def starter(self) -> Starter:
+        """What starts a saga."""
+        return Starter(
+            self.registry,
+            self.control,
+            self.journal,
+            self.sender,
+            self.clock,
+            self.pauses,
+            self.auto_disabler,
+            self.findings,
+            carry=self.carry,
+            headers=None if self.tracer is None else self.tracer.headers,
+        )

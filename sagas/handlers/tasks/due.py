@@ -1,0 +1,57 @@
+"""Recovering what was found to be due: it comes by the queues ``bulk`` and ``now``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagas.engine.composition.core import Core
+from sagas.engine.composition.recovering import Recovering
+from sagas.engine.read.answers import RecoveryView
+from sagas.engine.supervise.recovery import RecoveryReport
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.messaging.work import DueSagas, Work
+from sagas.store.index.listing import IndexPosition
+
+SPARE = 5.0
+"""Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""
+
+
+def look_after(work: Work, context: Any, engine: Recovering) -> None:
+    """Recover the sagas that a message of the queue ``bulk`` names, if it is not void."""
+    due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
+    if is_void(due, engine):
+        return
+    report = engine.recovery.look_after([IndexPosition(*one) for one in due.sagas], budget)
+    report_recovery(report, recovery_view(report))
+
+
+def is_void(due: DueSagas, engine: Core) -> bool:
+    """Whether a message came too late: what is still due of it is handed out anew, and would be looked at twice."""
+    if engine.clock.now() < due.until:
+        return False
+    telemetry().logger.info("a message came too late: what is still due of it is found again", sagas=len(due.sagas))
+    return True
+
+
+def recovery_view(report: RecoveryReport) -> RecoveryView:
+    """Return the counts of a run."""
+    return {
+        "recovered": len(report.recovered),
+        "untouched": report.untouched,
+        "failed": len(report.failed),
+        "left": report.left,
+        "saga_ids": report.recovered[:100],
+    }
+
+
+def report_recovery(report: RecoveryReport, shown: RecoveryView) -> None:
+    """Log the counts; count in metrics what a person should see."""
+    telemetry().logger.info("recovery", extra={name: count for name, count in shown.items() if name != "saga_ids"})
+    for saga, overdue in report.overdue_by_type.items():
+        telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
+    for saga, times in report.by_type.items():
+        telemetry().count("SagaRecovered", saga, times)
+    if len(report.failed) > report.undeployed:
+        telemetry().measure("RecoveryFailed", len(report.failed) - report.undeployed)
+    if report.undeployed:
+        telemetry().measure("SagaWithoutCode", report.undeployed)

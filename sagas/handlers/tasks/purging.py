@@ -1,0 +1,38 @@
+"""Purging: by hand, and what comes by the queue ``bulk``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagas.engine.composition.purging import Purging
+from sagas.engine.read.answers import PurgeView
+from sagas.engine.supervise.purge import PurgeReport
+from sagas.handlers.observability.telemetry import telemetry
+from sagas.handlers.tasks.due import SPARE, is_void
+from sagas.messaging.work import DueSagas, Work
+from sagas.store.index.listing import IndexPosition
+
+
+def purge_due(work: Work, context: Any, engine: Purging) -> None:
+    """Purge the sagas that a message of the queue ``bulk`` names, if it is not void."""
+    due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
+    if not is_void(due, engine):
+        report = engine.purger.work_off([IndexPosition(*one) for one in due.sagas], budget)
+        telemetry().logger.info("purge", extra=dict(_counts(report)))
+
+
+def purge(context: Any, engine: Purging) -> PurgeView:
+    """Purge the sagas whose retention is over."""
+    report = engine.purger.run(context.get_remaining_time_in_millis() / 1000 - SPARE)
+    shown = _counts(report)
+    telemetry().logger.info("purge", extra=dict(shown))
+    return shown
+
+
+def _counts(report: PurgeReport) -> PurgeView:
+    return {
+        "purged": len(report.purged),
+        "untouched": report.untouched,
+        "failed": len(report.failed),
+        "left": report.left,
+    }
