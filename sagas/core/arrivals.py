@@ -12,7 +12,6 @@ from sagas.core.rules import (
     forward,
     in_wait,
     next_fact,
-    no_message_dies,
     owed_by_time,
     patient_until,
     pivot_holds,
@@ -75,7 +74,7 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadLetter(event.dispatch, event.hops, event.message_id)
-        fact = fact if no_message_dies(fact) else replace(fact, message=dying)
+        fact = replace(fact, message=dying) if fact.cause.message_dies else fact
     if fact is not None:
         return Decision(_claimed(state, event.lease), Write(fact))
     return _work_arrived(state, event, now)
@@ -144,7 +143,8 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
     if max(patient_until(state, stale_after), postponed) > now or event.backlog is ev.Backlog.WAITING:
         return Decision(state)
     anew = ev.Recovered() if event.backlog is ev.Backlog.LOST else _unanswered(plan, state)
-    return Decision(_claimed(state, event.lease), Write(fact if no_message_dies(fact) else anew))
+    following = anew if fact is None or fact.cause.message_dies else fact
+    return Decision(_claimed(state, event.lease), Write(following))
 
 
 def _unanswered(plan: Plan, state: SagaState) -> ev.Recovered:

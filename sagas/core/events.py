@@ -32,12 +32,6 @@ class Failure:
         return self.type == "CodeGone"
 
     @property
-    def of_failed_step(self) -> bool:
-        """Whether the step has failed already: no signal came, too many of its children failed, or its attempts are
-        used up and the pivot keeps the saga from being undone."""
-        return self.type in ("WaitTimedOut", "ChildrenFailed", "PivotHolds")
-
-    @property
     def type_changed(self) -> bool:
         """Whether the code that was claimed could not be called: what is stored does not fit its types."""
         return self.type == TypeChanged.__name__
@@ -143,12 +137,43 @@ class StepLost(StepFact):
     why = LOST
 
 
+class DeadLetterCause(StrEnum):
+    """Why a step waits for an operator."""
+
+    EXHAUSTED = "exhausted"
+    """Its attempts are used up, and its policy says so."""
+    CODE_MISSING = "code_missing"
+    """The deployed code does not have it."""
+    TYPE_CHANGED = "type_changed"
+    """Its code cannot be called with what is stored."""
+    WAIT_TIMED_OUT = "wait_timed_out"
+    """No signal came in time."""
+    CHILDREN_FAILED = "children_failed"
+    """Too many of its children failed."""
+    STALLED = "stalled"
+    """The saga stalled too often behind its pivot."""
+    PIVOT_HOLDS = "pivot_holds"
+    """Its attempts are used up, and the pivot keeps the saga from being undone or from ending."""
+
+    @property
+    def message_dies(self) -> bool:
+        """Whether the step's message moves to the dead letters."""
+        return self is DeadLetterCause.EXHAUSTED
+
+    @property
+    def fails_step(self) -> bool:
+        """Whether the step fails by it, without an attempt. By the other causes it had failed before."""
+        return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
+
+
 @dataclass(frozen=True, slots=True)
 class StepDeadLettered(Fact):
-    """The step is exhausted and waits for an operator; ``message`` is dying.
+    """The step waits for an operator; ``cause`` says why.
 
-    Or its code is gone, cannot be called with what is stored, waited in vain, stalled too often behind the pivot, or
-    would have had the saga undone there: then ``failure`` says so, and no message need die.
+    Args:
+        cause: why.
+        message: what is dying, if a message is.
+        failure: what the cause says in detail; the entry of the last attempt does where its attempts are used up.
     """
 
     leaves = StepStatus.FAILED
@@ -156,6 +181,7 @@ class StepDeadLettered(Fact):
     reports = Reports.STEP_FAILED
 
     index: int
+    cause: DeadLetterCause
     message: DeadLetter | None = None
     failure: Failure | None = None
 

@@ -14,7 +14,6 @@ from sagas.core.rules import (
     long_wait,
     next_fact,
     next_undo,
-    no_message_dies,
     out_of_budget,
     owed_by_time,
     undo_out_of_budget,
@@ -146,7 +145,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     if exhausted:
         after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
-    if isinstance(dead, ev.StepDeadLettered) and not no_message_dies(dead):
+    if isinstance(dead, ev.StepDeadLettered) and dead.cause.message_dies:
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
 
@@ -286,23 +285,22 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
     """Wait for an operator; the message at hand dies. A step whose code is gone, or which stalled too often, has failed
     without an attempt, and one whose code could not be called gets its attempt back."""
-    step, failure = state.current, fact.failure
-    spared = 1 if failure is not None and failure.type_changed else 0
-    failed = failure is None or failure.of_failed_step
-    fitting = (StepStatus.FAILED,) if failed else (StepStatus.PENDING, StepStatus.RETRYING)
+    step, called = state.current, fact.cause is ev.DeadLetterCause.TYPE_CHANGED
+    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if fact.cause.fails_step else (StepStatus.FAILED,)
     fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
-    fitting = (StepStatus.RUNNING,) if spared else fitting
+    fitting = (StepStatus.RUNNING,) if called else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
-    if failure is not None and not failed:
-        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=step.attempts - spared))
-        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(failure))
+    if fact.cause.fails_step:
+        attempts = step.attempts - (1 if called else 0)
+        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=attempts))
+        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(fact.failure))
     return _proceed(plan, after, now)
 
 
-def _unreadable(failure: ev.Failure) -> str:
-    return failure.message[:_LONGEST_UNREADABLE] if failure.type_changed else ""
+def _unreadable(failure: ev.Failure | None) -> str:
+    return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
 
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
@@ -478,7 +476,8 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
         dispatch=state.dispatch + 1,
     )
     following = next_fact(plan, after)
-    if isinstance(following, ev.RecoveryExhausted) or no_message_dies(following):
+    stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies
+    if isinstance(following, ev.RecoveryExhausted) or (following is not None and stops):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 from sagas.core.events import (
     DEADLINE,
     LOST,
@@ -11,6 +9,7 @@ from sagas.core.events import (
     CompensationAttemptFailed,
     CompensationFailed,
     CompensationStarted,
+    DeadLetterCause,
     Fact,
     Failure,
     Recovered,
@@ -61,12 +60,6 @@ def patient_until(state: SagaState, stale_after: float) -> float:
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
     stalls, silence = (2 ** min(n, _LONGEST_PATIENCE) for n in (state.recovery_attempts, state.unanswered))
     return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
-
-
-def no_message_dies(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
-    """Whether ``fact`` stops a saga, and no message dies for it: the step's code is gone, or cannot be called, or the
-    step waited in vain."""
-    return isinstance(fact, StepDeadLettered) and fact.failure is not None
 
 
 def in_wait(state: SagaState) -> bool:
@@ -154,10 +147,12 @@ def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
     if state.recovery_exhausted:
-        return StepDeadLettered(state.cursor, failure=Failure("RecoveryExhausted", "the saga stalled too often"))
+        why = Failure("RecoveryExhausted", "the saga stalled too often")
+        return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
     own = plan.steps[state.cursor]
     if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
-        return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
+        why = Failure.code_missing_failure(f"step {step.name!r}", state.saga)
+        return StepDeadLettered(state.cursor, DeadLetterCause.CODE_MISSING, failure=why)
     return None if own.asks else WaitStarted(state.cursor, step.attempts, 0.0)
 
 
@@ -167,15 +162,21 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
         return None
     policy = exhausted_policy(plan, state, step, rejected=state.rejected)
     if policy == "DEAD_LETTER":
-        why = None
-        if step.timed_out:
-            children = step.waits_for == "children"
-            why = Failure("ChildrenFailed") if children else Failure("WaitTimedOut", "no signal came in time")
-        elif plan.steps[state.cursor].exhausted != policy or state.recovery_exhausted:
-            # Its message was not to die, or is lost.
-            why = Failure("PivotHolds", pivot_holds(state))
-        return StepDeadLettered(state.cursor, failure=why)
+        return _dead_lettered(plan, state, step)
     return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
+
+
+def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLettered:
+    """The fact that the current step, which has failed, waits for an operator."""
+    if step.timed_out and step.waits_for == "children":
+        return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=Failure("ChildrenFailed"))
+    if step.timed_out:
+        return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
+    if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery_exhausted:
+        # Its message was not to die, or is lost.
+        why = Failure("PivotHolds", pivot_holds(state))
+        return StepDeadLettered(state.cursor, DeadLetterCause.PIVOT_HOLDS, failure=why)
+    return StepDeadLettered(state.cursor, DeadLetterCause.EXHAUSTED)
 
 
 def pivot_holds(state: SagaState) -> str:

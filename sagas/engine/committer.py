@@ -13,7 +13,7 @@ from sagas.core.chaining import claimed_next, next_work, renumbered
 from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
-from sagas.core.rules import forward, next_fact, no_message_dies
+from sagas.core.rules import forward, next_fact
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.times import iso
 from sagas.engine.clock import Clock, claimed_at
@@ -199,7 +199,7 @@ class Committer:
     ) -> tuple[ev.Fact, EntryContext]:
         """Add what a fact says that neither plan nor state tells: which message dies, until when a wait lasts, and what
         was sent."""
-        if isinstance(fact, ev.StepDeadLettered) and fact.message is None and not no_message_dies(fact):
+        if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
             # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
             # missing may have no queue either: none dies.
             current = context.message is not None and context.message.dispatch == state.dispatch

@@ -47,7 +47,7 @@ OUTCOMES: list[tuple[ev.Fact, str | None]] = [
     (ev.ChildrenStarted(0, 3, 2, ("kid", "cat")), '[{"a":1},{"a":2}]'),
     (ev.StepFailed(0, 3, _FAILURE, retry_at=NOW + 7, outcome_unknown=True), None),
     (ev.StepFailed(0, 3, _FAILURE, permanent=True, rejected=True, excused=True), None),
-    (ev.StepDeadLettered(0, failure=_FAILURE), None),
+    (ev.StepDeadLettered(0, ev.DeadLetterCause.TYPE_CHANGED, failure=_FAILURE), None),
     (ev.StepCompensated(0, 3), None),
     (ev.CompensationAttemptFailed(0, 3, _FAILURE, NOW + 7), None),
     (ev.CompensationFailed(0, 3, _FAILURE), None),

@@ -45,7 +45,8 @@ def step_failure(
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
     """Return the fact that a step raised, or could not be called, and what its entry keeps besides."""
     if isinstance(error, TypeChanged) and not began:
-        return ev.StepDeadLettered(index, failure=_failure(error, began, redact)), {}
+        failure = _failure(error, began, redact)
+        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
     used = step.attempts - step.attempts_at_grant
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions

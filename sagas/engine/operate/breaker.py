@@ -25,8 +25,8 @@ from sagas.core.breaker import (
 )
 from sagas.core.commands import Postpone
 from sagas.core.events import (
+    DeadLetterCause,
     Fact,
-    Failure,
     StepCompleted,
     StepDeadLettered,
     StepFailed,
@@ -214,7 +214,7 @@ class Breakers:
                 outcome = AttemptOutcome.SUCCESS
             case StepFailed(permanent=False, excused=False):
                 outcome = AttemptOutcome.FAILURE
-            case StepFailed() | StepLost() | StepDeadLettered(failure=Failure(type_changed=True)):
+            case StepFailed() | StepLost() | StepDeadLettered(cause=DeadLetterCause.TYPE_CHANGED):
                 outcome = AttemptOutcome.NONE
             case _:
                 return

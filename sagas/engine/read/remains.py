@@ -9,7 +9,7 @@ from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
-from sagas.core.events import FACTS, Failure
+from sagas.core.events import FACTS, DeadLetterCause
 from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.times import iso
 from sagas.engine.registry import Registry
@@ -137,7 +137,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
         error = entry.details.get("error", {}).get("type", "")
         goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
-        goes_on = goes_on or (entry.action == "StepDeadLettered" and Failure(error).of_failed_step)
+        goes_on = goes_on or (
+            entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
+        )
         if entry.action in _FAILURES and error and not again and not goes_on:
             state = replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:

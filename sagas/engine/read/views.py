@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.events import GONE, Failure
+from sagas.core.events import GONE, DeadLetterCause
 from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
@@ -138,8 +138,8 @@ def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
 
 def _without_code(entry: Entry) -> bool:
     """Whether a step waits whose code is gone, or could not be called."""
-    error = entry.details.get("error")
-    return entry.action == "StepDeadLettered" and bool(error) and not Failure(error["type"]).of_failed_step
+    cause = entry.details.get("cause") if entry.action == "StepDeadLettered" else None
+    return cause is not None and DeadLetterCause(cause).fails_step
 
 
 def error_view(entry: Entry | None) -> ErrorView | None:

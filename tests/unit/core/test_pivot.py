@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Refuse, Run, Send, Then, Write
+from sagas.core.events import DeadLetterCause as Cause
 from sagas.core.plan import Plan
 from sagas.core.rules import next_fact
 from sagas.core.states import Order, SagaState, SagaStatus
@@ -79,7 +80,7 @@ def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
     busy = replace(BUSY, deadline=NOW - 1)
     assert commands(apply(busy, ev.StepCompleted(2, 2))) == ()  # it is over
     assert apply(busy, ev.StepFailed(2, 2, BOOM, retry_at=NOW + 9), by=plan(*["DEAD_LETTER"] * 3)).then == Write(
-        ev.StepDeadLettered(2)
+        ev.StepDeadLettered(2, Cause.EXHAUSTED)
     )
     stopped = replace(late, status=S.DEAD_LETTERED)
     assert (stopped.ends_at, apply(stopped, ev.StallNoticed(MINE)).state) == (0, stopped)
@@ -93,7 +94,8 @@ def test_a_step_behind_it_that_failed_waits_for_an_operator(policy: str, rejecte
     decision = apply(BUSY, ev.StepFailed(2, 2, BOOM, permanent=True, rejected=rejected), by=by)
     assert isinstance(decision.then, Write)
     assert isinstance(decision.then.fact, ev.StepDeadLettered)
-    failure = decision.then.fact.failure
+    fact, failure = decision.then.fact, decision.then.fact.failure
+    assert fact.cause is (Cause.EXHAUSTED if policy == "DEAD_LETTER" else Cause.PIVOT_HOLDS)
     assert (failure is None) is (policy == "DEAD_LETTER")  # then its message dies, as ever
     if failure is not None:
         stopped = after(decision.state, decision.then.fact, by=by)
@@ -127,7 +129,7 @@ def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
     given_up = after(tired, ev.RecoveryExhausted())
     owed = next_fact(plan(*["COMPENSATE"] * 3), given_up)
     assert isinstance(owed, ev.StepDeadLettered)
-    assert owed.failure is not None
+    assert (owed.cause, owed.failure) == (Cause.STALLED, ev.Failure("RecoveryExhausted", "the saga stalled too often"))
     stopped = after(given_up, owed)
     assert (stopped.status, stopped.steps[2].status, stopped.steps[0].status) == (
         S.DEAD_LETTERED,

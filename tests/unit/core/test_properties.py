@@ -151,8 +151,22 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
     ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times, booleans, booleans),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
-    ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m")))
-    | st.builds(ev.StepDeadLettered, indices, st.none(), st.sampled_from([GONE, CHANGED])),
+    ev.StepDeadLettered: st.builds(
+        ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.EXHAUSTED), st.just(DeadLetter(1, 0, "m"))
+    )
+    | st.sampled_from(
+        [
+            ev.StepDeadLettered(index, cause, failure=failure)
+            for index in range(3)
+            for cause, failure in (
+                (ev.DeadLetterCause.CODE_MISSING, GONE),
+                (ev.DeadLetterCause.TYPE_CHANGED, CHANGED),
+                (ev.DeadLetterCause.STALLED, None),
+                (ev.DeadLetterCause.WAIT_TIMED_OUT, None),
+                (ev.DeadLetterCause.PIVOT_HOLDS, None),
+            )
+        ]
+    ),
     ev.CompensationStarted: st.builds(
         ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator", "parent"])
     ),
@@ -278,7 +292,7 @@ def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> No
 def _spared(event: ev.Event) -> int:
     """An attempt whose code could not be called is given back: one, and by this event alone."""
     match event:
-        case ev.StepDeadLettered(failure=ev.Failure(type_changed=True)):
+        case ev.StepDeadLettered(cause=ev.DeadLetterCause.TYPE_CHANGED):
             return 1
         case _:
             return 0

@@ -81,8 +81,8 @@ def test_a_failed_step_is_tried_again_at_its_time(seconds: float, dispatch: int)
     [
         (ev.StepFailed(1, 2, BOOM), plan(), ev.CompensationStarted("failure")),
         (ev.StepFailed(1, 2, BOOM), FATAL, ev.SagaFailed()),
-        (ev.StepFailed(1, 2, BOOM), DEADLY, ev.StepDeadLettered(1)),
-        (ev.StepFailed(1, 2, BOOM, permanent=True), DEADLY, ev.StepDeadLettered(1)),
+        (ev.StepFailed(1, 2, BOOM), DEADLY, ev.StepDeadLettered(1, ev.DeadLetterCause.EXHAUSTED)),
+        (ev.StepFailed(1, 2, BOOM, permanent=True), DEADLY, ev.StepDeadLettered(1, ev.DeadLetterCause.EXHAUSTED)),
         (ev.StepFailed(1, 2, BOOM, permanent=True, rejected=True), DEADLY, ev.CompensationStarted("failure")),
         (ev.StepFailed(1, 2, BOOM, permanent=True, rejected=True), FATAL, ev.CompensationStarted("failure")),
     ],
@@ -124,7 +124,7 @@ def test_undoing_waits_for_a_lost_attempt_and_leaves_it_in_doubt() -> None:
 
 def test_the_message_of_an_exhausted_step_dies() -> None:
     exhausted = saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD)
-    dead = after(exhausted, ev.StepDeadLettered(1, DYING), by=DEADLY)
+    dead = after(exhausted, ev.StepDeadLettered(1, ev.DeadLetterCause.EXHAUSTED, DYING), by=DEADLY)
     assert (dead.status, dead.dead, dead.lease, dead.attention) == (S.DEAD_LETTERED, DYING, None, NOW)
 
 
