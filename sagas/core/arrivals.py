@@ -18,7 +18,7 @@ from sagas.core.rules import (
     takeover_fact,
     waits,
 )
-from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -53,7 +53,7 @@ def message_arrived_late(plan: Plan, state: SagaState, event: ev.MessageArrived,
 
 def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
-    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     if parked and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id):
         # On its way to the dead letters, also while an operator holds the lease: postponed until the lease ends it
         # would wear out and be copied, and the copy is not what the saga says is dead.
@@ -100,11 +100,7 @@ def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Dec
     if state.joins:
         return Decision(state, Discard("the saga waits for its children: no message stands for that"))
     if event.dispatch != state.dispatch:
-        claimed = step is None or (
-            step.undo_attempts > step.undo_attempts_at_grant
-            if state.undoing
-            else step.attempts > step.attempts_at_grant
-        )
+        claimed = step is None or (step.undo_attempts if state.undoing else step.attempts).used > 0
         if not claimed and state.status is not SagaStatus.WAITING:  # then the current message may be missing
             return Decision(state, Discard("the step is done; its successor was sent again"), current)
         return Decision(state, Discard("a newer message is the saga's current one"))
@@ -120,10 +116,11 @@ def claimed_work(state: SagaState, lease: Lease) -> Decision:
     held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
     ready = held.steps[index]
     if state.undoing:
-        busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts + 1)
-        return Decision(held.with_step(index, busy), Run(index, True, busy.undo_attempts))
-    busy = replace(ready, status=StepStatus.RUNNING, attempts=ready.attempts + 1)
-    return Decision(replace(held.with_step(index, busy), status=SagaStatus.RUNNING), Run(index, False, busy.attempts))
+        busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts.claimed())
+        return Decision(held.with_step(index, busy), Run(index, True, busy.undo_attempts.made))
+    busy = replace(ready, status=StepStatus.RUNNING, attempts=ready.attempts.claimed())
+    running = replace(held.with_step(index, busy), status=SagaStatus.RUNNING)
+    return Decision(running, Run(index, False, busy.attempts.made))
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
@@ -185,11 +182,11 @@ def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float
         return Decision(state)
     if state.over:
         return Decision(state, Refuse(f"the saga is {state.status}"))
-    if state.cancel_requested_at:
+    if state.cancel.at:
         return Decision(state)
     if state.past_pivot:  # the deadline is no cancel there: see ``owed_by_time``
         return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
-    after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor, cancel_note=event.note)
+    after = replace(state, cancel=Cancel(now, event.actor, event.note))
     return Decision(after, send=None if state.lease else send_current(after))
 
 
@@ -198,9 +195,9 @@ def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float
     step = state.steps[event.index]
     early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     able = forward(state) or state.status is SagaStatus.DEAD_LETTERED
-    if step.waits_for != "signal" or not able or (state.recovery_exhausted and not state.past_pivot):
+    if step.waits_for != "signal" or not able or (state.recovery.exhausted and not state.past_pivot):
         return Decision(state, Refuse(f"the saga is {state.status}: step {step.name} takes no signal any more"))
-    if state.cancel_requested_at:
+    if state.cancel.at:
         return Decision(state, Refuse(f"the saga is cancelled: step {step.name} takes no signal any more"))
     if step.timed_out:
         return Decision(state, Refuse(f"step {step.name} has waited in vain: its time is over"))
@@ -216,7 +213,7 @@ def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) 
             return Decision(_claimed(state, event.lease), Write(ev.Recovered(stall=False)))
         told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
         return Decision(state, Refuse(told))
-    if state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED:
+    if state.cancel.at and state.status is SagaStatus.DEAD_LETTERED:
         return Decision(state, Refuse("a cancel was accepted: the saga is about to be undone"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))

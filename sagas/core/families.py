@@ -16,15 +16,15 @@ def children_ids(parent: SagaState) -> list[str]:
     return [
         child_id(parent.saga_id, step.name, position, round_)
         for step in parent.steps
-        for position in range(step.children)
+        for position in range(step.fan_out.children)
         for round_ in range(step.round + 1)
-        if step.waits_for == "children" and (round_ < step.round or position < step.handed_out)
+        if step.waits_for == "children" and (round_ < step.round or position < step.fan_out.handed_out)
     ]
 
 
 def counters(step: StepState) -> int:
     """Return how many counters the first ends of a step's children are counted in: a child's end reads all of them."""
-    return min(COUNTERS, math.ceil((step.at_once or step.children) / _PER_COUNTER))
+    return min(COUNTERS, math.ceil((step.fan_out.at_once or step.fan_out.children) / _PER_COUNTER))
 
 
 def parent_of(state: SagaState, step: StepState, position: int) -> Parent:

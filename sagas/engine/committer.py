@@ -230,14 +230,14 @@ class Committer:
         if isinstance(fact, ev.StepFact) and before.lease:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
         if before.polling is not None and index is None and before.current is not None:
-            details["looked"] = {"step": before.current.name, "attempts": before.current.attempts}
+            details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
         stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.RecoveryExhausted | ev.StepDeadLettered)
         pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
         if pivots or (stops and after.past_pivot and not after.undoing):
             details["pivot"] = after.past_pivot  # why nothing is undone from here on
-        asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
-        if asked and before.cancel_note:
-            details["note"] = before.cancel_note
+        asked = isinstance(fact, ev.CancelRequested) and before.cancel.by
+        if asked and before.cancel.note:
+            details["note"] = before.cancel.note
         redriven_by = context.redriven_by if isinstance(fact, ev.Redriven) else ""
         return Entry(
             saga_id=before.saga_id,
@@ -249,7 +249,7 @@ class Committer:
             token=before.token,
             step=step.name if step else None,
             attempt=getattr(fact, "attempt", None) or None,
-            actor=before.cancel_requested_by if asked else redriven_by or context.actor,
+            actor=before.cancel.by if asked else redriven_by or context.actor,
             correlation_id=before.correlation_id,
             trace_id=context.trace_id,
             details=details,

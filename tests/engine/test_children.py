@@ -364,7 +364,7 @@ def test_what_was_never_started_is_closed(bench: Make, monkeypatch: pytest.Monke
     assert all_of(b, saga_id) == []
     assert [entry["action"] for entry in b.stack.entries(child_id(saga_id, "shipments", 0))] == [NEVER_STARTED]
     parent = b.state(saga_id).steps[1]
-    assert parent.handed_out == 3
+    assert parent.fan_out.handed_out == 3
 
 
 def test_a_tree_is_purged_as_one(bench: Make) -> None:

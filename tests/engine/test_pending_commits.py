@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sagas.core import events as ev
-from sagas.core.states import SagaStatus, StepState
+from sagas.core.states import Attempts, SagaStatus, StepState
 from sagas.engine.attempt import attempt, failures
 from sagas.engine.attempt.late_commits import pending_fact, with_pending
 from sagas.errors import InvalidRequest
@@ -59,7 +59,7 @@ OUTCOMES: list[tuple[ev.Fact, str | None]] = [
 def test_every_outcome_waits_in_its_queue_and_counts_afterwards(fact: ev.Fact, payload: str | None) -> None:
     undo = fact.action.startswith("Compensation") or fact.action == "StepCompensated"
     status = SagaStatus.COMPENSATING if undo else SagaStatus.RUNNING
-    step = StepState("book", attempts=3, undo_attempts=3)
+    step = StepState("book", attempts=Attempts(3), undo_attempts=Attempts(3))
     held = saga(status, steps=(step,), lease=lease(), token=4, seq=9)
     assert held.lease is not None
     pending = PendingCommit(fact.action, 3, 4, 9, held.lease.owner, details_of(fact), "trace", payload)

@@ -26,8 +26,8 @@ def _cancels_leave_parked_what_they_meet() -> Generator[None]:
             return request_cancel(self, before, after)
         model = self._tables.control
         flag = [
-            model.cancel_requested_at.set(iso(after.cancel_requested_at)),
-            model.cancel_requested_by.set(after.cancel_requested_by),
+            model.cancel_requested_at.set(iso(after.cancel.at)),
+            model.cancel_requested_by.set(after.cancel.by),
         ]
         allowed = model.status == before.status.value
         return self._changed(before.saga_id, flag, allowed & model.cancel_requested_at.does_not_exist())

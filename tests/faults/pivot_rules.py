@@ -14,7 +14,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision
 from sagas.core.plan import Plan
 from sagas.core.rules import forward
-from sagas.core.states import SagaState, StepStatus
+from sagas.core.states import Cancel, SagaState, StepStatus
 from sagas.engine.children import children
 from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
@@ -94,7 +94,7 @@ def _pivots_obey_earlier_cancels() -> Generator[None]:
 @_rule("17: the deadline undoes nothing")
 def _pivots_obey_deadlines() -> Generator[None]:
     def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-        asked = replace(_plain(state), cancel_requested_at=now, cancel_requested_by=ev.DEADLINE)
+        asked = replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
         decision = facts.saga_timed_out(plan, asked, fact, now)
         return replace(decision, state=_marked(decision.state, state))
 
@@ -130,7 +130,7 @@ def _pivots_let_recovery_undo() -> Generator[None]:
     next_fact = rules.next_fact
 
     def unminding(plan: Plan, state: SagaState) -> ev.Fact | None:
-        return next_fact(plan, _plain(state) if forward(state) and state.recovery_exhausted else state)
+        return next_fact(plan, _plain(state) if forward(state) and state.recovery.exhausted else state)
 
     with _in_place("next_fact", unminding):
         yield

@@ -99,7 +99,7 @@ _ANY_SLOT = "attribute_exists(seq) OR attribute_not_exists(seq)"
 
 def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
     """The rest of a commit's condition, unchanged."""
-    ignoring = before.status.value in ("PENDING", "RUNNING") and not before.cancel_requested_at and not after.undoing
+    ignoring = before.status.value in ("PENDING", "RUNNING") and not before.cancel.at and not after.undoing
     return f"{condition} AND attribute_not_exists(#cancel_requested_at)" if ignoring else condition
 
 
@@ -204,7 +204,7 @@ def _items_created_by_updates() -> Generator[None]:
 
     def upsert(self: Any, before: SagaState, after: SagaState) -> bool:
         model = self._tables.control
-        flag = model.cancel_requested_at.set(iso(after.cancel_requested_at))
+        flag = model.cancel_requested_at.set(iso(after.cancel.at))
         if request(self, before, after):
             return True
         with suppress(Refused):
@@ -430,7 +430,7 @@ def _given_up_is_failed() -> Generator[None]:
 
     def failed(plan: Plan, state: SagaState) -> SagaState:
         after = next_undo(plan, state)
-        given_up = after.over and state.recovery_exhausted and state.undoing
+        given_up = after.over and state.recovery.exhausted and state.undoing
         return replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
 
     with _in_place("next_undo", failed):

@@ -93,7 +93,7 @@ class Children:
         if state is None or not state.joins or state.undoing or state.attention:
             return
         tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
-        if tally.ended >= state.steps[state.cursor].children:
+        if tally.ended >= state.steps[state.cursor].fan_out.children:
             self._seen(state, ev.Recovered(stall=False, unanswered=looks, attention=True))
 
     @property
@@ -105,27 +105,27 @@ class Children:
     def _joined(self, state: SagaState, thorough: bool) -> bool:
         """Start what there is room for, or go on when all are over; whether to look again."""
         step = state.steps[state.cursor]
-        tally = self.joins.first_ends(state.saga_id, step)
-        if tally.ended >= step.children:
+        fan_out, tally = step.fan_out, self.joins.first_ends(state.saga_id, step)
+        if tally.ended >= fan_out.children:
             return self._end(state, step)
         failed = tally.ended - tally.completed
-        if failed > step.tolerate:
-            if tally.ended >= step.handed_out:
+        if failed > fan_out.tolerate:
+            if tally.ended >= fan_out.handed_out:
                 return self._end(state, step)
             return self._close(state, step, thorough)
         if thorough:
             self._continue(state, step)
-        room = step.children - step.handed_out
-        if step.at_once:
-            room = min(room, step.at_once - (step.handed_out - tally.ended))
+        room = fan_out.children - fan_out.handed_out
+        if fan_out.at_once:
+            room = min(room, fan_out.at_once - (fan_out.handed_out - tally.ended))
         if room <= 0:
             return False
         token = state.token + 1 + int(self.advancer.services.clock.chance() * _TOKENS)
         if not self.control.hand_out(state, state.cursor, room, token):
             return True
         blocks = [
-            ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, step.handed_out + room - first))
-            for first in range(step.handed_out, step.handed_out + room, BLOCK)
+            ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, fan_out.handed_out + room - first))
+            for first in range(fan_out.handed_out, fan_out.handed_out + room, BLOCK)
         ]
         if len(blocks) == 1:
             try:
@@ -141,12 +141,12 @@ class Children:
         """Start children that were handed out. Those that are there already, or are never to start, stay as they
         are."""
         state = self.control.get(block.saga_id)
-        if state is None or not state.joins or state.undoing or state.cancel_requested_at:
+        if state is None or not state.joins or state.undoing or state.cancel.at:
             return
         step = state.steps[state.cursor]
         if (step.name, step.round) != (block.step, block.round):
             return
-        self._start(state, step, range(block.first, min(block.first + block.count, step.handed_out)))
+        self._start(state, step, range(block.first, min(block.first + block.count, step.fan_out.handed_out)))
 
     def _start(self, state: SagaState, step: StepState, positions: Iterable[int]) -> None:
         asked = self._asked(state, step)
@@ -171,12 +171,13 @@ class Children:
             self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
 
     def _asked(self, state: SagaState, step: StepState) -> Entry:
-        return self.advancer.services.journal.entries(state.saga_id, [step.requests_seq])[step.requests_seq]
+        seq = step.fan_out.requests_seq
+        return self.advancer.services.journal.entries(state.saga_id, [seq])[seq]
 
     def _continue(self, state: SagaState, step: StepState) -> None:
         """Start what was handed out, and whose starter died."""
         over = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        left = [position for position in range(step.handed_out) if position not in over]
+        left = [position for position in range(step.fan_out.handed_out) if position not in over]
         there = self._there(state, step, left)
         missing = [position for position in left if position not in there]
         if missing:
@@ -192,9 +193,9 @@ class Children:
         """Journal what the children came to; whether to look again."""
         outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         done = {position: one for position, one in outcomes.items() if one.how in (COMPLETED, CARRIED)}
-        failed = [position for position in range(step.children) if position not in done]
+        failed = [position for position in range(step.fan_out.children) if position not in done]
         policy = self.advancer.plan(state).steps[state.cursor].on_timeout
-        going_on = len(failed) <= step.tolerate or policy == "CONTINUE"
+        going_on = len(failed) <= step.fan_out.tolerate or policy == "CONTINUE"
         failure = None if going_on else ev.Failure(ChildrenFailed.__name__, _told(step, failed, outcomes))
         ids = {
             child_id(state.saga_id, step.name, position, outcome.round): position for position, outcome in done.items()
@@ -205,7 +206,7 @@ class Children:
             seqs = {one.name: one.result_seq for one in child.steps}
             if seq := seqs.get(wanted, 0):
                 places[saga_id, seq] = ids[saga_id]
-        payload = self._joined_results(places, step.children) if failure is None else None
+        payload = self._joined_results(places, step.fan_out.children) if failure is None else None
         if failure is None and payload is None:
             large = f"the results of its children have over {LARGEST_RESULT:,} bytes of JSON together"
             failure = ev.Failure(WrongResult.__name__, f"step {step.name!r}: {large}; let them return S3Objects")
@@ -248,7 +249,7 @@ class Children:
     def _close(self, state: SagaState, step: StepState, thorough: bool) -> bool:
         """See to it that every child that was handed out ends: what never started is not to, what runs is cancelled."""
         over = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        left = [position for position in range(step.handed_out) if position not in over]
+        left = [position for position in range(step.fan_out.handed_out) if position not in over]
         there, told, closed = self._there(state, step, left), list[str](), False
         for position in left:
             child = there.get(position)
@@ -261,7 +262,7 @@ class Children:
         if not closed:
             return False
         tally = self.joins.first_ends(state.saga_id, step)
-        return tally.ended >= step.handed_out
+        return tally.ended >= step.fan_out.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
         """Decide that a child never starts; return it if its start came first."""
@@ -299,7 +300,7 @@ class Children:
             if self.control.request_cancel(child, decision.state):
                 return True
             found = self.control.get(child.saga_id)
-            if found is None or found.cancel_requested_at:  # set by this same write, or by another look
+            if found is None or found.cancel.at:  # set by this same write, or by another look
                 return found is not None
             child = found
         return False
@@ -311,12 +312,12 @@ class Children:
     def _undone(self, state: SagaState, thorough: bool) -> bool:
         """Have the children undone, and go on when all are; whether to look again."""
         step = state.steps[state.cursor]
-        number = step.undo_attempts
-        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children)
-        if tally.ended < step.handed_out:
+        number = step.undo_attempts.made
+        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.fan_out.children)
+        if tally.ended < step.fan_out.handed_out:
             return self._close(state, step, thorough)
         if step.round:
-            tally.update(self.joins.tally(state.saga_id, step.name, range(step.round), step.children))
+            tally.update(self.joins.tally(state.saga_id, step.name, range(step.round), step.fan_out.children))
         if tally.undone(number) >= tally.standing:
             stuck = tally[undoing(number), STUCK]
             if not stuck:
@@ -329,7 +330,7 @@ class Children:
 
     def _order(self, state: SagaState, step: StepState, thorough: bool) -> bool:
         """Order the undoing of what stands: of all at once, or of the last that completed. Whether to look again."""
-        number, left = step.undo_attempts, list[tuple[float, str, Outcome]]()
+        number, left = step.undo_attempts.made, list[tuple[float, str, Outcome]]()
         for one in range(step.round + 1):
             over = self.joins.outcomes(state.saga_id, step.name, one, undoing(number))
             for position, outcome in self.joins.outcomes(state.saga_id, step.name, one, FORWARD).items():
@@ -337,7 +338,7 @@ class Children:
                     saga_id = child_id(state.saga_id, step.name, position, one)
                     left.append((outcome.at, saga_id, replace(outcome, round=one)))
         left.sort(key=lambda one: (one[0], one[2].position), reverse=True)
-        if step.one_by_one:
+        if step.fan_out.one_by_one:
             left = left[:1]
         there = self.control.get_many([saga_id for _, saga_id, _ in left], consistent=True)
         told, recorded = list[str](), False
@@ -387,7 +388,7 @@ def _told(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) 
             became = "failed"
         named.append(f"{step.name}[{position}] {became}")
     more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
-    return f"{len(failed)} of {step.children} children did not complete: {', '.join(named)}{more}"
+    return f"{len(failed)} of {step.fan_out.children} children did not complete: {', '.join(named)}{more}"
 
 
 def refill(at_once: int) -> int:

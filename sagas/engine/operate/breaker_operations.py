@@ -87,7 +87,7 @@ class BreakerOperations:
         for state in readable(self.control, [position.saga_id for position in due]):
             step = state.current
             place = state.saga, step.name if step is not None else ""
-            if place in held and forward(state) and state.lease is None and not state.cancel_requested_at:
+            if place in held and forward(state) and state.lease is None and not state.cancel.at:
                 found[place].append(state)
         return found, len(due) == MOST_LOOKED_AT
 

@@ -10,7 +10,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Refuse
 from sagas.core.families import children_ids
-from sagas.core.states import Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.contention import patiently
@@ -41,11 +41,11 @@ class Operations:
         cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            if not cancellable and not state.cancel_requested_at:
+            if not cancellable and not state.cancel.at:
                 told = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{told}; this one is {state.status}")
             # A child is left to its parent, as long as that is not over.
-            parent = None if force or state.cancel_requested_at else self._waiting_parent(state)
+            parent = None if force or state.cancel.at else self._waiting_parent(state)
             if parent is not None:
                 told = f"the saga is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
                 raise Conflict(f"{told}: cancel that, or with force this one alone")
@@ -54,7 +54,7 @@ class Operations:
             decision = decide(self.advancer.plan(state), state, asked, clock.now())
             if isinstance(decision.then, Refuse):
                 raise Conflict(decision.then.reason)
-            if decision.state is state and not state.cancel_requested_at:
+            if decision.state is state and not state.cancel.at:
                 return state
             flag = partial(self.control.request_cancel, state, decision.state)
             if decision.state is state or patiently(clock, flag):
@@ -104,7 +104,7 @@ class Operations:
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
         # With them those of their children that need a person: all that failed of these was undone by hand.
-        settled = tuple(replace(one, children=one.children if one.name in steps else 0) for one in before.steps)
+        settled = tuple(one if one.name in steps else replace(one, fan_out=FanOut()) for one in before.steps)
         for child in self.control.get_many(children_ids(replace(before, steps=settled)), consistent=True).values():
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)

@@ -34,7 +34,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     control.request_cancel(state, asked.state)
     found = control.get(state.saga_id)
     # If it was refused: by its own first success, whose answer was lost, or for another cancel, which does as well.
-    return found if found is not None and found.cancel_requested_at else None
+    return found if found is not None and found.cancel.at else None
 
 
 @dataclass(frozen=True, slots=True)

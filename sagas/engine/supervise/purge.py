@@ -200,7 +200,7 @@ class Purger:
             if entries[1].action == NEVER_STARTED:
                 self.tombstones.clear(saga_id, [1], aside=False)
         for step in parent.steps:
-            for round_ in range(step.round + 1 if step.children else 0):
+            for round_ in range(step.round + 1 if step.fan_out.children else 0):
                 self.joins.delete(parent.saga_id, step.name, round_)
 
     def _clear(self, state: SagaState, purge: Purge) -> None:

@@ -81,7 +81,7 @@ class Wanted:
         """Tell whether a saga is among them."""
         if state is None or self.name not in (None, state.saga):
             return False
-        return self.max_attempts is None or state.recovery_attempts < self.max_attempts
+        return self.max_attempts is None or state.recovery.attempts < self.max_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Recovery:
             state = self.control.get(found_at.saga_id)
             if state is None or state.over or name not in (None, state.saga):
                 continue
-            if max_recovery_attempts is None or state.recovery_attempts < max_recovery_attempts:
+            if max_recovery_attempts is None or state.recovery.attempts < max_recovery_attempts:
                 found.append(state)
             if len(found) == limit:
                 break
@@ -252,7 +252,7 @@ class Recovery:
 
         First it is made due later, as seen: if that message gets lost too, it is due again.
         """
-        if not state.joins or state.lease is not None or (state.cancel_requested_at and not state.undoing):
+        if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
         now, patience = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
         later = state.in_time(now + min(max(patience, now - state.updated_at), _LONGEST_CHILDREN))
@@ -271,7 +271,7 @@ class Recovery:
         # The end of a wait is journaled here and now; only its own code can look again.
         ended = rest <= 0 and (in_wait(state) or found.sort > iso(state.not_before))
         ended = ended or 0.0 < state.ends_at <= now
-        if ended or state.lease or state.cancel_requested_at or (step.signalled and in_wait(state)):
+        if ended or state.lease or state.cancel.at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after
         past = max(stale_after, self.look_ahead)  # until its end it is not seen again

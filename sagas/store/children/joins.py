@@ -88,7 +88,7 @@ class Joins:
     def first_ends(self, parent: str, step: StepState) -> Tally:
         """Count the first ends of a step's children in its present round, by consistent reads of their counters
         only."""
-        return self.tally(parent, step.name, [step.round], step.children, counters(step))
+        return self.tally(parent, step.name, [step.round], step.fan_out.children, counters(step))
 
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
         """Return the outcomes of a step's children in one phase, by position, by a consistent read."""

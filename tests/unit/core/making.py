@@ -9,7 +9,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Decision, Send, Then
 from sagas.core.plan import Plan, StepPlan
-from sagas.core.states import Lease, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Attempts, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 S = SagaStatus
 T = StepStatus
@@ -41,6 +41,7 @@ def step(status: StepStatus = T.PENDING, **given: Any) -> StepState:
         T.COMPENSATION_FAILED: {"attempts": 1, "result_seq": 2, "undo_attempts": 2},
     }
     values: dict[str, Any] = {"name": "step", "status": status, **fitting.get(status, {}), **given}
+    values |= {name: Attempts(values[name]) for name in ("attempts", "undo_attempts") if name in values}
     return StepState(**values)
 
 

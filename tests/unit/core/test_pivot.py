@@ -13,7 +13,7 @@ from sagas.core.commands import Decision, Refuse, Run, Send, Then, Write
 from sagas.core.events import DeadLetterCause as Cause
 from sagas.core.plan import Plan
 from sagas.core.rules import next_fact
-from sagas.core.states import Order, SagaState, SagaStatus
+from sagas.core.states import FanOut, Order, Recovery, SagaState, SagaStatus
 from tests.unit.core.making import BOOM, HELD, MINE, NOW, S, T, after, apply, commands, message, plan, saga, step
 from tests.unit.core.test_properties import sagas, sequences
 
@@ -54,11 +54,11 @@ def test_a_cancel_that_came_while_it_ran_comes_to_nothing() -> None:
     flagged = after(AT_IT, cancel("ann"), ev.StepCompleted(1, 1))
     assert next_fact(plan(*["COMPENSATE"] * 3), flagged) == ev.CancelRequested()
     on = after(flagged, ev.CancelRequested())
-    assert (on.status, on.cursor, on.cancel_requested_at, on.cancelling) == (S.RUNNING, 2, 0, False)
+    assert (on.status, on.cursor, on.cancel.at, on.cancel.journaled) == (S.RUNNING, 2, 0, False)
     last = replace(AT_IT, steps=AT_IT.steps[:2])
     assert after(last, cancel("ann"), ev.StepCompleted(1, 1), ev.CancelRequested()).status is S.COMPLETED
     lost = after(AT_IT, cancel("ann"), ev.StepLost(1, 1), ev.CancelRequested())
-    assert (lost.status, lost.steps[1].status, lost.cancel_requested_at) == (S.RUNNING, T.RETRYING, 0)
+    assert (lost.status, lost.steps[1].status, lost.cancel.at) == (S.RUNNING, T.RETRYING, 0)
 
 
 def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
@@ -125,7 +125,7 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
 
 
 def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
-    tired = replace(BEHIND, recovery_attempts=6, lease=MINE)
+    tired = replace(BEHIND, recovery=Recovery(6), lease=MINE)
     given_up = after(tired, ev.RecoveryExhausted())
     owed = next_fact(plan(*["COMPENSATE"] * 3), given_up)
     assert isinstance(owed, ev.StepDeadLettered)
@@ -137,11 +137,11 @@ def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
         T.COMPLETED,
     )
     again = after(stopped, ev.RetryAsked(MINE), ev.Redriven())
-    assert (again.recovery_exhausted, kind_of(apply(again, message(again)))) == (False, Run)
+    assert (again.recovery.exhausted, kind_of(apply(again, message(again)))) == (False, Run)
 
 
 def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
-    joining = step(T.WAITING, waits_for="children", children=2, handed_out=2, requests_seq=2)
+    joining = step(T.WAITING, waits_for="children", fan_out=FanOut(2, 2, requests_seq=2))
     waiting = saga(S.WAITING, T.COMPLETED, PIVOT, joining, cursor=2)
     silence = ev.Recovered(False, 3, attention=True)
     for state, noticed in ((BEHIND, ev.StallNoticed(MINE)), (waiting, ev.ChildrenSeen(MINE, silence))):
@@ -186,7 +186,7 @@ def test_nobody_but_an_operator_turns_it_round(
     drawn: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]]
 ) -> None:
     by, state = drawn
-    assume(state.status in FORWARD and not state.cancelling and (state.cursor or state.over))
+    assume(state.status in FORWARD and not state.cancel.journaled and (state.cursor or state.over))
     now, state = NOW, _with_pivot(state)
     for event, later in sequence:
         now += later

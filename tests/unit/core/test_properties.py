@@ -16,7 +16,21 @@ from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import needs_attention, next_fact
-from sagas.core.states import OVER, DeadLetter, Lease, Order, Polling, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import (
+    OVER,
+    Attempts,
+    Cancel,
+    DeadLetter,
+    FanOut,
+    Lease,
+    Order,
+    Polling,
+    Recovery,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
 OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
@@ -79,10 +93,8 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
     return StepState(
         f"step{index}",
         chosen,
-        attempts,
-        draw(st.integers(0, max(0, attempts - 1))),
-        undo_attempts,
-        draw(st.integers(0, max(0, undo_attempts - 1))),
+        Attempts(attempts, draw(st.integers(0, max(0, attempts - 1)))),
+        Attempts(undo_attempts, draw(st.integers(0, max(0, undo_attempts - 1)))),
         2 + index if done and attempts else 0,
         draw(st.booleans()) and attempts > 0,
         draw(st.booleans()),
@@ -90,9 +102,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         draw(counts),
         kind == "signal" and draw(st.booleans()),
         kind in ("signal", "children") and chosen is T.FAILED and draw(st.booleans()),
-        children=3 if asked else 0,
-        handed_out=draw(counts) if asked else 0,
-        requests_seq=2 if asked else 0,
+        fan_out=FanOut(3, draw(counts), requests_seq=2) if asked else FanOut(),
         postponed=draw(st.booleans()) and attempts > 0,
         pivot=not kind and draw(st.integers(0, 3)) == 0,
     )
@@ -126,14 +136,15 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         lease=draw(leases) if busy else held,
         not_before=draw(times),
         lost_until=draw(times),
-        cancel_requested_at=cancelled,
-        cancel_requested_by=draw(st.sampled_from(["", "someone", ev.DEADLINE])),
-        cancelling=bool(cancelled) and not busy and draw(st.booleans()),
+        cancel=Cancel(
+            cancelled,
+            draw(st.sampled_from(["", "someone", ev.DEADLINE])),
+            journaled=bool(cancelled) and not busy and draw(st.booleans()),
+        ),
         rejected=draw(st.booleans()),
         cause=draw(st.sampled_from(["failure", "cancel", "recovery", "operator"])),
-        recovery_attempts=draw(counts),
+        recovery=Recovery(draw(counts), draw(st.booleans()) and made[cursor].status is not T.RUNNING),
         unanswered=draw(counts),
-        recovery_exhausted=draw(st.booleans()) and made[cursor].status is not T.RUNNING,
         dead=dead,
         updated_at=draw(st.sampled_from([NOW - 500, NOW])),
         polling=polling,
@@ -220,7 +231,7 @@ def seen(state: SagaState, lease: Lease, *, failed: bool) -> ev.ChildrenSeen:
     step, failure = state.steps[state.cursor], ev.Failure("ChildrenFailed", "one did")
     fact: Any = ev.ChildrenEnded(state.cursor, 3, 0, failure if failed else None)
     if state.undoing:
-        number = step.undo_attempts
+        number = step.undo_attempts.made
         undone = ev.StepCompensated(state.cursor, number)
         fact = ev.CompensationFailed(state.cursor, number, failure) if failed else undone
     return ev.ChildrenSeen(lease, fact, step.round)
@@ -232,16 +243,19 @@ def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
     lease = Lease("new", NOW + 900, NOW + 900)
     found: list[ev.Event] = [ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
     if step is not None and step.status is T.RUNNING:
-        found += [ev.StepCompleted(state.cursor, step.attempts), ev.StepFailed(state.cursor, step.attempts, BOOM)]
-        found += [ev.ChildrenStarted(state.cursor, step.attempts, 3)]
-        found += [ev.WaitStarted(state.cursor, step.attempts, NOW + 50)]
-        found += [ev.StepPostponed(state.cursor, step.attempts, "not yet", 50.0, NOW + 50, NOW)]
+        found += [
+            ev.StepCompleted(state.cursor, step.attempts.made),
+            ev.StepFailed(state.cursor, step.attempts.made, BOOM),
+        ]
+        found += [ev.ChildrenStarted(state.cursor, step.attempts.made, 3)]
+        found += [ev.WaitStarted(state.cursor, step.attempts.made, NOW + 50)]
+        found += [ev.StepPostponed(state.cursor, step.attempts.made, "not yet", 50.0, NOW + 50, NOW)]
     if step is not None and state.joins:
         found += [seen(state, lease, failed=False), seen(state, lease, failed=True)]
     if step is not None and step.status is T.COMPENSATING:
-        found += [ev.StepCompensated(state.cursor, step.undo_attempts)]
-        found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts, BOOM)]
-        found += [ev.CompensationPostponed(state.cursor, step.undo_attempts, "not yet", 50.0, NOW + 50, NOW)]
+        found += [ev.StepCompensated(state.cursor, step.undo_attempts.made)]
+        found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts.made, BOOM)]
+        found += [ev.CompensationPostponed(state.cursor, step.undo_attempts.made, "not yet", 50.0, NOW + 50, NOW)]
     fact = next_fact(plan, state) if state.cursor < len(state.steps) else None
     return [*found, *([fact] if fact else [])]
 
@@ -284,7 +298,7 @@ def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> No
         if back and isinstance(command, Write):
             assert not isinstance(command.fact, ev.StepLost | ev.StepDeadLettered | ev.SagaFailed)
     for was, is_ in zip(state.steps, decision.state.steps, strict=True):
-        assert is_.attempts >= was.attempts - _spared(event)
+        assert is_.attempts.made >= was.attempts.made - _spared(event)
         if was.status is T.COMPLETED and is_.status is T.RUNNING:
             raise AssertionError("a completed step runs again")
 
@@ -332,7 +346,7 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
     plan, state = draw(sagas().filter(lambda drawn: drawn[1].status in (S.RUNNING, S.COMPENSATING)))
     kind: Any = draw(st.sampled_from(FORWARD if state.status is S.RUNNING or draw(booleans) else BACKWARD))
     step = state.steps[state.cursor]
-    number = step.attempts if kind in FORWARD else step.undo_attempts
+    number = step.attempts.made if kind in FORWARD else step.undo_attempts.made
     index, attempt = draw(st.sampled_from([state.cursor, 0])), number + draw(st.sampled_from([0, 0, -1, 1]))
     more: list[Any] = [BOOM] if kind in FAILURES else []
     more = ["not yet", 50.0, NOW + 50, NOW] if issubclass(kind, ev.Postponed) else more
@@ -343,7 +357,7 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
 def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, SagaState, Any]) -> None:
     plan, state, fact = drawn
     step, forward = state.steps[state.cursor], isinstance(fact, FORWARD)
-    number = step.attempts if forward else step.undo_attempts
+    number = step.attempts.made if forward else step.undo_attempts.made
     doing = step.status is (T.RUNNING if forward else T.COMPENSATING)
     if isinstance(fact, ev.ChildrenStarted):
         doing = doing and step.waits_for == "children"
@@ -380,9 +394,9 @@ def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Pl
 def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
     """Those in one write are committed on condition that there is no cancel."""
     plan, state = given_
-    able = state.status in (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED) and not state.cancel_requested_at
+    able = state.status in (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED) and not state.cancel.at
     if able and decide(plan, state, fact, NOW).state is not state:
-        cancelled = replace(state, cancel_requested_at=NOW)
+        cancelled = replace(state, cancel=Cancel(NOW))
         assert decide(plan, cancelled, fact, NOW).state is not cancelled
 
 
@@ -406,7 +420,7 @@ def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, S
     plan, state = given_
     now = NOW
     for _ in range(400):
-        if state.over or (state.status is S.DEAD_LETTERED and not state.cancel_requested_at):
+        if state.over or (state.status is S.DEAD_LETTERED and not state.cancel.at):
             return
         state, waiting = _live(plan, state, now, data)
         now += 2_000 * waiting

@@ -10,7 +10,7 @@ from sagas.core import events as ev
 from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.plan import Plan
 from sagas.core.rules import patient_until
-from sagas.core.states import DeadLetter, Polling, SagaState, SagaStatus
+from sagas.core.states import Cancel, DeadLetter, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
     HELD,
@@ -60,7 +60,7 @@ def test_the_last_completed_step_completes_the_saga() -> None:
 
 
 def test_a_cancel_before_the_last_step_completed_wins() -> None:
-    decision = apply(replace(LAST, cancel_requested_at=NOW), ev.StepCompleted(1, 1))
+    decision = apply(replace(LAST, cancel=Cancel(NOW)), ev.StepCompleted(1, 1))
     assert decision.state.status is S.RUNNING
     assert writes(decision) == [ev.CancelRequested()]
     over = after(decision.state, ev.CancelRequested(), ev.CompensationStarted("cancel"))
@@ -157,7 +157,7 @@ def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
     assert (again.status, again.steps[1].status, again.not_before) == (S.COMPENSATING, T.COMPLETED, NOW + 60)
     assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0, NOW + 60))
     called = after(again, message(again), now=NOW + 60)
-    assert called.steps[1].undo_attempts - called.steps[1].undo_attempts_at_grant == 1
+    assert called.steps[1].undo_attempts.used == 1
     undone = after(called, ev.StepCompensated(1, 2), now=NOW + 61)
     assert (undone.cursor, undone.polling) == (0, None)
 
@@ -195,7 +195,7 @@ def test_a_step_that_completes_after_all_was_not_postponed() -> None:
 
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
     again = after(WAITING, ev.RetryAsked(MINE, "fixed"), ev.Redriven("fixed"))
-    assert (again.status, again.steps[1].status, again.steps[1].attempts) == (S.RUNNING, T.RETRYING, 2)
+    assert (again.status, again.steps[1].status, again.steps[1].attempts.made) == (S.RUNNING, T.RETRYING, 2)
     decision = apply(again, message(again))
     assert commands(decision) == (Run(1, False, 3),)
 
@@ -281,12 +281,12 @@ def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -
         assert writes(noticed) == [ev.Recovered(False, sent, attention=sent == 2)]
         resent = apply(noticed.state, writes(noticed)[0], by=by)
         assert kinds(resent) == [Send]
-        assert (resent.state.recovery_attempts, resent.state.unanswered) == (0, sent)
+        assert (resent.state.recovery.attempts, resent.state.unanswered) == (0, sent)
         assert bool(resent.state.attention) == (sent >= 2)
         assert commands(apply(resent.state, ev.StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
         silent = replace(resent.state, updated_at=NOW - 9_000)
     known = after(replace(silent, lease=MINE), ev.Recovered(stall=True), by=by)
-    assert (known.recovery_attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
+    assert (known.recovery.attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
     answered = after(replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1))
     assert (answered.unanswered, answered.attention) == (0, 0.0)
 
@@ -319,7 +319,7 @@ def test_what_is_over_cannot_be_cancelled(status: SagaStatus) -> None:
 
 def test_a_cancel_is_a_flag_until_a_worker_holds_the_saga() -> None:
     flagged = after(RUNNING, ev.CancelAsked("me"))
-    assert (flagged.seq, flagged.lease, flagged.cancel_requested_by) == (RUNNING.seq, HELD, "me")
+    assert (flagged.seq, flagged.lease, flagged.cancel.by) == (RUNNING.seq, HELD, "me")
     assert kinds(apply(saga(S.RUNNING, T.RETRYING), ev.CancelAsked("me"))) == [Send]
     assert apply(flagged, ev.CancelAsked("you")).state is flagged
     assert apply(UNDOING, ev.CancelAsked("me")) == Decision(UNDOING)
