@@ -33,7 +33,7 @@ def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
 
 
 def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patience() -> None:
-    impatient, patient = plan(max_recovery_attempts=1), plan(max_recovery=Recovery(9))
+    impatient, patient = plan(max_recovery_attempts=1), plan(max_recovery_attempts=9)
     stalled = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery=Recovery(1))
     decision = apply(stalled, ev.Recovered(stall=True), by=impatient)
     assert commands(decision) == (Write(ev.RecoveryExhausted()),)
