@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_work
-from sagas.core.commands import Decision, Send
+from sagas.core.effects import Decision, Send
 from sagas.core.replacing import replace
 from sagas.core.rules import forward, ready
 from sagas.core.states import Lease, SagaState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Send, Write
+from sagas.core.effects import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
 from sagas.core.rules import (

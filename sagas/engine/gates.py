@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from sagas.core.commands import Discard, Postpone
+from sagas.core.effects import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.errors import PermanentError
 from sagas.messaging.message.message import Message

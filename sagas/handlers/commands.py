@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
+from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.engine import Engine, from_environment
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, listed
 from sagas.handlers.observability.telemetry import frames, telemetry

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import SagaStatus
 from sagas.engine.children import children as looking_after
 from sagas.errors import Conflict

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sagas.core.events import Backlog
+from sagas.core.commands import Backlog
 from sagas.core.states import SagaState, StepState
 from sagas.engine.supervise.lanes import LaneNotes, Lanes
 from sagas.errors import NotFound, Unavailable

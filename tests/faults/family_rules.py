@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from sagas.core import facts
 from sagas.core.events import ChildrenStarted
-from sagas.core.families import child_id, parent_of
+from sagas.core.ids import child_id, parent_of
 from sagas.core.states import FanOut, SagaState, StepState
 from sagas.engine.children.children import Children
 from sagas.engine.operate.operations import Operations

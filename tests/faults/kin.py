@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import SagaState, SagaStatus, StepState
 from tests.faults.world import Began, Entered, Event, Rows
 

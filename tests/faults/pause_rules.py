@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sagas.core.states import Polling, SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.attempt import failures
 from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in

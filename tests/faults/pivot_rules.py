@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 from sagas.core import arrivals, automaton, facts, rules
 from sagas.core import events as ev
-from sagas.core.commands import Decision
+from sagas.core.commands import CancelAsked, CompensateAsked
+from sagas.core.effects import Decision
 from sagas.core.plan import Plan
 from sagas.core.rules import forward
 from sagas.core.states import Cancel, SagaState, StepStatus
@@ -70,7 +71,7 @@ def _pivots_take_cancels() -> Generator[None]:
     def unminding(self: Any, before: SagaState, after: SagaState) -> bool:
         return request(self, _plain(before), after)
 
-    with _rows_blind(ev.CancelAsked), patch.object(ControlItems, "request_cancel", unminding):
+    with _rows_blind(CancelAsked), patch.object(ControlItems, "request_cancel", unminding):
         yield
 
 
@@ -147,7 +148,7 @@ def _pivots_in_doubt_do_not_count() -> Generator[None]:
 
 @_rule("17: an operator says that it is meant")
 def _pivots_take_any_compensation() -> Generator[None]:
-    with _rows_blind(ev.CompensateAsked):
+    with _rows_blind(CompensateAsked):
         yield
 
 

@@ -11,10 +11,11 @@ from unittest.mock import patch
 
 from sagas.core import arrivals, chaining, facts, rules
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Send, Write
+from sagas.core.commands import Backlog, MessageArrived
+from sagas.core.effects import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine import committer
 from sagas.engine.attempt.attempt import SKEW, Attempt
 from sagas.engine.read.remains import Remains
@@ -393,7 +394,7 @@ def _retries_of_undos_without_end() -> Generator[None]:
 
 @_rule("8: a stale message revives nothing")
 def _any_message_revives() -> Generator[None]:
-    def revived(state: SagaState, event: ev.MessageArrived) -> Decision:
+    def revived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(replace(state, lease=event.lease, token=state.token + 1), Write(ev.Redriven()))
 
     with patch.object(arrivals, "_dead_arrived", revived):
@@ -416,9 +417,9 @@ def _undoing_is_never_given_up() -> Generator[None]:
 def _silence_is_a_stall() -> Generator[None]:
     backlog = Lanes.backlog
 
-    def lost(self: Lanes, state: SagaState) -> ev.Backlog:
+    def lost(self: Lanes, state: SagaState) -> Backlog:
         said = backlog(self, state)
-        return said if said is ev.Backlog.WAITING else ev.Backlog.LOST
+        return said if said is Backlog.WAITING else Backlog.LOST
 
     with patch.object(Lanes, "backlog", lost):
         yield

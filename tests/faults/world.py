@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError
 
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.attempt.course import Chain
 from sagas.engine.engine import Engine, build_engine
 from sagas.engine.registry import Registry

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.formats import FORMAT
 from sagas.handlers import bulk, supervisor
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work

@@ -21,7 +21,7 @@ from sagas.core.states import (
     StepState,
     StepStatus,
 )
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.formats import FORMAT
 from sagas.store.control.mapping import OVERTAKEN, due_at, shard_of
 from sagas.store.journal.entries import Entry

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Run, Write
+from sagas.core.commands import (
+    Arrival,
+    CancelAsked,
+    CompensateAsked,
+    MessageArrived,
+    ResolveAsked,
+    RetryAsked,
+    StallNoticed,
+)
+from sagas.core.effects import Decision, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import out_of_budget, undo_out_of_budget
 from sagas.core.states import (
@@ -171,11 +180,11 @@ class Walk:
             kind, _, how = move.partition(":")
             {"wait": self._wait, "work": self._work, "arrive": self._arrive, "ask": self._ask}[kind](how)
 
-    def message(self, dispatch: int) -> ev.MessageArrived:
+    def message(self, dispatch: int) -> MessageArrived:
         """A message with that number; the current one is for the current step."""
         index = min(self.state.cursor, len(self.state.steps) - 1)
         expires = self.now + 60
-        return ev.MessageArrived(index, self.state.undoing, dispatch, 0, "m", lease(expires, expires + 1))
+        return MessageArrived(index, self.state.undoing, dispatch, 0, "m", lease(expires, expires + 1))
 
     def _wait(self, how: str) -> None:
         self.now += float(how)
@@ -185,12 +194,12 @@ class Walk:
 
     def _ask(self, how: str) -> None:
         held = lease(self.now + 30, self.now + 30)
-        asked: dict[str, ev.Arrival] = {
-            "cancel": ev.CancelAsked("ann"),
-            "retry": ev.RetryAsked(held),
-            "compensate": ev.CompensateAsked(held),
-            "resolve": ev.ResolveAsked(held, "note", "action"),
-            "stall": ev.StallNoticed(held),
+        asked: dict[str, Arrival] = {
+            "cancel": CancelAsked("ann"),
+            "retry": RetryAsked(held),
+            "compensate": CompensateAsked(held),
+            "resolve": ResolveAsked(held, "note", "action"),
+            "stall": StallNoticed(held),
         }
         self._carry_out(decide(PLAN, self.state, asked[how], self.now))
 

@@ -15,7 +15,7 @@ from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import KINDS, StepDefinition
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
-from sagas.core.commands import Send
+from sagas.core.effects import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt.carrying import brought, correlated
 from sagas.engine.attempt.context import StepContext

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse
-from sagas.core.families import child_id, parent_of
+from sagas.core.commands import CancelAsked, ChildrenSeen, StallNoticed
+from sagas.core.effects import Refuse
+from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
@@ -79,7 +80,7 @@ class Children:
                 return
             owed = next_fact(self.advancer.plan(state), state) is not None or state.lease is not None
             if owed or not state.joins:
-                stalled, context = ev.StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor")
+                stalled, context = StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor")
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
                 return
@@ -237,7 +238,7 @@ class Children:
     ) -> bool:
         """Journal what was seen; whether another one was faster."""
         step = state.steps[state.cursor]
-        seen = ev.ChildrenSeen(self.advancer.lease(), fact, step.round)
+        seen = ChildrenSeen(self.advancer.lease(), fact, step.round)
         try:
             advanced = self.advancer.advance(state, seen, EntryContext(payload=payload, actor="supervisor"))
         except Fenced:
@@ -292,7 +293,7 @@ class Children:
     def _cancelled(self, child: SagaState, thorough: bool) -> bool:
         """Set a child's cancel flag if it goes forward; whether it is to be looked after."""
         for _ in range(_ROUNDS):
-            decision = decide(self.advancer.plan(child), child, ev.CancelAsked(PARENT), self._now)
+            decision = decide(self.advancer.plan(child), child, CancelAsked(PARENT), self._now)
             if isinstance(decision.then, Refuse):
                 return False
             if decision.state is child:

@@ -23,7 +23,7 @@ from sagas.core.breaker import (
     probe_ended,
     silent_until,
 )
-from sagas.core.commands import Postpone
+from sagas.core.effects import Postpone
 from sagas.core.events import (
     DeadLetterCause,
     Fact,
@@ -34,7 +34,7 @@ from sagas.core.events import (
     StepPostponed,
 )
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sagas.core.breaker import BreakerState
 from sagas.core.rules import forward
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.operate.breaker import GOOD_FOR, Breakers
 from sagas.engine.read.answers import BreakerView

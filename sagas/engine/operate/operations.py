@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse
-from sagas.core.families import children_ids
+from sagas.core.commands import Arrival, CancelAsked, CompensateAsked, ResolveAsked, RetryAsked, StallNoticed
+from sagas.core.effects import Refuse
+from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
@@ -49,7 +49,7 @@ class Operations:
             if parent is not None:
                 told = f"the saga is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
                 raise Conflict(f"{told}: cancel that, or with force this one alone")
-            asked = ev.CancelAsked(actor, note)
+            asked = CancelAsked(actor, note)
             clock = self.advancer.services.clock
             decision = decide(self.advancer.plan(state), state, asked, clock.now())
             if isinstance(decision.then, Refuse):
@@ -71,7 +71,7 @@ class Operations:
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel if no worker holds the saga; else its holder will."""
         try:
-            stall = ev.StallNoticed(self.advancer.lease())
+            stall = StallNoticed(self.advancer.lease())
             advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
         except Fenced:
             return self.reader.state(state.saga, state.saga_id)
@@ -80,14 +80,14 @@ class Operations:
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
         """Grant what failed a new budget: the dead-lettered step, or the failed undos. What nothing answers is sent
         anew at once."""
-        return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note), {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: RetryAsked(lease, note), {"note": note})
 
     def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up on a saga that waits or has failed, and have it undone; with ``force`` also one that is COMPLETED.
 
         One that is past its pivot takes ``force`` and a ``note``.
         """
-        return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force, note), {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: CompensateAsked(lease, force, note), {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         """Take a saga off the attention list, with a note of what was done. With a step that has children, these are
@@ -110,16 +110,14 @@ class Operations:
                 failed = (one for one in child.steps if one.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(one.name for one in failed) if child.over else ()
                 self._resolve(child, note, action, by_hand, actor)
-        return self._operate(
-            before.saga, before.saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps)
-        )
+        return self._operate(before.saga, before.saga_id, actor, lambda lease: ResolveAsked(lease, note, action, steps))
 
     def _operate(
         self,
         name: str,
         saga_id: str,
         actor: str,
-        arrival: Callable[[Lease], ev.Arrival],
+        arrival: Callable[[Lease], Arrival],
         details: dict[str, str] | None = None,
     ) -> SagaState:
         for _ in range(_TRIES):

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sagas.core.commands import Discard
+from sagas.core.effects import Discard
 from sagas.core.pauses import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer

@@ -10,9 +10,9 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
-from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse
+from sagas.core.commands import SignalAsked, StallNoticed
+from sagas.core.effects import Refuse
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -73,7 +73,7 @@ class Signals:
             if index is None:
                 raise NotFound(f"this saga was started without the step {step!r}, or when it took no signal")
             plan = self.advancer.plan(state)
-            decision = decide(plan, state, ev.SignalAsked(index), clock.now())
+            decision = decide(plan, state, SignalAsked(index), clock.now())
             if isinstance(decision.then, Refuse):
                 found = self.inbox.get(saga_id, state.steps[index])
                 if found is None:
@@ -91,7 +91,7 @@ class Signals:
         if not _to_be_taken(state):
             return state
         try:
-            stall = ev.StallNoticed(self.advancer.lease())
+            stall = StallNoticed(self.advancer.lease())
             self.advancer.advance(state, stall, EntryContext(actor="api"))
         except Fenced:
             pass

@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from sagas.core.families import child_id, children_ids
-from sagas.core.keys import id_for_key
+from sagas.core.ids import child_id, children_ids, id_for_key
 from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.read.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary

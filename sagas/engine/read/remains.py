@@ -11,7 +11,7 @@ from typing import Any
 
 from sagas.core.events import FACTS, DeadLetterCause
 from sagas.core.states import OVER, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.registry import Registry
 from sagas.errors import TypeChanged
 from sagas.store.journal.entries import RESULTS, Entry

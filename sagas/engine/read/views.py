@@ -10,7 +10,7 @@ from sagas.core.events import GONE, DeadLetterCause
 from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
     AuditEntry,

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sagas.authoring.redaction import HIDDEN
-from sagas.core.families import children_ids
+from sagas.core.ids import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader

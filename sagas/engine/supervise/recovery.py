@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sagas.core import events as ev
+from sagas.core.commands import Backlog, StallNoticed
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState, SagaStatus
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.operate.pausing import Pausing
@@ -220,7 +220,7 @@ class Recovery:
             report.untouched += 1
             return
         state = ended
-        postponed_until, backlog = 0.0, ev.Backlog.UNKNOWN
+        postponed_until, backlog = 0.0, Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
         overdue = 0.0 if found.sort == _NOWHERE else clock.now() - epoch(found.sort)
@@ -232,7 +232,7 @@ class Recovery:
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
         if silent and quiet_for >= (patience if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
-        stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
+        stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             report.recovered.append(found.saga_id)
@@ -240,7 +240,7 @@ class Recovery:
             return
         report.untouched += 1
         due = max(due_at(state, patience), postponed_until + patience)
-        if backlog is ev.Backlog.WAITING:  # the longer it waits already, the longer it may yet
+        if backlog is Backlog.WAITING:  # the longer it waits already, the longer it may yet
             due = max(due, clock.now() + min(max(patience, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(due)
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:

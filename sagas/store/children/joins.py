@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from pynamodb.pagination import ResultIterator
 
-from sagas.core.families import counters
+from sagas.core.ids import counters
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.store.children.joined import FORWARD, Outcome, Tally, outcome_of
 from sagas.store.control.mapping import Item, attributes_of, number_in
 from sagas.store.expressions import placeholders

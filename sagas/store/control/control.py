@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.core.replacing import replace
 from sagas.core.states import Lease, SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.formats import FORMAT
 from sagas.store.children.joins import join_writes
 from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagas.core.states import Progress, SagaState, SagaStatus, StepStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT
 from sagas.store.control.mapping import (

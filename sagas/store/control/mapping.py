@@ -31,7 +31,7 @@ from sagas.core.states import (
     StepState,
     StepStatus,
 )
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.formats import NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.journal.entry_hash import packed_hash, unpacked_hash

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.store.journal.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})

@@ -7,7 +7,8 @@ from typing import Any
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Send, Then
+from sagas.core.commands import Event, MessageArrived
+from sagas.core.effects import Decision, Send, Then
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.states import Attempts, Lease, SagaState, SagaStatus, StepState, StepStatus
 
@@ -53,19 +54,19 @@ def saga(status: SagaStatus, *steps: StepState | StepStatus, **given: Any) -> Sa
     return SagaState(status=status, **values)
 
 
-def message(state: SagaState, **given: Any) -> ev.MessageArrived:
+def message(state: SagaState, **given: Any) -> MessageArrived:
     """The saga's current message."""
     index = min(state.cursor, len(state.steps) - 1)
     values: dict[str, Any] = {"dispatch": state.dispatch, "hops": 0, "message_id": "m", "lease": MINE, **given}
-    return ev.MessageArrived(index, state.undoing, **values)
+    return MessageArrived(index, state.undoing, **values)
 
 
-def apply(state: SagaState, event: ev.Event, *, by: Plan | None = None, now: float = NOW) -> Decision:
+def apply(state: SagaState, event: Event, *, by: Plan | None = None, now: float = NOW) -> Decision:
     """What the automaton decides, by a plan of COMPENSATE everywhere unless another is given."""
     return decide(by or plan(*["COMPENSATE"] * len(state.steps)), state, event, now)
 
 
-def after(state: SagaState, *facts: ev.Event, by: Plan | None = None, now: float = NOW) -> SagaState:
+def after(state: SagaState, *facts: Event, by: Plan | None = None, now: float = NOW) -> SagaState:
     """The state after some events, each of which must change something."""
     for fact in facts:
         decision = apply(state, fact, by=by, now=now)

@@ -9,7 +9,8 @@ from hypothesis import assume, given
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Refuse, Run, Send, Then, Write
+from sagas.core.commands import CancelAsked, ChildrenSeen, CompensateAsked, Event, RetryAsked, StallNoticed
+from sagas.core.effects import Decision, Refuse, Run, Send, Then, Write
 from sagas.core.events import DeadLetterCause as Cause
 from sagas.core.plan import Plan
 from sagas.core.rules import next_fact
@@ -33,8 +34,8 @@ def test_until_it_has_completed_nothing_changes() -> None:
     assert kind_of(apply(replace(BEHIND, steps=(BEHIND.steps[0], step(pivot=True), step())), cancel())) is Send
 
 
-def cancel(actor: str = "ann") -> ev.CancelAsked:
-    return ev.CancelAsked(actor)
+def cancel(actor: str = "ann") -> CancelAsked:
+    return CancelAsked(actor)
 
 
 def kind_of(decision: Decision) -> type[Then | Send] | None:
@@ -64,7 +65,7 @@ def test_a_cancel_that_came_while_it_ran_comes_to_nothing() -> None:
 def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
     late = replace(BEHIND, deadline=NOW - 1)
     assert apply(late, cancel(ev.DEADLINE)).state is late
-    noticed = apply(late, ev.StallNoticed(MINE))
+    noticed = apply(late, StallNoticed(MINE))
     assert commands(noticed) == (Write(ev.SagaTimedOut()),)
     noted = after(noticed.state, ev.SagaTimedOut())
     assert (noted.status, noted.overdue, noted.attention, noted.ends_at, noted.error_seq) == (
@@ -83,7 +84,7 @@ def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
         ev.StepDeadLettered(2, Cause.EXHAUSTED)
     )
     stopped = replace(late, status=S.DEAD_LETTERED)
-    assert (stopped.ends_at, apply(stopped, ev.StallNoticed(MINE)).state) == (0, stopped)
+    assert (stopped.ends_at, apply(stopped, StallNoticed(MINE)).state) == (0, stopped)
 
 
 @pytest.mark.parametrize("policy", ["COMPENSATE", "FAIL", "DEAD_LETTER"])
@@ -100,7 +101,7 @@ def test_a_step_behind_it_that_failed_waits_for_an_operator(policy: str, rejecte
     if failure is not None:
         stopped = after(decision.state, decision.then.fact, by=by)
         assert (stopped.status, stopped.attention, failure.type) == (S.DEAD_LETTERED, NOW, "PivotHolds")
-        again = after(stopped, ev.RetryAsked(MINE), ev.Redriven(), by=by)
+        again = after(stopped, RetryAsked(MINE), ev.Redriven(), by=by)
         assert (again.status, again.rejected) == (S.RUNNING, False)
 
 
@@ -119,8 +120,8 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
     assert isinstance(decision.then.fact, ev.StepDeadLettered)
     stopped = after(decision.state, decision.then.fact)
     assert (stopped.status, stopped.past_pivot) == (S.DEAD_LETTERED, "step1")
-    assert kind_of(apply(stopped, ev.CompensateAsked(MINE))) is Refuse
-    undone = after(stopped, ev.CompensateAsked(MINE, force=True, note="it was not"), ev.CompensationStarted("operator"))
+    assert kind_of(apply(stopped, CompensateAsked(MINE))) is Refuse
+    undone = after(stopped, CompensateAsked(MINE, force=True, note="it was not"), ev.CompensationStarted("operator"))
     assert (undone.status, undone.cursor, undone.past_pivot) == (S.COMPENSATING, 0, "step1")
 
 
@@ -136,7 +137,7 @@ def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
         T.FAILED,
         T.COMPLETED,
     )
-    again = after(stopped, ev.RetryAsked(MINE), ev.Redriven())
+    again = after(stopped, RetryAsked(MINE), ev.Redriven())
     assert (again.recovery.exhausted, kind_of(apply(again, message(again)))) == (False, Run)
 
 
@@ -144,7 +145,7 @@ def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
     joining = step(T.WAITING, waits_for="children", fan_out=FanOut(2, 2, requests_seq=2))
     waiting = saga(S.WAITING, T.COMPLETED, PIVOT, joining, cursor=2)
     silence = ev.Recovered(False, 3, attention=True)
-    for state, noticed in ((BEHIND, ev.StallNoticed(MINE)), (waiting, ev.ChildrenSeen(MINE, silence))):
+    for state, noticed in ((BEHIND, StallNoticed(MINE)), (waiting, ChildrenSeen(MINE, silence))):
         claimed = apply(
             replace(state, unanswered=2, updated_at=NOW - 9_000),
             noticed,
@@ -159,15 +160,15 @@ def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
 
 def test_its_parents_order_does_not_undo_it() -> None:
     ordered = replace(OVER, order=Order(1))
-    assert apply(ordered, ev.StallNoticed(MINE)).state is ordered
+    assert apply(ordered, StallNoticed(MINE)).state is ordered
 
 
 @pytest.mark.parametrize("status", FORWARD[1:])
 def test_an_operator_may_still_have_it_undone(status: SagaStatus) -> None:
     state = OVER if status is S.COMPLETED else replace(BEHIND, status=status)
     for force, note in ((False, ""), (True, ""), (False, "it was not paid")):
-        assert kind_of(apply(state, ev.CompensateAsked(MINE, force, note))) is Refuse
-    asked = ev.CompensateAsked(MINE, force=True, note="the money went back by hand")
+        assert kind_of(apply(state, CompensateAsked(MINE, force, note))) is Refuse
+    asked = CompensateAsked(MINE, force=True, note="the money went back by hand")
     turned = after(state, asked, ev.CompensationStarted("operator"))
     assert (turned.status, turned.cause) == (S.COMPENSATING, "operator")
     assert kind_of(apply(replace(state, lease=HELD), asked)) is Refuse
@@ -183,14 +184,14 @@ def _with_pivot(state: SagaState) -> SagaState:
 
 @given(sagas(), sequences)
 def test_nobody_but_an_operator_turns_it_round(
-    drawn: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]]
+    drawn: tuple[Plan, SagaState], sequence: list[tuple[Event, float]]
 ) -> None:
     by, state = drawn
     assume(state.status in FORWARD and not state.cancel.journaled and (state.cursor or state.over))
     now, state = NOW, _with_pivot(state)
     for event, later in sequence:
         now += later
-        if isinstance(event, ev.CompensateAsked):
+        if isinstance(event, CompensateAsked):
             continue
         decision = decide(by, state, event, now)
         turns = isinstance(event, ev.CompensationStarted)
@@ -205,6 +206,6 @@ def test_what_is_not_behind_it_is_as_it_was() -> None:
     for state in (BEHIND, BUSY):
         plain = tuple(replace(one, pivot=False) for one in state.steps)
         marked = (*plain[:2], replace(plain[2], pivot=True))
-        for event in (cancel(), ev.StallNoticed(MINE), ev.StepFailed(2, 2, BOOM, permanent=True)):
+        for event in (cancel(), StallNoticed(MINE), ev.StepFailed(2, 2, BOOM, permanent=True)):
             was, is_ = apply(replace(state, steps=plain), event), apply(replace(state, steps=marked), event)
             assert (was.then, was.send, was.state.status) == (is_.then, is_.send, is_.state.status)

@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from sagas.core import events as ev
 from sagas.core import facts
 from sagas.core.automaton import ROWS, TABLE, decide
-from sagas.core.commands import Decision, Refuse, Run, Write
+from sagas.core.commands import (
+    Backlog,
+    CancelAsked,
+    ChildrenSeen,
+    CompensateAsked,
+    Event,
+    MessageArrived,
+    ResolveAsked,
+    RetryAsked,
+    SignalAsked,
+    StallNoticed,
+)
+from sagas.core.effects import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import needs_attention, next_fact
 from sagas.core.states import (
@@ -33,7 +45,7 @@ from sagas.core.states import (
 )
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
-OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
+OPERATORS = (ev.Redriven, ev.Resolved, RetryAsked, CompensateAsked, ResolveAsked, ev.CompensationStarted)
 FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
 IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
 """Journaled and committed at once, on conditions of their own."""
@@ -203,16 +215,16 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.RecoveryExhausted: st.just(ev.RecoveryExhausted()),
     ev.Redriven: st.just(ev.Redriven()),
     ev.Resolved: st.builds(ev.Resolved, st.just("seen"), st.just("none"), st.sampled_from([(), ("step0",)])),
-    ev.MessageArrived: st.builds(
-        ev.MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
+    MessageArrived: st.builds(
+        MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
     ),
-    ev.StallNoticed: st.builds(ev.StallNoticed, leases, backlog=st.sampled_from(ev.Backlog)),
-    ev.CancelAsked: st.just(ev.CancelAsked("somebody")),
-    ev.SignalAsked: st.just(ev.SignalAsked(0)),
-    ev.RetryAsked: st.builds(ev.RetryAsked, leases),
-    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases, booleans, st.sampled_from(["", "it was not paid"])),
-    ev.ChildrenSeen: st.builds(
-        ev.ChildrenSeen,
+    StallNoticed: st.builds(StallNoticed, leases, backlog=st.sampled_from(Backlog)),
+    CancelAsked: st.just(CancelAsked("somebody")),
+    SignalAsked: st.just(SignalAsked(0)),
+    RetryAsked: st.builds(RetryAsked, leases),
+    CompensateAsked: st.builds(CompensateAsked, leases, booleans, st.sampled_from(["", "it was not paid"])),
+    ChildrenSeen: st.builds(
+        ChildrenSeen,
         leases,
         st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
         | st.builds(ev.StepCompensated, indices, counts)
@@ -220,13 +232,13 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         | st.builds(ev.Recovered, st.just(False), counts, booleans),
         counts,
     ),
-    ev.ResolveAsked: st.builds(ev.ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
+    ResolveAsked: st.builds(ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
 }
 anything: st.SearchStrategy[Any] = st.one_of(*EVENTS.values())
 sequences = st.lists(st.tuples(anything, st.sampled_from([0.0, 20.0, 100.0])), max_size=12)
 
 
-def seen(state: SagaState, lease: Lease, *, failed: bool) -> ev.ChildrenSeen:
+def seen(state: SagaState, lease: Lease, *, failed: bool) -> ChildrenSeen:
     """That the children of a saga which waits for them are over, or undone."""
     step, failure = state.steps[state.cursor], ev.Failure("ChildrenFailed", "one did")
     fact: Any = ev.ChildrenEnded(state.cursor, 3, 0, failure if failed else None)
@@ -234,14 +246,14 @@ def seen(state: SagaState, lease: Lease, *, failed: bool) -> ev.ChildrenSeen:
         number = step.undo_attempts.made
         undone = ev.StepCompensated(state.cursor, number)
         fact = ev.CompensationFailed(state.cursor, number, failure) if failed else undone
-    return ev.ChildrenSeen(lease, fact, step.round)
+    return ChildrenSeen(lease, fact, step.round)
 
 
-def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
+def likely(state: SagaState, plan: Plan) -> list[Event]:
     """Events that fit the state: generated ones seldom do."""
     step = state.current
     lease = Lease("new", NOW + 900, NOW + 900)
-    found: list[ev.Event] = [ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
+    found: list[Event] = [MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
     if step is not None and step.status is T.RUNNING:
         found += [
             ev.StepCompleted(state.cursor, step.attempts.made),
@@ -260,7 +272,7 @@ def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
     return [*found, *([fact] if fact else [])]
 
 
-def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
+def check(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     """Decide, and check everything that one decision must hold to."""
     decision = decide(plan, state, event, now)
     after = decision.state
@@ -274,22 +286,22 @@ def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision
         assert not commands(decision)
     if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
-    if state.over and after is not state and not (isinstance(event, ev.StallNoticed) and state.order):
+    if state.over and after is not state and not (isinstance(event, StallNoticed) and state.order):
         assert isinstance(event, OPERATORS)
     _check_backward(state, decision, event)
     return decision
 
 
-def _check_numbers(state: SagaState, after: SagaState, event: ev.Event) -> None:
+def _check_numbers(state: SagaState, after: SagaState, event: Event) -> None:
     changed = isinstance(event, ev.Fact) and after is not state
     assert after.seq == state.seq + changed
     assert after.dispatch >= state.dispatch
     assert after.lost_until >= state.lost_until
-    claims = after is not state and not isinstance(event, ev.Fact | ev.CancelAsked | ev.SignalAsked)
+    claims = after is not state and not isinstance(event, ev.Fact | CancelAsked | SignalAsked)
     assert after.token == state.token + claims
 
 
-def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> None:
+def _check_backward(state: SagaState, decision: Decision, event: Event) -> None:
     back = state.undoing or state.over
     runs = [command for command in commands(decision) if isinstance(command, Run)]
     assert not (back and any(not run.undo for run in runs))
@@ -303,7 +315,7 @@ def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> No
             raise AssertionError("a completed step runs again")
 
 
-def _spared(event: ev.Event) -> int:
+def _spared(event: Event) -> int:
     """An attempt whose code could not be called is given back: one, and by this event alone."""
     match event:
         case ev.StepDeadLettered(cause=ev.DeadLetterCause.TYPE_CHANGED):
@@ -314,7 +326,7 @@ def _spared(event: ev.Event) -> int:
 
 @given(sagas(), anything, times, st.data())
 def test_one_event_from_any_state(
-    given_: tuple[Plan, SagaState], event: ev.Event, now: float, data: st.DataObject
+    given_: tuple[Plan, SagaState], event: Event, now: float, data: st.DataObject
 ) -> None:
     plan, state = given_
     check(plan, state, event, now)
@@ -323,7 +335,7 @@ def test_one_event_from_any_state(
 
 @given(sagas(), sequences, st.data())
 def test_any_events_in_any_order_and_number(
-    given_: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]], data: st.DataObject
+    given_: tuple[Plan, SagaState], sequence: list[tuple[Event, float]], data: st.DataObject
 ) -> None:
     plan, state = given_
     turned, now, completed = False, NOW, set[tuple[int, int]]()
@@ -381,7 +393,7 @@ def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact:
 @given(sagas())
 def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
-    signalled = decide(plan, state, ev.SignalAsked(state.cursor), NOW).state
+    signalled = decide(plan, state, SignalAsked(state.cursor), NOW).state
     if signalled is state:
         return
     for fact in likely(state, plan):
@@ -404,9 +416,9 @@ def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Pl
 def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
     mine = Lease("new", NOW + 9, NOW + 9)
-    message = ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
-    asked = (ev.RetryAsked(mine), ev.CompensateAsked(mine), ev.ResolveAsked(mine, "seen", "none"))
-    for event in (message, ev.StallNoticed(mine), *asked):
+    message = MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
+    asked = (RetryAsked(mine), CompensateAsked(mine), ResolveAsked(mine, "seen", "none"))
+    for event in (message, StallNoticed(mine), *asked):
         decision = decide(plan, state, event, NOW)
         for command in commands(decision):
             if isinstance(command, Write):
@@ -430,9 +442,9 @@ def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, S
 def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tuple[SagaState, bool]:
     lease = Lease("new", now + 100, now + 100)
     index = min(state.cursor, len(state.steps) - 1)
-    arrived: ev.Event = ev.MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
+    arrived: Event = MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
     if state.lease is not None and data.draw(booleans):
-        arrived = ev.StallNoticed(lease)
+        arrived = StallNoticed(lease)
     elif state.joins and state.lease is None and next_fact(plan, state) is None:
         arrived = seen(state, lease, failed=data.draw(booleans))
     decision = decide(plan, state, arrived, now)
