@@ -17,6 +17,8 @@ import comparison
 import costs
 import typer.main
 from http_reference import StandIn, http_page
+from states_page import page as states_page
+from states_page import svg as states_drawing
 
 from sagas import AutoDisable, CircuitBreaker, OrphanSweep, Retry, children, errors, sleep, step, wait_for
 from sagas.authoring.options import SagaOptions
@@ -25,8 +27,6 @@ from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
 from sagas.cli.main import app
 from sagas.core import events
-from sagas.core.diagram import page as states_page
-from sagas.core.diagram import svg as states_drawing
 from sagas.handlers.http import answers
 from sagas.handlers.observability.metrics import METRICS
 

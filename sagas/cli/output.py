@@ -9,7 +9,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.status import Status
 
-from sagas.core.wording import plain as plain
+from sagas.core.text import plain as plain
 
 _PIPE_WIDTH = 400
 """Columns where nobody reads along: no line is broken for them."""

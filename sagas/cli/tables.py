@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sagas.cli.output import plain, plain_line, pretty
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.wording import ago, between, clock_time, end_of, moment, span
+from sagas.core.text import ago, between, clock_time, end_of, moment, span
 
 if TYPE_CHECKING:
     from sagas.client.operate.dead_letters import DeadLetter

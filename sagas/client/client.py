@@ -23,7 +23,7 @@ from sagas.client.operate.outbox import EventCalls
 from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport
 from sagas.client.waiting import Wait
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
+from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.read.answers import (
     AuditEntry,
     Page,

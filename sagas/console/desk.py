@@ -20,7 +20,7 @@ from sagas.console.jobs import Jobs
 from sagas.console.links import Links
 from sagas.console.redaction import HIDDEN, Redaction, scrubbed
 from sagas.console.source import Source
-from sagas.core.wording import ago, between, end_of, moment, plain, span
+from sagas.core.text import ago, between, end_of, moment, plain, span
 
 _LONGEST = 64 * 1024
 """Characters of a text that a page has room for; the rest is to be downloaded."""

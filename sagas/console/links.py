@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sagas.console.settings import settings_of
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.errors import InvalidRequest
 
 _XRAY = re.compile(r"1-[0-9a-f]{8}-[0-9a-f]{24}")

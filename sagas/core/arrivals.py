@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Write
+from sagas.core.commands import (
+    Backlog,
+    CancelAsked,
+    ChildrenSeen,
+    CompensateAsked,
+    MessageArrived,
+    ResolveAsked,
+    RetryAsked,
+    SignalAsked,
+    StallNoticed,
+)
+from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
@@ -12,14 +23,13 @@ from sagas.core.rules import (
     forward,
     in_wait,
     next_fact,
-    no_message_dies,
     owed_by_time,
     patient_until,
     pivot_holds,
     takeover_fact,
     waits,
 )
-from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -47,14 +57,14 @@ def _held(state: SagaState, now: float) -> bool:
     return state.lease is not None and state.lease.expires_at > now
 
 
-def message_arrived_late(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
+def message_arrived_late(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
     """The saga is over."""
     return Decision(state, Discard(f"the saga is {state.status}"))
 
 
-def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
+def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
-    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     if parked and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id):
         # On its way to the dead letters, also while an operator holds the lease: postponed until the lease ends it
         # would wear out and be copied, and the copy is not what the saga says is dead.
@@ -75,13 +85,13 @@ def message_arrived(plan: Plan, state: SagaState, event: ev.MessageArrived, now:
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadLetter(event.dispatch, event.hops, event.message_id)
-        fact = fact if no_message_dies(fact) else replace(fact, message=dying)
+        fact = replace(fact, message=dying) if fact.cause.message_dies else fact
     if fact is not None:
         return Decision(_claimed(state, event.lease), Write(fact))
     return _work_arrived(state, event, now)
 
 
-def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
+def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
     """The saga waits for an operator: this is its dead letter redriven, or a stale message.
 
     Redriving gives a message a new id and a new time of sending. The time tells it from a duplicate that the sender's
@@ -95,17 +105,13 @@ def _dead_arrived(state: SagaState, event: ev.MessageArrived) -> Decision:
     return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
 
 
-def _work_arrived(state: SagaState, event: ev.MessageArrived, now: float) -> Decision:
+def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decision:
     current = send_current(state)
     step = state.current
     if state.joins:
         return Decision(state, Discard("the saga waits for its children: no message stands for that"))
     if event.dispatch != state.dispatch:
-        claimed = step is None or (
-            step.undo_attempts > step.undo_attempts_at_grant
-            if state.undoing
-            else step.attempts > step.attempts_at_grant
-        )
+        claimed = step is None or (step.undo_attempts if state.undoing else step.attempts).used > 0
         if not claimed and state.status is not SagaStatus.WAITING:  # then the current message may be missing
             return Decision(state, Discard("the step is done; its successor was sent again"), current)
         return Decision(state, Discard("a newer message is the saga's current one"))
@@ -121,13 +127,14 @@ def claimed_work(state: SagaState, lease: Lease) -> Decision:
     held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
     ready = held.steps[index]
     if state.undoing:
-        busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts + 1)
-        return Decision(held.with_step(index, busy), Run(index, True, busy.undo_attempts))
-    busy = replace(ready, status=StepStatus.RUNNING, attempts=ready.attempts + 1)
-    return Decision(replace(held.with_step(index, busy), status=SagaStatus.RUNNING), Run(index, False, busy.attempts))
+        busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts.claimed())
+        return Decision(held.with_step(index, busy), Run(index, True, busy.undo_attempts.made))
+    busy = replace(ready, status=StepStatus.RUNNING, attempts=ready.attempts.claimed())
+    running = replace(held.with_step(index, busy), status=SagaStatus.RUNNING)
+    return Decision(running, Run(index, False, busy.attempts.made))
 
 
-def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
+def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
     """Take an expired lease over, journal what is owed, or send a lost message anew. Live leases are untouched."""
     if _held(state, now):
         return Decision(state)
@@ -141,10 +148,11 @@ def stall_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
         return Decision(_claimed(state, event.lease), Write(fact))
     stale_after = plan.stale_after if event.stale_after is None else event.stale_after
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
-    if max(patient_until(state, stale_after), postponed) > now or event.backlog is ev.Backlog.WAITING:
+    if max(patient_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
         return Decision(state)
-    anew = ev.Recovered() if event.backlog is ev.Backlog.LOST else _unanswered(plan, state)
-    return Decision(_claimed(state, event.lease), Write(fact if no_message_dies(fact) else anew))
+    anew = ev.Recovered() if event.backlog is Backlog.LOST else _unanswered(plan, state)
+    following = anew if fact is None or fact.cause.message_dies else fact
+    return Decision(_claimed(state, event.lease), Write(following))
 
 
 def _unanswered(plan: Plan, state: SagaState) -> ev.Recovered:
@@ -153,7 +161,7 @@ def _unanswered(plan: Plan, state: SagaState) -> ev.Recovered:
     return ev.Recovered(False, sent, attention=sent > plan.max_recovery_attempts and not state.attention)
 
 
-def order_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: float) -> Decision:
+def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
     """Begin to undo what is over, as the parent ordered."""
     fact = next_fact(plan, state)
     if fact is None or _held(state, now):
@@ -163,7 +171,7 @@ def order_noticed(plan: Plan, state: SagaState, event: ev.StallNoticed, now: flo
     return Decision(_claimed(state, event.lease), Write(fact))
 
 
-def children_seen(plan: Plan, state: SagaState, event: ev.ChildrenSeen, now: float) -> Decision:
+def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float) -> Decision:
     """Journal what became of the children, unless something else is owed first."""
     step = state.current
     if _held(state, now) or step is None or not state.joins or step.round != event.round:
@@ -179,28 +187,28 @@ def children_seen(plan: Plan, state: SagaState, event: ev.ChildrenSeen, now: flo
     return Decision(_claimed(state, event.lease), Write(fact or event.fact))
 
 
-def cancel_asked(plan: Plan, state: SagaState, event: ev.CancelAsked, now: float) -> Decision:
+def cancel_asked(plan: Plan, state: SagaState, event: CancelAsked, now: float) -> Decision:
     """Set the flag; the holder of the lease, or the next one, acts on it."""
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
     if state.over:
         return Decision(state, Refuse(f"the saga is {state.status}"))
-    if state.cancel_requested_at:
+    if state.cancel.at:
         return Decision(state)
     if state.past_pivot:  # the deadline is no cancel there: see ``owed_by_time``
         return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
-    after = replace(state, cancel_requested_at=now, cancel_requested_by=event.actor, cancel_note=event.note)
+    after = replace(state, cancel=Cancel(now, event.actor, event.note))
     return Decision(after, send=None if state.lease else send_current(after))
 
 
-def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float) -> Decision:
+def signal_asked(plan: Plan, state: SagaState, event: SignalAsked, now: float) -> Decision:
     """Set the step's flag; the holder of the lease, or the next one, takes the value."""
     step = state.steps[event.index]
     early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     able = forward(state) or state.status is SagaStatus.DEAD_LETTERED
-    if step.waits_for != "signal" or not able or (state.recovery_exhausted and not state.past_pivot):
+    if step.waits_for != "signal" or not able or (state.recovery.exhausted and not state.past_pivot):
         return Decision(state, Refuse(f"the saga is {state.status}: step {step.name} takes no signal any more"))
-    if state.cancel_requested_at:
+    if state.cancel.at:
         return Decision(state, Refuse(f"the saga is cancelled: step {step.name} takes no signal any more"))
     if step.timed_out:
         return Decision(state, Refuse(f"step {step.name} has waited in vain: its time is over"))
@@ -209,21 +217,21 @@ def signal_asked(plan: Plan, state: SagaState, event: ev.SignalAsked, now: float
     return Decision(state.with_step(event.index, replace(step, signalled=True)))
 
 
-def retry_asked(plan: Plan, state: SagaState, event: ev.RetryAsked, now: float) -> Decision:
+def retry_asked(plan: Plan, state: SagaState, event: RetryAsked, now: float) -> Decision:
     """Grant what failed a new budget of attempts, or send anew at once what nothing answers."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.over and state.lease is None:
             return Decision(_claimed(state, event.lease), Write(ev.Recovered(stall=False)))
         told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
         return Decision(state, Refuse(told))
-    if state.cancel_requested_at and state.status is SagaStatus.DEAD_LETTERED:
+    if state.cancel.at and state.status is SagaStatus.DEAD_LETTERED:
         return Decision(state, Refuse("a cancel was accepted: the saga is about to be undone"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
     return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
 
 
-def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, now: float) -> Decision:
+def compensate_asked(plan: Plan, state: SagaState, event: CompensateAsked, now: float) -> Decision:
     """Give up on a saga that waits or has failed, and have it undone; past its pivot only if that is meant."""
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
@@ -240,7 +248,7 @@ def compensate_asked(plan: Plan, state: SagaState, event: ev.CompensateAsked, no
     return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))
 
 
-def resolve_asked(plan: Plan, state: SagaState, event: ev.ResolveAsked, now: float) -> Decision:
+def resolve_asked(plan: Plan, state: SagaState, event: ResolveAsked, now: float) -> Decision:
     """Take the saga off the list of those that need a person."""
     at_rest = state.over or state.status is SagaStatus.DEAD_LETTERED
     if not state.attention or not at_rest:

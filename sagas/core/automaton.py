@@ -25,7 +25,18 @@ from typing import Any
 
 from sagas.core import arrivals, facts
 from sagas.core import events as ev
-from sagas.core.commands import Decision
+from sagas.core.commands import (
+    CancelAsked,
+    ChildrenSeen,
+    CompensateAsked,
+    Event,
+    MessageArrived,
+    ResolveAsked,
+    RetryAsked,
+    SignalAsked,
+    StallNoticed,
+)
+from sagas.core.effects import Decision
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
 from sagas.core.rules import has_failed, needs_attention
@@ -104,24 +115,24 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPENSATING,), ev.RecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, facts.resolved, ()),
     # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
-    Row((S.PENDING, S.RUNNING), ev.MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
-    Row((S.WAITING,), ev.MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),
-    Row((S.COMPENSATING, S.DEAD_LETTERED), ev.MessageArrived, arrivals.message_arrived, ()),
-    Row(tuple(sorted(OVER)), ev.MessageArrived, arrivals.message_arrived_late, ()),
-    Row((*_ACTIVE, S.DEAD_LETTERED), ev.StallNoticed, arrivals.stall_noticed, ()),
-    Row(_STANDING, ev.StallNoticed, arrivals.order_noticed, ()),
-    Row((S.WAITING, S.COMPENSATING), ev.ChildrenSeen, arrivals.children_seen, ()),
-    Row(tuple(S), ev.CancelAsked, arrivals.cancel_asked, ()),
-    Row(tuple(S), ev.SignalAsked, arrivals.signal_asked, ()),
-    Row(tuple(S), ev.RetryAsked, arrivals.retry_asked, ()),
-    Row(tuple(S), ev.CompensateAsked, arrivals.compensate_asked, ()),
-    Row(tuple(S), ev.ResolveAsked, arrivals.resolve_asked, ()),
+    Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
+    Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),
+    Row((S.COMPENSATING, S.DEAD_LETTERED), MessageArrived, arrivals.message_arrived, ()),
+    Row(tuple(sorted(OVER)), MessageArrived, arrivals.message_arrived_late, ()),
+    Row((*_ACTIVE, S.DEAD_LETTERED), StallNoticed, arrivals.stall_noticed, ()),
+    Row(_STANDING, StallNoticed, arrivals.order_noticed, ()),
+    Row((S.WAITING, S.COMPENSATING), ChildrenSeen, arrivals.children_seen, ()),
+    Row(tuple(S), CancelAsked, arrivals.cancel_asked, ()),
+    Row(tuple(S), SignalAsked, arrivals.signal_asked, ()),
+    Row(tuple(S), RetryAsked, arrivals.retry_asked, ()),
+    Row(tuple(S), CompensateAsked, arrivals.compensate_asked, ()),
+    Row(tuple(S), ResolveAsked, arrivals.resolve_asked, ()),
 )
 
 TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}
 
 
-def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
+def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     """Return the next state and what to do about ``event``. ``now``: epoch seconds. Returns the same state, and nothing
     to do, when the event is a duplicate, late or impossible."""
     row = TABLE.get((state.status, type(event)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_work
-from sagas.core.commands import Decision, Send
+from sagas.core.effects import Decision, Send
 from sagas.core.replacing import replace
 from sagas.core.rules import forward, ready
 from sagas.core.states import Lease, SagaState
@@ -30,7 +30,7 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
     goes_on = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)
     if not goes_on and not (isinstance(fact, ev.CompensationStarted) and fact.cause == "failure"):
         return None
-    if forward(after) and (after.cancel_requested_at or not ready(after)):
+    if forward(after) and (after.cancel.at or not ready(after)):
         return None
     return send
 

@@ -1,80 +1,142 @@
-"""What is to be done, in the imperative. The automaton decides; it never acts."""
+"""What reaches a saga from outside: a message, the supervisor, an operator, a caller. None of it is journaled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from sagas.core.events import Fact
-from sagas.core.states import SagaState
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Execute the step at ``index`` (or its undo); the state already counts the attempt."""
-
-    index: int
-    undo: bool
-    attempt: int
+from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, Recovered, StepCompensated
+from sagas.core.states import Lease
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """As the lease holder, journal this fact next; user code does not run."""
+class MessageArrived:
+    """A message of the saga was received.
 
-    fact: Fact
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send the saga's current message, not to be delivered before ``not_before`` (epoch seconds)."""
+    Args:
+        index: the step it is for.
+        undo: whether for the step's undo.
+        dispatch: its number.
+        hops: how often it was copied to wait longer.
+        message_id: SQS's id of it.
+        lease: the lease the receiver would take.
+        sent_at: epoch seconds at which it entered its queue; 0 if unknown.
+        note: why it was moved back from the dead letters; empty if that is not said.
+    """
 
     index: int
     undo: bool
     dispatch: int
-    not_before: float = 0.0
+    hops: int
+    message_id: str
+    lease: Lease
+    sent_at: float = 0.0
+    note: str = ""
+
+
+class Backlog(StrEnum):
+    """What the queue of its step says of a message that no worker has claimed."""
+
+    LOST = "LOST"
+    """Nothing waits there, and messages sent a good while later were handled: the message is lost."""
+    UNKNOWN = "UNKNOWN"
+    """Nothing shows what became of it: it may be lost, or its function cannot run. Or others wait there, by which it
+    was passed."""
+    WAITING = "WAITING"
+    """Others wait there, and this one may be among them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Postpone:
-    """Have the message come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place."""
-
-    until: float
-    itself: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """The message is done with, or has nothing to say any more, and then there is a reason: delete it."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Die:
-    """Report the message failed until its queue moves it to the dead-letter queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """The state does not allow what was asked."""
-
-    reason: str
-
-
-Then = Run | Write | Postpone | Discard | Die | Refuse
-"""What is to be done now, by what brought the arrival."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The next state, and what follows from it.
+class StallNoticed:
+    """The supervisor looked at the saga; or the caller did who has cancelled it, or sent it a signal.
 
     Args:
-        state: the saga from now on; the same object if nothing changed.
-        then: what is to be done at once; ``None`` when that is nothing.
-        send: the message that is to be sent, or kept if it is the one at hand.
+        lease: what would be taken.
+        stale_after: seconds of silence after which the message counts as lost; the type's by default.
+        postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 if it does not.
+        backlog: what its queue says of it.
     """
 
-    state: SagaState
-    then: Then | None = None
-    send: Send | None = None
+    lease: Lease
+    stale_after: float | None = None
+    postponed_until: float = 0.0
+    backlog: Backlog = Backlog.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """A caller wants the saga cancelled; ``actor``: who; ``note``: why."""
+
+    actor: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAsked:
+    """A caller has a value for the step at ``index``, which waits for a signal, has waited, or will."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """An operator wants what failed tried again; ``lease`` is what would be taken."""
+
+    lease: Lease
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompensateAsked:
+    """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
+    COMPLETED, and with a ``note``, too, one that is past its pivot."""
+
+    lease: Lease
+    force: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenSeen:
+    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
+    that nobody manages to journal it.
+
+    Args:
+        lease: what would be taken.
+        fact: what that comes to.
+        round: of the step, as it was seen.
+    """
+
+    lease: Lease
+    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveAsked:
+    """An operator says that it is settled.
+
+    Args:
+        lease: what would be taken.
+        note: why.
+        taken: what was done.
+        steps: names of steps whose undo was done by hand.
+    """
+
+    lease: Lease
+    note: str
+    taken: str
+    steps: tuple[str, ...] = ()
+
+
+Arrival = (
+    MessageArrived
+    | StallNoticed
+    | CancelAsked
+    | SignalAsked
+    | RetryAsked
+    | CompensateAsked
+    | ResolveAsked
+    | ChildrenSeen
+)
+Event = Fact | Arrival

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from sagas.core.states import DeadLetter, Lease, StepStatus
+from sagas.core.states import DeadLetter, StepStatus
 from sagas.errors import TypeChanged
 
 
@@ -30,12 +30,6 @@ class Failure:
     def code_missing(self) -> bool:
         """Whether there was no code to attempt it with."""
         return self.type == "CodeGone"
-
-    @property
-    def of_failed_step(self) -> bool:
-        """Whether the step has failed already: no signal came, too many of its children failed, or its attempts are
-        used up and the pivot keeps the saga from being undone."""
-        return self.type in ("WaitTimedOut", "ChildrenFailed", "PivotHolds")
 
     @property
     def type_changed(self) -> bool:
@@ -143,12 +137,43 @@ class StepLost(StepFact):
     why = LOST
 
 
+class DeadLetterCause(StrEnum):
+    """Why a step waits for an operator."""
+
+    EXHAUSTED = "exhausted"
+    """Its attempts are used up, and its policy says so."""
+    CODE_MISSING = "code_missing"
+    """The deployed code does not have it."""
+    TYPE_CHANGED = "type_changed"
+    """Its code cannot be called with what is stored."""
+    WAIT_TIMED_OUT = "wait_timed_out"
+    """No signal came in time."""
+    CHILDREN_FAILED = "children_failed"
+    """Too many of its children failed."""
+    STALLED = "stalled"
+    """The saga stalled too often behind its pivot."""
+    PIVOT_HOLDS = "pivot_holds"
+    """Its attempts are used up, and the pivot keeps the saga from being undone or from ending."""
+
+    @property
+    def message_dies(self) -> bool:
+        """Whether the step's message moves to the dead letters."""
+        return self is DeadLetterCause.EXHAUSTED
+
+    @property
+    def fails_step(self) -> bool:
+        """Whether the step fails by it, without an attempt. By the other causes it had failed before."""
+        return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
+
+
 @dataclass(frozen=True, slots=True)
 class StepDeadLettered(Fact):
-    """The step is exhausted and waits for an operator; ``message`` is dying.
+    """The step waits for an operator; ``cause`` says why.
 
-    Or its code is gone, cannot be called with what is stored, waited in vain, stalled too often behind the pivot, or
-    would have had the saga undone there: then ``failure`` says so, and no message need die.
+    Args:
+        cause: why.
+        message: what is dying, if a message is.
+        failure: what the cause says in detail; the entry of the last attempt does where its attempts are used up.
     """
 
     leaves = StepStatus.FAILED
@@ -156,6 +181,7 @@ class StepDeadLettered(Fact):
     reports = Reports.STEP_FAILED
 
     index: int
+    cause: DeadLetterCause
     message: DeadLetter | None = None
     failure: Failure | None = None
 
@@ -353,138 +379,6 @@ class Resolved(Fact):
     taken: str = _kept("action")
     steps: tuple[str, ...] = _kept("undone_by_hand", always=True, default=())
 
-
-@dataclass(frozen=True, slots=True)
-class MessageArrived:
-    """A message of the saga was received.
-
-    Args:
-        index: the step it is for.
-        undo: whether for the step's undo.
-        dispatch: its number.
-        hops: how often it was copied to wait longer.
-        message_id: SQS's id of it.
-        lease: the lease the receiver would take.
-        sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        note: why it was moved back from the dead letters; empty if that is not said.
-    """
-
-    index: int
-    undo: bool
-    dispatch: int
-    hops: int
-    message_id: str
-    lease: Lease
-    sent_at: float = 0.0
-    note: str = ""
-
-
-class Backlog(StrEnum):
-    """What the queue of its step says of a message that no worker has claimed."""
-
-    LOST = "LOST"
-    """Nothing waits there, and messages sent a good while later were handled: the message is lost."""
-    UNKNOWN = "UNKNOWN"
-    """Nothing shows what became of it: it may be lost, or its function cannot run. Or others wait there, by which it
-    was passed."""
-    WAITING = "WAITING"
-    """Others wait there, and this one may be among them."""
-
-
-@dataclass(frozen=True, slots=True)
-class StallNoticed:
-    """The supervisor looked at the saga; or the caller did who has cancelled it, or sent it a signal.
-
-    Args:
-        lease: what would be taken.
-        stale_after: seconds of silence after which the message counts as lost; the type's by default.
-        postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 if it does not.
-        backlog: what its queue says of it.
-    """
-
-    lease: Lease
-    stale_after: float | None = None
-    postponed_until: float = 0.0
-    backlog: Backlog = Backlog.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class CancelAsked:
-    """A caller wants the saga cancelled; ``actor``: who; ``note``: why."""
-
-    actor: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SignalAsked:
-    """A caller has a value for the step at ``index``, which waits for a signal, has waited, or will."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class RetryAsked:
-    """An operator wants what failed tried again; ``lease`` is what would be taken."""
-
-    lease: Lease
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CompensateAsked:
-    """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
-    COMPLETED, and with a ``note``, too, one that is past its pivot."""
-
-    lease: Lease
-    force: bool = False
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ChildrenSeen:
-    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
-    that nobody manages to journal it.
-
-    Args:
-        lease: what would be taken.
-        fact: what that comes to.
-        round: of the step, as it was seen.
-    """
-
-    lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
-    round: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ResolveAsked:
-    """An operator says that it is settled.
-
-    Args:
-        lease: what would be taken.
-        note: why.
-        taken: what was done.
-        steps: names of steps whose undo was done by hand.
-    """
-
-    lease: Lease
-    note: str
-    taken: str
-    steps: tuple[str, ...] = ()
-
-
-Arrival = (
-    MessageArrived
-    | StallNoticed
-    | CancelAsked
-    | SignalAsked
-    | RetryAsked
-    | CompensateAsked
-    | ResolveAsked
-    | ChildrenSeen
-)
-Event = Fact | Arrival
 
 FACTS: dict[str, type[Fact]] = {
     kind.__name__: kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Send, Write
+from sagas.core.effects import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
 from sagas.core.rules import (
@@ -14,14 +14,13 @@ from sagas.core.rules import (
     long_wait,
     next_fact,
     next_undo,
-    no_message_dies,
     out_of_budget,
     owed_by_time,
     undo_out_of_budget,
     undoable,
     waits,
 )
-from sagas.core.states import Order, Polling, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Cancel, FanOut, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
 
 _LONGEST_UNREADABLE = 300
 """Characters of what does not fit that are kept with the saga; its journal has more."""
@@ -57,14 +56,14 @@ def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
 def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
     """The current step, if ``fact`` is about its execution under way."""
     step = state.current
-    fits = step is not None and state.cursor == fact.index and step.attempts == fact.attempt
+    fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
     return step if fits and state.lease and step is not None and step.status is StepStatus.RUNNING else None
 
 
 def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:
     """The current step, if its undo is under way; or, if not ``begun``, if it waits for its undo, which cannot run."""
     step = state.current
-    if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts != fact.attempt:
+    if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts.made != fact.attempt:
         return None
     under_way = step.status is StepStatus.COMPENSATING
     return step if (under_way or state.joins if begun else not under_way) else None
@@ -85,7 +84,7 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     done = replace(
         step,
         status=StepStatus.COMPLETED,
-        attempts_at_grant=0,
+        attempts=step.attempts.settled(),
         result_seq=after.seq,
         outcome_unknown=False,
         postponed=False,
@@ -99,12 +98,12 @@ def _gone_on(plan: Plan, state: SagaState, now: float) -> Decision:
         state,
         status=SagaStatus.RUNNING,
         cursor=state.cursor + 1,
-        recovery_attempts=0,
+        recovery=state.recovery.progressed(),
         not_before=0.0,
         dispatch=state.dispatch + 1,
         polling=None,
     )
-    if after.cursor == len(after.steps) and not after.cancel_requested_at and not after.recovery_exhausted:
+    if after.cursor == len(after.steps) and not after.cancel.at and not after.recovery.exhausted:
         after = replace(after, status=SagaStatus.COMPLETED, dispatch=state.dispatch)
     return _proceed(plan, after, now)
 
@@ -146,7 +145,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     if exhausted:
         after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
-    if isinstance(dead, ev.StepDeadLettered) and not no_message_dies(dead):
+    if isinstance(dead, ev.StepDeadLettered) and dead.cause.message_dies:
         return _released(after, send_current(after))
     return _proceed(plan, after, now)
 
@@ -162,7 +161,7 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
         status=SagaStatus.WAITING,
         not_before=fact.until,
         dispatch=state.dispatch + 1,
-        recovery_attempts=0,
+        recovery=state.recovery.progressed(),
         polling=None,
     )
     return _proceed(plan, after, now)
@@ -171,7 +170,7 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
 def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
     """The current step, if it is about to wait and has no code that asks."""
     step = state.current
-    fits = step is not None and state.cursor == fact.index and step.attempts == fact.attempt
+    fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
     ready = step is not None and step.status in (StepStatus.PENDING, StepStatus.RETRYING)
     ready = ready or state.waiting_for == "retry"  # its code was there to look again, and is gone
     return step if fits and ready and state.lease else None
@@ -227,19 +226,20 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
         step,
         status=StepStatus.WAITING,
         outcome_unknown=False,
-        children=fact.children,
-        handed_out=0,
-        at_once=own.concurrency if 0 < own.concurrency < fact.children else 0,
-        tolerate=own.tolerate,
-        one_by_one=own.one_by_one,
-        requests_seq=after.seq,
+        fan_out=FanOut(
+            children=fact.children,
+            at_once=own.concurrency if 0 < own.concurrency < fact.children else 0,
+            tolerate=own.tolerate,
+            one_by_one=own.one_by_one,
+            requests_seq=after.seq,
+        ),
     )
     after = replace(
         after.with_step(fact.index, waiting),
         status=SagaStatus.WAITING,
         not_before=0.0,
         dispatch=state.dispatch + 1,
-        recovery_attempts=0,
+        recovery=state.recovery.progressed(),
         polling=None,
     )
     return _proceed(plan, after, now)
@@ -270,14 +270,14 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
     again = replace(
         step,
         status=StepStatus.WAITING,
-        attempts_at_grant=step.attempts_at_grant + 1,
+        attempts=step.attempts.excused(),
         outcome_unknown=step.outcome_unknown or plan.steps[fact.index].undo_needs_result,
         postponed=True,
     )
     after = replace(
         _committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
-        recovery_attempts=0,
+        recovery=state.recovery.progressed(),
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return _proceed(plan, _again(after, fact.retry_at, now), now)
@@ -286,23 +286,22 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
     """Wait for an operator; the message at hand dies. A step whose code is gone, or which stalled too often, has failed
     without an attempt, and one whose code could not be called gets its attempt back."""
-    step, failure = state.current, fact.failure
-    spared = 1 if failure is not None and failure.type_changed else 0
-    failed = failure is None or failure.of_failed_step
-    fitting = (StepStatus.FAILED,) if failed else (StepStatus.PENDING, StepStatus.RETRYING)
+    step, called = state.current, fact.cause is ev.DeadLetterCause.TYPE_CHANGED
+    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if fact.cause.fails_step else (StepStatus.FAILED,)
     fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
-    fitting = (StepStatus.RUNNING,) if spared else fitting
+    fitting = (StepStatus.RUNNING,) if called else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
     after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
-    if failure is not None and not failed:
-        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=step.attempts - spared))
-        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(failure))
+    if fact.cause.fails_step:
+        attempts = step.attempts.given_back() if called else step.attempts
+        after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=attempts))
+        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(fact.failure))
     return _proceed(plan, after, now)
 
 
-def _unreadable(failure: ev.Failure) -> str:
-    return failure.message[:_LONGEST_UNREADABLE] if failure.type_changed else ""
+def _unreadable(failure: ev.Failure | None) -> str:
+    return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
 
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
@@ -314,30 +313,30 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
     """The accepted cancel is on the record; undoing follows, unless the pivot has completed meanwhile."""
-    if state.lease is None or _busy(state) or not state.cancel_requested_at or state.cancelling:
+    if state.lease is None or _busy(state) or not state.cancel.at or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
         return _forward(plan, state, now)
-    journaled = replace(_committed(state), cancelling=True, cancel_requested_by="", cancel_note="")
+    journaled = replace(_committed(state), cancel=Cancel(state.cancel.at, journaled=True))
     return _proceed(plan, journaled, now)
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
     """Like a cancel, except that it is an error: undoing follows. Past the pivot it is no more than a note."""
-    if state.lease is None or _busy(state) or state.cancelling:
+    if state.lease is None or _busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
-        noted = state.overdue and not state.cancel_requested_at
+        noted = state.overdue and not state.cancel.at
         return Decision(state) if noted else _forward(plan, replace(state, overdue=True), now)
-    if not state.cancel_requested_at:
+    if not state.cancel.at:
         return Decision(state)
     after = _committed(state)
-    return _proceed(plan, replace(after, cancelling=True, error_seq=after.seq), now)
+    return _proceed(plan, replace(after, cancel=replace(state.cancel, journaled=True), error_seq=after.seq), now)
 
 
 def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
     """Past the pivot what was to undo the saga comes to nothing. It is over if it has no step left."""
-    after = replace(_committed(state), cancel_requested_at=0.0, cancel_requested_by="", cancel_note="")
+    after = replace(_committed(state), cancel=Cancel())
     over = after.cursor == len(after.steps)
     return _proceed(plan, replace(after, status=SagaStatus.COMPLETED) if over else after, now)
 
@@ -348,7 +347,7 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
         return Decision(state)
     after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
     after = replace(after, order=_obeyed(state), not_before=0.0 if state.over else after.not_before)
-    turned, step = next_undo(plan, replace(after, recovery_attempts=0)), state.current
+    turned, step = next_undo(plan, replace(after, recovery=state.recovery.progressed())), state.current
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
         turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
@@ -368,9 +367,9 @@ def _may_turn(state: SagaState, cause: str) -> bool:
     if cause == "parent":
         return state.order is not None and state.order.open
     if cause in ("cancel", "timeout"):
-        return state.cancelling
+        return state.cancel.journaled
     if cause == "recovery":
-        return forward(state) and state.recovery_exhausted
+        return forward(state) and state.recovery.exhausted
     return forward(state) and state.current is not None and state.current.status is StepStatus.FAILED
 
 
@@ -379,8 +378,14 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
-    undone = replace(step, status=StepStatus.COMPENSATED, undo_attempts_at_grant=0, outcome_unknown=False, undo=False)
-    after = replace(_committed(state).with_step(fact.index, undone), recovery_attempts=0)
+    undone = replace(
+        step,
+        status=StepStatus.COMPENSATED,
+        undo_attempts=step.undo_attempts.settled(),
+        outcome_unknown=False,
+        undo=False,
+    )
+    after = replace(_committed(state).with_step(fact.index, undone), recovery=state.recovery.progressed())
     return _proceed(plan, next_undo(plan, after), now)
 
 
@@ -400,10 +405,10 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
-    again = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts_at_grant + 1)
+    again = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
         _committed(state).with_step(fact.index, again),
-        recovery_attempts=0,
+        recovery=state.recovery.progressed(),
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return _proceed(plan, _again(after, fact.retry_at, now), now)
@@ -419,8 +424,8 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
     step = _being_undone(state, fact, begun=not fact.failure.code_missing)
     if step is None:
         return Decision(state)
-    spared = 1 if fact.failure.type_changed else 0
-    failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=step.undo_attempts - spared)
+    attempts = step.undo_attempts.given_back() if fact.failure.type_changed else step.undo_attempts
+    failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=attempts)
     after = _committed(state).with_step(fact.index, failed)
     after = replace(after, unreadable=_unreadable(fact.failure) or after.unreadable)
     return _proceed(plan, next_undo(plan, after), now)
@@ -431,19 +436,18 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     step = state.current
     if state.lease is None or step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.RETRYING, attempts_at_grant=step.attempts)
+    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.granted_anew())
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
     children = step.timed_out and step.waits_for == "children"
     if children:  # those that failed are started anew
-        again = replace(again, status=StepStatus.WAITING, handed_out=0)
+        again = replace(again, status=StepStatus.WAITING, fan_out=replace(step.fan_out, handed_out=0))
     after = replace(
         _committed(state).with_step(state.cursor, again),
         status=SagaStatus.WAITING if children else SagaStatus.RUNNING,
         dead=None,
         dispatch=state.dispatch + 1,
-        recovery_attempts=0,
-        recovery_exhausted=False,
+        recovery=Recovery(),
         not_before=0.0,
         error_seq=0,
         rejected=False,
@@ -457,10 +461,10 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
     """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
-    after = replace(_committed(state), recovery_attempts=0, recovery_exhausted=False, resolution_seq=0, unreadable="")
+    after = replace(_committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
     after = replace(after, order=_obeyed(state))
     for index, step in enumerate(after.steps):
-        fresh = replace(step, status=_undo_pending(step), undo_attempts_at_grant=step.undo_attempts)
+        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.granted_anew())
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
             after = after.with_step(index, fresh)
     return _proceed(plan, next_undo(plan, after), now)
@@ -472,13 +476,14 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
         return Decision(state)
     after = replace(
         _committed(state),
-        recovery_attempts=state.recovery_attempts + (1 if fact.stall else 0),
+        recovery=replace(state.recovery, attempts=state.recovery.attempts + 1) if fact.stall else state.recovery,
         unanswered=state.unanswered if fact.stall else fact.unanswered,
         attention=now if fact.attention else state.attention,
         dispatch=state.dispatch + 1,
     )
     following = next_fact(plan, after)
-    if isinstance(following, ev.RecoveryExhausted) or no_message_dies(following):
+    stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies
+    if isinstance(following, ev.RecoveryExhausted) or (following is not None and stops):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
@@ -488,21 +493,26 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
 def _stalled(state: SagaState) -> bool:
     """Whether giving up makes sense. How much patience there was is not asked again: the plan may have changed since
     the fact was journaled, and a journaled fact stays valid."""
-    return state.lease is not None and state.recovery_attempts > 0 and not _busy(state)
+    return state.lease is not None and state.recovery.attempts > 0 and not _busy(state)
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
     """Give up the forward way; undoing follows. Past the pivot it waits for an operator."""
-    if not _stalled(state) or state.recovery_exhausted:
+    if not _stalled(state) or state.recovery.exhausted:
         return Decision(state)
-    return _proceed(plan, replace(_committed(state), recovery_exhausted=True), now)
+    return _proceed(plan, replace(_committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
 def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
     """Give up undoing: what is not undone has failed to be."""
     if not _stalled(state):
         return Decision(state)
-    after = replace(_committed(state), recovery_exhausted=True, status=SagaStatus.COMPENSATION_FAILED, polling=None)
+    after = replace(
+        _committed(state),
+        recovery=replace(state.recovery, exhausted=True),
+        status=SagaStatus.COMPENSATION_FAILED,
+        polling=None,
+    )
     step = after.current
     if step is not None:
         after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))

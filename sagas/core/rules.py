@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 from sagas.core.events import (
     DEADLINE,
     LOST,
@@ -11,6 +9,7 @@ from sagas.core.events import (
     CompensationAttemptFailed,
     CompensationFailed,
     CompensationStarted,
+    DeadLetterCause,
     Fact,
     Failure,
     Recovered,
@@ -59,14 +58,8 @@ def patient_until(state: SagaState, stale_after: float) -> float:
     """Return until when silence is no stall (rule 9): a wait that was asked for is none, and each stall doubles the
     patience. So does each message that nothing answers, up to an hour."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
-    stalls, silence = (2 ** min(n, _LONGEST_PATIENCE) for n in (state.recovery_attempts, state.unanswered))
+    stalls, silence = (2 ** min(n, _LONGEST_PATIENCE) for n in (state.recovery.attempts, state.unanswered))
     return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
-
-
-def no_message_dies(fact: Fact | None) -> TypeGuard[StepDeadLettered]:
-    """Whether ``fact`` stops a saga, and no message dies for it: the step's code is gone, or cannot be called, or the
-    step waited in vain."""
-    return isinstance(fact, StepDeadLettered) and fact.failure is not None
 
 
 def in_wait(state: SagaState) -> bool:
@@ -110,13 +103,13 @@ def out_of_budget(plan: Plan, state: SagaState) -> bool:
     step = state.steps[state.cursor]
     if plan.steps[state.cursor].code_missing:
         return False
-    return step.attempts - step.attempts_at_grant >= plan.steps[state.cursor].executions
+    return step.attempts.used >= plan.steps[state.cursor].executions
 
 
 def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
     """Whether the current undo has used up its executions."""
     step = state.steps[state.cursor]
-    return step.undo_attempts - step.undo_attempts_at_grant >= plan.steps[state.cursor].undo_executions
+    return step.undo_attempts.used >= plan.steps[state.cursor].undo_executions
 
 
 def next_fact(plan: Plan, state: SagaState) -> Fact | None:
@@ -127,24 +120,24 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
     if state.over:
         return order_to_obey(state)
     step = state.current
-    if in_wait(state) and step is not None and step.signalled and not state.cancelling:
+    if in_wait(state) and step is not None and step.signalled and not state.cancel.journaled:
         return SignalReceived(state.cursor)
-    if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel_requested_at:
-        by_time = state.cancel_requested_by == DEADLINE
-        if state.cancelling:
+    if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel.at:
+        by_time = state.cancel.by == DEADLINE
+        if state.cancel.journaled:
             return CompensationStarted("timeout" if by_time else "cancel")
         return SagaTimedOut() if by_time else CancelRequested()
-    tired = state.recovery_attempts > plan.max_recovery_attempts
-    if tired and (state.undoing or (forward(state) and not state.recovery_exhausted)):
+    tired = state.recovery.attempts > plan.max_recovery_attempts
+    if tired and (state.undoing or (forward(state) and not state.recovery.exhausted)):
         return RecoveryExhausted()
-    if forward(state) and state.recovery_exhausted and not state.past_pivot:
+    if forward(state) and state.recovery.exhausted and not state.past_pivot:
         return CompensationStarted("recovery")
     if state.undoing:
         step, own = state.steps[state.cursor], plan.steps[state.cursor]
         if own.has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
             return None
         gone = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
-        return CompensationFailed(state.cursor, step.undo_attempts, gone)
+        return CompensationFailed(state.cursor, step.undo_attempts.made, gone)
     return _fact_without_code(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
 
 
@@ -153,12 +146,14 @@ def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
-    if state.recovery_exhausted:
-        return StepDeadLettered(state.cursor, failure=Failure("RecoveryExhausted", "the saga stalled too often"))
+    if state.recovery.exhausted:
+        why = Failure("RecoveryExhausted", "the saga stalled too often")
+        return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
     own = plan.steps[state.cursor]
     if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
-        return StepDeadLettered(state.cursor, failure=Failure.code_missing_failure(f"step {step.name!r}", state.saga))
-    return None if own.asks else WaitStarted(state.cursor, step.attempts, 0.0)
+        why = Failure.code_missing_failure(f"step {step.name!r}", state.saga)
+        return StepDeadLettered(state.cursor, DeadLetterCause.CODE_MISSING, failure=why)
+    return None if own.asks else WaitStarted(state.cursor, step.attempts.made, 0.0)
 
 
 def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
@@ -167,15 +162,21 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
         return None
     policy = exhausted_policy(plan, state, step, rejected=state.rejected)
     if policy == "DEAD_LETTER":
-        why = None
-        if step.timed_out:
-            children = step.waits_for == "children"
-            why = Failure("ChildrenFailed") if children else Failure("WaitTimedOut", "no signal came in time")
-        elif plan.steps[state.cursor].exhausted != policy or state.recovery_exhausted:
-            # Its message was not to die, or is lost.
-            why = Failure("PivotHolds", pivot_holds(state))
-        return StepDeadLettered(state.cursor, failure=why)
+        return _dead_lettered(plan, state, step)
     return SagaFailed() if policy == "FAIL" else CompensationStarted("failure")
+
+
+def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLettered:
+    """The fact that the current step, which has failed, waits for an operator."""
+    if step.timed_out and step.waits_for == "children":
+        return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=Failure("ChildrenFailed"))
+    if step.timed_out:
+        return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
+    if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery.exhausted:
+        # Its message was not to die, or is lost.
+        why = Failure("PivotHolds", pivot_holds(state))
+        return StepDeadLettered(state.cursor, DeadLetterCause.PIVOT_HOLDS, failure=why)
+    return StepDeadLettered(state.cursor, DeadLetterCause.EXHAUSTED)
 
 
 def pivot_holds(state: SagaState) -> str:
@@ -202,11 +203,11 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
     """The fact by which a takeover closes the slot that its predecessor may have left open (rule 4)."""
     step = state.current
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:
-        return StepLost(state.cursor, step.attempts)
+        return StepLost(state.cursor, step.attempts.made)
     if step is not None and state.undoing and step.status is StepStatus.COMPENSATING:
         if undo_out_of_budget(plan, state):
-            return CompensationFailed(state.cursor, step.undo_attempts, LOST)
-        return CompensationAttemptFailed(state.cursor, step.undo_attempts, LOST)
+            return CompensationFailed(state.cursor, step.undo_attempts.made, LOST)
+        return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, LOST)
     fact = next_fact(plan, state) or owed_by_time(state, now)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
     return Recovered(stall=False) if unfit or fact is None else fact
@@ -215,10 +216,14 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
 def undoable(plan: Plan, index: int, step: StepState) -> bool:
     """Whether undoing includes this step. An undo whose code is gone is included, and fails."""
     if step.waits_for == "children":
-        return step.requests_seq > 0 and step.status in (StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.WAITING)
+        return step.fan_out.requests_seq > 0 and step.status in (
+            StepStatus.COMPLETED,
+            StepStatus.FAILED,
+            StepStatus.WAITING,
+        )
     if not plan.steps[index].has_undo and not step.undo:
         return False
-    began = step.attempts > 0 or step.timed_out or step.status is StepStatus.WAITING
+    began = step.attempts.made > 0 or step.timed_out or step.status is StepStatus.WAITING
     own = plan.steps[index]
     if_started = own.undo_when_started or (step.postponed and not own.undo_needs_result)
     return step.status is StepStatus.COMPLETED or (if_started and began and step.status in _STARTED)
@@ -231,7 +236,7 @@ def next_undo(plan: Plan, state: SagaState) -> SagaState:
         step = state.steps[index]
         if undoable(plan, index, step):
             if step.waits_for == "children":  # their undoing is waited for
-                step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts + 1)
+                step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts.claimed())
             return replace(
                 state.with_step(index, step),
                 status=SagaStatus.COMPENSATING,
@@ -262,5 +267,5 @@ def needs_attention(state: SagaState) -> bool:
     overdue = state.overdue and forward(state)
     unanswered = bool(state.unanswered and state.attention)
     in_doubt = state.over and bool(state.in_doubt)
-    needed = state.status in stuck or state.recovery_exhausted or overdue or unanswered or in_doubt
+    needed = state.status in stuck or state.recovery.exhausted or overdue or unanswered or in_doubt
     return needed and not state.resolution_seq

@@ -50,16 +50,73 @@ class StepStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Attempts:
+    """How often something was executed.
+
+    Args:
+        made: executions claimed, never reset.
+        at_grant: value of ``made`` when the current budget was granted.
+    """
+
+    made: int = 0
+    at_grant: int = 0
+
+    @property
+    def used(self) -> int:
+        """How many of the current budget are used up."""
+        return self.made - self.at_grant
+
+    def claimed(self) -> Attempts:
+        """With one more execution."""
+        return Attempts(self.made + 1, self.at_grant)
+
+    def given_back(self) -> Attempts:
+        """Without the last execution, whose code could not be called."""
+        return Attempts(self.made - 1, self.at_grant)
+
+    def excused(self) -> Attempts:
+        """With the last execution, but not at the expense of the budget: nothing failed."""
+        return Attempts(self.made, self.at_grant + 1)
+
+    def granted_anew(self) -> Attempts:
+        """With a whole budget."""
+        return Attempts(self.made, self.made)
+
+    def settled(self) -> Attempts:
+        """Once they succeeded: no budget is asked for any more."""
+        return Attempts(self.made)
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """The children of a step.
+
+    Args:
+        children: how many it has.
+        handed_out: how many of them were handed out to be started.
+        at_once: how many of them may be under way at a time; 0 where that is all.
+        tolerate: how many of them may fail.
+        one_by_one: they are undone one after the other.
+        requests_seq: the journal entry that has their requests; 0 before.
+    """
+
+    children: int = 0
+    handed_out: int = 0
+    at_once: int = 0
+    tolerate: int = 0
+    one_by_one: bool = False
+    requests_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StepState:
     """One step of one saga.
 
     Args:
         name: the step's name when the saga started.
         status: where it stands.
-        attempts: executions claimed, never reset.
-        attempts_at_grant: value of ``attempts`` when the current budget was granted.
-        undo_attempts: executions of its undo claimed, never reset.
-        undo_attempts_at_grant: likewise for the undo.
+        attempts: its executions.
+        undo_attempts: those of its undo.
         result_seq: the journal entry that holds its result; 0 when there is none.
         outcome_unknown: an execution's outcome is unknown and no later one completed.
         postponed: an execution said that it is not yet time, and no later one completed.
@@ -68,21 +125,14 @@ class StepState:
         round: how often an operator had it wait anew, or its failed children started anew.
         signalled: a signal for this round was accepted; its value is in the inbox, or taken.
         timed_out: it waited in vain: no signal came, or too many children failed.
-        children: how many it has.
-        handed_out: how many of them were handed out to be started.
-        at_once: how many of them may be under way at a time; 0 where that is all.
-        tolerate: how many of them may fail.
-        one_by_one: they are undone one after the other.
-        requests_seq: the journal entry that has their requests; 0 before.
+        fan_out: its children.
         pivot: once it has completed, nothing before it is undone.
     """
 
     name: str
     status: StepStatus = StepStatus.PENDING
-    attempts: int = 0
-    attempts_at_grant: int = 0
-    undo_attempts: int = 0
-    undo_attempts_at_grant: int = 0
+    attempts: Attempts = Attempts()
+    undo_attempts: Attempts = Attempts()
     result_seq: int = 0
     outcome_unknown: bool = False
     undo: bool = False
@@ -90,12 +140,7 @@ class StepState:
     round: int = 0
     signalled: bool = False
     timed_out: bool = False
-    children: int = 0
-    handed_out: int = 0
-    at_once: int = 0
-    tolerate: int = 0
-    one_by_one: bool = False
-    requests_seq: int = 0
+    fan_out: FanOut = FanOut()
     postponed: bool = False
     pivot: bool = False
 
@@ -212,6 +257,40 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """That a saga is to be cancelled.
+
+    Args:
+        at: epoch seconds at which the cancel was accepted; 0 if none was.
+        by: who asked for it, until that is journaled.
+        note: why, until that is journaled.
+        journaled: the cancel was journaled.
+    """
+
+    at: float = 0.0
+    by: str = ""
+    note: str = ""
+    journaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How well a saga recovers.
+
+    Args:
+        attempts: stalls since the last progress.
+        exhausted: too many of them: given up.
+    """
+
+    attempts: int = 0
+    exhausted: bool = False
+
+    def progressed(self) -> Recovery:
+        """After progress: no stall counts any more."""
+        return Recovery(0, self.exhausted)
+
+
+@dataclass(frozen=True, slots=True)
 class SagaState:
     """One saga. Times are epoch seconds; 0 means never.
 
@@ -229,15 +308,11 @@ class SagaState:
         lease: who holds the saga, if anyone.
         not_before: nothing runs before; of a wait, when it ends.
         lost_until: a lost execution may act until then.
-        cancel_requested_at: when a cancel was accepted.
-        cancel_requested_by: who asked for it, until that is journaled.
-        cancel_note: why, until that is journaled.
-        cancelling: the cancel was journaled.
+        cancel: the cancel that was accepted.
         rejected: the failing step was rejected: undo, whatever its policy says.
         failed: it counts among the failed sagas of its type, whatever became of it since.
         cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
-        recovery_attempts: stalls since the last progress.
-        recovery_exhausted: too many of them: given up.
+        recovery: its stalls.
         unanswered: messages sent anew in a row of which no queue showed what became of them.
         dead: the message that is dying.
         error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
@@ -273,15 +348,11 @@ class SagaState:
     lease: Lease | None = None
     not_before: float = 0.0
     lost_until: float = 0.0
-    cancel_requested_at: float = 0.0
-    cancel_requested_by: str = ""
-    cancel_note: str = ""
-    cancelling: bool = False
+    cancel: Cancel = Cancel()
     rejected: bool = False
     failed: bool = False
     cause: str = ""
-    recovery_attempts: int = 0
-    recovery_exhausted: bool = False
+    recovery: Recovery = Recovery()
     unanswered: int = 0
     dead: DeadLetter | None = None
     error_seq: int = 0
@@ -348,7 +419,7 @@ class SagaState:
         """When the saga's own deadline takes effect; 0 where it has none, or where it is being undone or over. Past its
         pivot the deadline ends nothing: of one that waits for an operator it would say nothing new."""
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
-        return 0.0 if self.over or self.undoing or self.cancel_requested_at or listed else self.deadline
+        return 0.0 if self.over or self.undoing or self.cancel.at or listed else self.deadline
 
     def in_time(self, due: float) -> float:
         """Return when the supervisor is to look at the saga that would do so at ``due``: at its own deadline, if that

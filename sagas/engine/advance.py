@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Discard, Refuse, Send, Then, Write
+from sagas.core.commands import Arrival, MessageArrived
+from sagas.core.effects import Discard, Refuse, Send, Then, Write
 from sagas.core.facts import send_current
 from sagas.core.plan import Plan
 from sagas.core.rules import waits_without_code
@@ -130,7 +130,7 @@ class Advancer:
             raise InvalidRequest("the message does not fit its saga", [told])
         # Where leases are to be short, what runs no code needs no longer one.
         lease = self.lease() if course is not None else lease_for(saga_type, services.clock, invocation.deadline)
-        arrival = ev.MessageArrived(
+        arrival = MessageArrived(
             message.index,
             message.undo,
             message.dispatch,
@@ -194,7 +194,7 @@ class Advancer:
         return None if committed is None else self._go_on(committed, message, invocation, course)
 
     def advance(
-        self, state: SagaState, arrival: ev.Arrival, context: EntryContext, message: Message | None = None
+        self, state: SagaState, arrival: Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
         """Do what an arrival asks for and needs no code of the saga's."""
         plan, clock = self.plan(state), self.services.clock

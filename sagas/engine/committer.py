@@ -10,12 +10,12 @@ from typing import Any
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.chaining import claimed_next, next_work, renumbered
-from sagas.core.commands import Decision, Run, Send, Write
+from sagas.core.effects import Decision, Run, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
-from sagas.core.rules import forward, next_fact, no_message_dies
+from sagas.core.rules import forward, next_fact
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently
 from sagas.engine.ports import CommitObserver
@@ -199,7 +199,7 @@ class Committer:
     ) -> tuple[ev.Fact, EntryContext]:
         """Add what a fact says that neither plan nor state tells: which message dies, until when a wait lasts, and what
         was sent."""
-        if isinstance(fact, ev.StepDeadLettered) and fact.message is None and not no_message_dies(fact):
+        if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
             # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
             # missing may have no queue either: none dies.
             current = context.message is not None and context.message.dispatch == state.dispatch
@@ -230,14 +230,14 @@ class Committer:
         if isinstance(fact, ev.StepFact) and before.lease:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
         if before.polling is not None and index is None and before.current is not None:
-            details["looked"] = {"step": before.current.name, "attempts": before.current.attempts}
+            details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
         stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.RecoveryExhausted | ev.StepDeadLettered)
         pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
         if pivots or (stops and after.past_pivot and not after.undoing):
             details["pivot"] = after.past_pivot  # why nothing is undone from here on
-        asked = isinstance(fact, ev.CancelRequested) and before.cancel_requested_by
-        if asked and before.cancel_note:
-            details["note"] = before.cancel_note
+        asked = isinstance(fact, ev.CancelRequested) and before.cancel.by
+        if asked and before.cancel.note:
+            details["note"] = before.cancel.note
         redriven_by = context.redriven_by if isinstance(fact, ev.Redriven) else ""
         return Entry(
             saga_id=before.saga_id,
@@ -249,7 +249,7 @@ class Committer:
             token=before.token,
             step=step.name if step else None,
             attempt=getattr(fact, "attempt", None) or None,
-            actor=before.cancel_requested_by if asked else redriven_by or context.actor,
+            actor=before.cancel.by if asked else redriven_by or context.actor,
             correlation_id=before.correlation_id,
             trace_id=context.trace_id,
             details=details,

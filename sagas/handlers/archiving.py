@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from sagas.aws import PAYLOADS, connect, translated
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.warming import warm

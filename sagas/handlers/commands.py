@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from sagas.core.keys import KEY_PATTERN, LONGEST_CORRELATION_ID
+from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.composition.operating import Operating
 from sagas.engine.composition.starting import Starting
 from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, listed

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.commands import Die, Discard, Postpone
+from sagas.core.effects import Die, Discard, Postpone
 from sagas.engine.attempt.attempt import RECORDING, Invocation
 from sagas.engine.composition.running import Running
 from sagas.errors import InvalidRequest, NotFound, SagaError, text_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.clock import SystemClock, skipped
 from sagas.errors import InvalidRequest, Problem
 from sagas.local.deploy.description import Description

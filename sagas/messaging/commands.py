@@ -14,8 +14,8 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from sagas.core.characters import sendable
-from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
+from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
+from sagas.core.text import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.messaging.selectors import pick
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from sagas.core.characters import sendable
+from sagas.core.text import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import FORMAT, check_format
 

@@ -17,9 +17,9 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import OVER
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.store.children.joined import FORWARD
 from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in

@@ -13,8 +13,8 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core import events as ev
-from sagas.core.commands import Die, Postpone
+from sagas.core.commands import StallNoticed
+from sagas.core.effects import Die, Postpone
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
@@ -298,11 +298,11 @@ class InProcessRun:
         state = in_time(self._advancer, self._store.control, self.stored(saga_id))
         if state is None:
             return True
-        owed = state.cancel_requested_at or owed_by_time(state, self._clock.now())
+        owed = state.cancel.at or owed_by_time(state, self._clock.now())
         if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
             self._advancer.send_again(state, 0.0)
             return True
-        self._advancer.advance(state, ev.StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
+        self._advancer.advance(state, StallNoticed(self._advancer.lease()), EntryContext(actor="supervisor"))
         return True
 
     def _signal(self, saga_id: str) -> bool:

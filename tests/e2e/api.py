@@ -9,7 +9,7 @@ import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from tests.e2e.stack import Stack, poll
 
 _WHOLE = 1.0

@@ -14,7 +14,7 @@ from botocore.client import BaseClient
 from sagas.authoring.policies import AutoDisable, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.keys import id_for_key
+from sagas.core.ids import id_for_key
 from sagas.engine.start.starter import KeyReused, Paused
 from sagas.errors import Rejected, Unavailable
 from sagas.handlers import api as api_handler

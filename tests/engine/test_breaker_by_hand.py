@@ -9,7 +9,7 @@ import pytest
 from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.steps import step
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.operate import breaker_operations
 from sagas.errors import NotFound, Unavailable
 from sagas.handlers import step as step_handler

@@ -18,7 +18,7 @@ from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.breaker import BreakerState
-from sagas.core.commands import Discard, Postpone
+from sagas.core.effects import Discard, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Starter

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, children, step, wait_for
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import SagaStatus
 from sagas.engine.children import children as looking_after
 from sagas.errors import Conflict
@@ -364,7 +364,7 @@ def test_what_was_never_started_is_closed(bench: Make, monkeypatch: pytest.Monke
     assert all_of(b, saga_id) == []
     assert [entry["action"] for entry in b.stack.entries(child_id(saga_id, "shipments", 0))] == [NEVER_STARTED]
     parent = b.state(saga_id).steps[1]
-    assert parent.handed_out == 3
+    assert parent.fan_out.handed_out == 3
 
 
 def test_a_tree_is_purged_as_one(bench: Make) -> None:

@@ -267,7 +267,7 @@ def test_an_outcome_outlasts_a_moment_in_which_kms_fails_by_itself(
     monkeypatch.setattr(PayloadEncryption, "encrypt", encrypt)
     keyed.run()
     assert len(failing) == 2
-    assert keyed.state(saga_id).steps[0].attempts == 1
+    assert keyed.state(saga_id).steps[0].attempts.made == 1
     assert keyed.state(saga_id).steps[0].status == "COMPLETED"
 
 

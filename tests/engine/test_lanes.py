@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sagas.core.events import Backlog
+from sagas.core.commands import Backlog
 from sagas.core.states import SagaState, StepState
 from sagas.engine.supervise.lanes import LaneNotes, Lanes
 from sagas.errors import NotFound, Unavailable
@@ -193,7 +193,7 @@ def test_what_was_lost_is_sent_anew_once_its_lane_is_empty(bench: Callable[..., 
     assert b.recover() == [lost]
     b.run()
     assert [b.show(saga_id)["status"] for saga_id in (lost, other)] == ["COMPLETED"] * 2
-    assert b.state(lost).recovery_attempts == 0
+    assert b.state(lost).recovery.attempts == 0
 
 
 def test_an_operator_need_not_wait_until_it_is_looked_at_again(bench: Callable[..., Bench]) -> None:
@@ -349,6 +349,6 @@ def test_what_was_lost_in_a_busy_lane_is_sent_anew_and_never_used_up(bench: Call
         found = [record for record in b.stack.receive("trip", "book", 10) if lost in record["body"]]
         for record in found:
             b.stack.sqs.delete_message(QueueUrl=b.stack.queues["trip"]["book"], ReceiptHandle=record["receiptHandle"])
-    assert b.state(lost).recovery_attempts == 0
+    assert b.state(lost).recovery.attempts == 0
     assert b.show(lost)["status"] == "PENDING"
     assert lost in _need_a_person(b)

@@ -97,7 +97,7 @@ def test_a_cancel_while_it_looks_is_journaled_with_how_often_it_looked(bench: Ma
     assert b.entry(saga_id, "CancelRequested")["details"]["looked"] == {"step": "settle", "attempts": 4}
     left = b.engine.reader.remains.of(saga_id)
     assert left is not None
-    assert left.state.steps[0].attempts == 4
+    assert left.state.steps[0].attempts.made == 4
 
 
 class Refunding(Saga[Order], name="refunding"):
@@ -222,7 +222,7 @@ def test_the_answer_to_such_a_write_may_be_lost(bench: Make, monkeypatch: pytest
     b.deliver("looking-again", "settle")
     after = b.state(saga_id)
     assert after.lease is None
-    assert (after.seq, after.dispatch, after.steps[0].attempts) == (before.seq, before.dispatch + 1, 3)
+    assert (after.seq, after.dispatch, after.steps[0].attempts.made) == (before.seq, before.dispatch + 1, 3)
 
 
 def test_a_worker_that_dies_before_it_is_found(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sagas.core import events as ev
-from sagas.core.states import SagaStatus, StepState
+from sagas.core.states import Attempts, SagaStatus, StepState
 from sagas.engine.attempt import attempt, failures
 from sagas.engine.attempt.late_commits import pending_fact, with_pending
 from sagas.errors import InvalidRequest
@@ -47,7 +47,7 @@ OUTCOMES: list[tuple[ev.Fact, str | None]] = [
     (ev.ChildrenStarted(0, 3, 2, ("kid", "cat")), '[{"a":1},{"a":2}]'),
     (ev.StepFailed(0, 3, _FAILURE, retry_at=NOW + 7, outcome_unknown=True), None),
     (ev.StepFailed(0, 3, _FAILURE, permanent=True, rejected=True, excused=True), None),
-    (ev.StepDeadLettered(0, failure=_FAILURE), None),
+    (ev.StepDeadLettered(0, ev.DeadLetterCause.TYPE_CHANGED, failure=_FAILURE), None),
     (ev.StepCompensated(0, 3), None),
     (ev.CompensationAttemptFailed(0, 3, _FAILURE, NOW + 7), None),
     (ev.CompensationFailed(0, 3, _FAILURE), None),
@@ -59,7 +59,7 @@ OUTCOMES: list[tuple[ev.Fact, str | None]] = [
 def test_every_outcome_waits_in_its_queue_and_counts_afterwards(fact: ev.Fact, payload: str | None) -> None:
     undo = fact.action.startswith("Compensation") or fact.action == "StepCompensated"
     status = SagaStatus.COMPENSATING if undo else SagaStatus.RUNNING
-    step = StepState("book", attempts=3, undo_attempts=3)
+    step = StepState("book", attempts=Attempts(3), undo_attempts=Attempts(3))
     held = saga(status, steps=(step,), lease=lease(), token=4, seq=9)
     assert held.lease is not None
     pending = PendingCommit(fact.action, 3, 4, 9, held.lease.owner, details_of(fact), "trace", payload)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Rejected, Retry, Saga, TimedOut, children, step, wait_for
-from sagas.core import events as ev
 from sagas.core.automaton import decide
+from sagas.core.commands import CancelAsked
 from sagas.core.states import SagaState
 from sagas.errors import Conflict
 from tests.support.bench import Bench, Death
@@ -214,10 +214,10 @@ def test_a_cancel_that_was_decided_before_it_completed_is_not_written_behind_it(
     b.deliver("sale", "book")
     seen = b.state(saga_id)
     plan = b.engine.registry.get("sale").plan(seen.steps)
-    asked = decide(plan, seen, ev.CancelAsked("ada"), b.clock.now())
+    asked = decide(plan, seen, CancelAsked("ada"), b.clock.now())
     b.deliver("sale", "capture")
     assert not b.engine.control.request_cancel(seen, asked.state)
-    assert b.state(saga_id).cancel_requested_at == 0
+    assert b.state(saga_id).cancel.at == 0
 
 
 def test_a_deadline_before_it_undoes(bench: Make) -> None:
@@ -315,7 +315,7 @@ def test_a_deadline_that_passes_while_a_step_runs_does_not_disturb_it(
 
     while_it_runs(b, monkeypatch, "close", late)
     b.run()
-    assert seen[0].cancel_requested_at == 0
+    assert seen[0].cancel.at == 0
     assert b.status(saga_id) == "COMPLETED"
 
 

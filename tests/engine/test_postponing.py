@@ -14,7 +14,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.errors import PermanentError, Rejected, Unavailable
 from sagas.handlers import step as step_handler

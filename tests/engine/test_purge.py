@@ -12,9 +12,9 @@ import pytest
 from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.commands import Discard
+from sagas.core.effects import Discard
 from sagas.core.states import Lease, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import Conflict, NotFound, Rejected
 from sagas.store.journal.entries import Entry
 from tests.engine.purges import DAY, HOUR, SECRET, Make, deploy, ended, item, purge, start, stored

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Cancel, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import SystemClock
 from sagas.engine.registry import Registry
@@ -86,7 +86,7 @@ def test_one_claim_wins(store: Store, round_: int) -> None:
     got = _at_once(lambda _: store.control.claim_step(state.saga_id, 0, 1, lease(), NOW))
     [winner] = [claimed for claimed in got if claimed is not None]
     assert winner.token == state.token + 1
-    assert winner.steps[0].attempts == 1
+    assert winner.steps[0].attempts.made == 1
     assert store.control.get(state.saga_id) == winner
 
 
@@ -96,7 +96,7 @@ def test_one_undo_wins(store: Store, round_: int) -> None:
     state = _created(store, saga(SagaStatus.COMPENSATING, steps=undone))
     got = _at_once(lambda _: store.control.claim_undo(state.saga_id, 0, 1, lease(), NOW))
     [winner] = [claimed for claimed in got if claimed is not None]
-    assert winner.steps[0].undo_attempts == 1
+    assert winner.steps[0].undo_attempts.made == 1
     assert store.control.get(state.saga_id) == winner
 
 
@@ -159,7 +159,7 @@ def test_cancel_or_end(store: Store, round_: int) -> None:
     seen = _created(store, saga(SagaStatus.RUNNING, lease=lease(), token=1))
     done = replace(seen, seq=2, status=SagaStatus.COMPLETED, lease=None)
     entry = Entry(seen.saga_id, 2, NOW, "trip", "StepCompleted", "COMPLETED", 1, "pay", 1)
-    asked = replace(seen, cancel_requested_at=NOW, cancel_requested_by="ann")
+    asked = replace(seen, cancel=Cancel(NOW, "ann"))
 
     def act(number: int) -> bool | None:
         if number:
@@ -169,9 +169,9 @@ def test_cancel_or_end(store: Store, round_: int) -> None:
     got = _at_once(act)
     found = store.control.get(seen.saga_id)
     assert found is not None
-    assert (found.status is SagaStatus.COMPLETED) is (not found.cancel_requested_at)
+    assert (found.status is SagaStatus.COMPLETED) is (not found.cancel.at)
     assert bool(store.journal.entries(seen.saga_id, [2])) is (found.status is SagaStatus.COMPLETED)
-    assert got[1:].count(True) == (1 if found.cancel_requested_at else 0)
+    assert got[1:].count(True) == (1 if found.cancel.at else 0)
 
 
 # Whole starts and messages.

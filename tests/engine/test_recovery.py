@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from sagas.core.commands import Postpone
+from sagas.core.effects import Postpone
 from sagas.engine.supervise.recovery import Wanted
 from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once
@@ -127,7 +127,7 @@ def test_a_lost_message_is_sent_again_once_it_is_stale(bench: Make) -> None:
     assert b.recover() == []
     b.clock.advance(300)
     assert b.recover() == [saga_id]
-    assert (b.state(saga_id).unanswered, b.state(saga_id).recovery_attempts) == (1, 0)
+    assert (b.state(saga_id).unanswered, b.state(saga_id).recovery.attempts) == (1, 0)
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
     assert b.state(saga_id).unanswered == 0
@@ -223,7 +223,7 @@ def test_due_sagas_are_listed_for_whoever_asks(bench: Make) -> None:
     assert {state.saga_id for state in recovery.get_sagas_for_recovery()} == {trip, stubborn}
     assert [state.saga_id for state in recovery.get_sagas_for_recovery(name="trip")] == [trip]
     recovery.set_recovery_attempts(trip, 4)
-    assert b.state(trip).recovery_attempts == 4
+    assert b.state(trip).recovery.attempts == 4
     found = recovery.get_sagas_for_recovery(max_recovery_attempts=4)
     assert [state.saga_id for state in found] == [stubborn]
     assert len(recovery.get_sagas_for_recovery(limit=1)) == 1

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from sagas.aws import PATIENT
 from sagas.cli.main import app
-from sagas.core.families import child_id
-from sagas.core.times import iso
+from sagas.core.ids import child_id
+from sagas.core.text import iso
 from sagas.engine.clock import uuid7
 from sagas.store.connection import SharedConnection
 from sagas.store.restored import Trimmed, trim_audit, trim_joins

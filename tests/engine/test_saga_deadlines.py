@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from sagas import CircuitBreaker, Context, Exhausted, Retry, Saga, children, step, wait_for
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, Order, act
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.sweep.orphans import SweepReport
 from sagas.engine.sweep.sweep import SweepRequest
 from tests.engine.sweeping import Astray, Gone, Look, Proxy, Shelf, SweepDesk, Zip, checkpoint, taking

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, OrphanSweep, Retry, Saga, step
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.sweep.sweep import SweepRequest
 from sagas.errors import DefinitionError
 from sagas.store.journal.journal import Journal

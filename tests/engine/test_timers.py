@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.engine.supervise.finding import LOOK_AHEAD, look_ahead
 from sagas.handlers.tasks.due import look_after
 from sagas.messaging.queues import Queues

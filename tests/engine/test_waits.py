@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.errors import Conflict, InvalidRequest, NotFound
 from tests.engine.metering import Wire
 from tests.support.bench import Bench, Death

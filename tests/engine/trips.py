@@ -365,7 +365,7 @@ def thousand_children(b: Bench) -> Iterator[None]:
     b.deliver("at-once", "legs")
     b.engine.children.look(saga_id)
     step = b.state(saga_id).steps[0]
-    assert (step.children, step.handed_out) == (MANY, MANY)
+    assert (step.fan_out.children, step.fan_out.handed_out) == (MANY, MANY)
     b.engine.operations.cancel("at-once", saga_id, ANN)
 
 

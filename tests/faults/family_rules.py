@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from sagas.core import facts
 from sagas.core.events import ChildrenStarted
-from sagas.core.families import child_id, parent_of
-from sagas.core.states import SagaState, StepState
+from sagas.core.ids import child_id, parent_of
+from sagas.core.states import FanOut, SagaState, StepState
 from sagas.engine.children.children import Children
 from sagas.engine.operate.operations import Operations
 from sagas.engine.supervise import purge
@@ -140,7 +140,7 @@ def _purges_leave_the_children() -> Generator[None]:
 @_rule("the purge of a tree ends when no start of it can be at work")
 def _purges_ignore_starts_of_children() -> Generator[None]:
     def hasty(state: SagaState, settings: StoreSettings) -> float:
-        steps = tuple(replace(step, children=0) for step in state.steps)
+        steps = tuple(replace(step, fan_out=FanOut()) for step in state.steps)
         return purge_at(replace(state, steps=steps), settings)
 
     with patch.object(purge, "purge_at", hasty):

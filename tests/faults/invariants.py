@@ -160,7 +160,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
         yield f"the saga is left {state.status}"
     if state.lease is not None:
         yield "the lease is not free"
-    if state.cancel_requested_at and state.status is SagaStatus.COMPLETED:
+    if state.cancel.at and state.status is SagaStatus.COMPLETED:
         yield "an accepted cancel ended COMPLETED"
     of_its_parent = state.parent is not None and state.status is SagaStatus.FAILED
     if state.status in _NEEDY and not of_its_parent and not state.attention and not state.resolution_seq:

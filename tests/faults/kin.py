@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import SagaState, SagaStatus, StepState
 from tests.faults.world import Began, Entered, Event, Rows
 
@@ -56,7 +56,7 @@ def _orphans(remains: Families, there: dict[str, SagaState]) -> Iterator[str]:
         step = next((one for one in parent.steps if one.name == whose.step), None) if parent else None
         if step is None and state.purge is None:
             yield f"a child is left {state.status}, whose parent is gone"
-        elif step is not None and whose.round == step.round and whose.position >= step.handed_out:
+        elif step is not None and whose.round == step.round and whose.position >= step.fan_out.handed_out:
             yield f"child {whose.position} is there, which was never handed out"
     for join in {item["join"]["S"] for item in remains.joins()}:
         if join.split("#")[0] not in there:
@@ -74,7 +74,7 @@ def _family(remains: Families, there: dict[str, SagaState], parent: SagaState, s
         items = [item for item in remains.joins() if item["join"]["S"] == f"{parent.saga_id}#{step.name}#{round_}"]
         outcomes = {item["part"]["S"]: item["how"]["S"] for item in items if "how" in item}
         yield from _counts(items, outcomes)
-        for position in range(step.handed_out if round_ == step.round else step.children):
+        for position in range(step.fan_out.handed_out if round_ == step.round else step.fan_out.children):
             saga_id, what = child_id(parent.saga_id, step.name, position, round_), f"child {position} of round {round_}"
             own = {part.split("#")[0]: how for part, how in outcomes.items() if part.endswith(f"#{position:05d}")}
             child = there.get(saga_id)
@@ -87,8 +87,8 @@ def _family(remains: Families, there: dict[str, SagaState], parent: SagaState, s
                 yield f"{what} was begun and never came to be"
             elif parent.over and saga_id not in never and own.get("f") != "carried":
                 yield f"{what} was handed out, and neither started nor closed"
-    if parent.status is SagaStatus.COMPLETED and completed < step.children - step.tolerate:
-        yield f"the saga is COMPLETED, of its {step.children} children {completed} are"
+    if parent.status is SagaStatus.COMPLETED and completed < step.fan_out.children - step.fan_out.tolerate:
+        yield f"the saga is COMPLETED, of its {step.fan_out.children} children {completed} are"
 
 
 def _joined(parent: SagaState, child: SagaState, own: dict[str, str]) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _results(remains: Families, parent: SagaState, step: StepState) -> Iterator[
             continue
         got = json.loads(entry["payload"])
         wrong = [number for position, number in enumerate(got) if number not in (position, None)]
-        if wrong or len(got) != step.children or got.count(None) > step.tolerate:
+        if wrong or len(got) != step.fan_out.children or got.count(None) > step.fan_out.tolerate:
             yield f"the children resulted in {got}"
 
 
@@ -136,7 +136,7 @@ def _order(events: Sequence[Event], parent: SagaState, step: StepState) -> Itera
     own = {
         child_id(parent.saga_id, step.name, position, round_)
         for round_ in range(step.round + 1)
-        for position in range(step.children)
+        for position in range(step.fan_out.children)
     }
     closed = False
     for event in events:

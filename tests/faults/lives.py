@@ -278,7 +278,7 @@ def _given_up(world: CrashWorld) -> None:
     """Every message is lost until the supervisor gives up, and nothing goes on by itself meanwhile."""
     for _ in range(4):
         world.stall()
-        if any(state.recovery_exhausted for state in world.states()):
+        if any(state.recovery.exhausted for state in world.states()):
             break
     world.settle()
 

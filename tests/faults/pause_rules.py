@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sagas.core.states import Polling, SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.attempt import failures
 from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
@@ -26,8 +26,8 @@ def _cancels_leave_parked_what_they_meet() -> Generator[None]:
             return request_cancel(self, before, after)
         model = self._tables.control
         flag = [
-            model.cancel_requested_at.set(iso(after.cancel_requested_at)),
-            model.cancel_requested_by.set(after.cancel_requested_by),
+            model.cancel_requested_at.set(iso(after.cancel.at)),
+            model.cancel_requested_by.set(after.cancel.by),
         ]
         allowed = model.status == before.status.value
         return self._changed(before.saga_id, flag, allowed & model.cancel_requested_at.does_not_exist())

@@ -11,10 +11,11 @@ from unittest.mock import patch
 
 from sagas.core import arrivals, automaton, facts, rules
 from sagas.core import events as ev
-from sagas.core.commands import Decision
+from sagas.core.commands import CancelAsked, CompensateAsked
+from sagas.core.effects import Decision
 from sagas.core.plan import Plan
 from sagas.core.rules import forward
-from sagas.core.states import SagaState, StepStatus
+from sagas.core.states import Cancel, SagaState, StepStatus
 from sagas.engine.children import children
 from sagas.store.control.control import ControlItems
 from tests.faults.rules import Rule, rules_in
@@ -70,7 +71,7 @@ def _pivots_take_cancels() -> Generator[None]:
     def unminding(self: Any, before: SagaState, after: SagaState) -> bool:
         return request(self, _plain(before), after)
 
-    with _rows_blind(ev.CancelAsked), patch.object(ControlItems, "request_cancel", unminding):
+    with _rows_blind(CancelAsked), patch.object(ControlItems, "request_cancel", unminding):
         yield
 
 
@@ -94,7 +95,7 @@ def _pivots_obey_earlier_cancels() -> Generator[None]:
 @_rule("17: the deadline undoes nothing")
 def _pivots_obey_deadlines() -> Generator[None]:
     def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-        asked = replace(_plain(state), cancel_requested_at=now, cancel_requested_by=ev.DEADLINE)
+        asked = replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
         decision = facts.saga_timed_out(plan, asked, fact, now)
         return replace(decision, state=_marked(decision.state, state))
 
@@ -130,7 +131,7 @@ def _pivots_let_recovery_undo() -> Generator[None]:
     next_fact = rules.next_fact
 
     def unminding(plan: Plan, state: SagaState) -> ev.Fact | None:
-        return next_fact(plan, _plain(state) if forward(state) and state.recovery_exhausted else state)
+        return next_fact(plan, _plain(state) if forward(state) and state.recovery.exhausted else state)
 
     with _in_place("next_fact", unminding):
         yield
@@ -147,7 +148,7 @@ def _pivots_in_doubt_do_not_count() -> Generator[None]:
 
 @_rule("17: an operator says that it is meant")
 def _pivots_take_any_compensation() -> Generator[None]:
-    with _rows_blind(ev.CompensateAsked):
+    with _rows_blind(CompensateAsked):
         yield
 
 

@@ -148,7 +148,7 @@ def _given_up(world: CrashWorld) -> None:
     _past_it(world)
     for _ in range(4):
         world.stall()
-        if any(state.recovery_exhausted for state in world.states()):
+        if any(state.recovery.exhausted for state in world.states()):
             break
     world.settle()
 

@@ -11,10 +11,11 @@ from unittest.mock import patch
 
 from sagas.core import arrivals, chaining, facts, rules
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Send, Write
+from sagas.core.commands import Backlog, MessageArrived
+from sagas.core.effects import Decision, Send, Write
 from sagas.core.plan import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine import committer
 from sagas.engine.attempt.attempt import SKEW, Attempt
 from sagas.engine.read.remains import Remains
@@ -99,7 +100,7 @@ _ANY_SLOT = "attribute_exists(seq) OR attribute_not_exists(seq)"
 
 def _no_cancel(condition: str, before: SagaState, after: SagaState) -> str:
     """The rest of a commit's condition, unchanged."""
-    ignoring = before.status.value in ("PENDING", "RUNNING") and not before.cancel_requested_at and not after.undoing
+    ignoring = before.status.value in ("PENDING", "RUNNING") and not before.cancel.at and not after.undoing
     return f"{condition} AND attribute_not_exists(#cancel_requested_at)" if ignoring else condition
 
 
@@ -204,7 +205,7 @@ def _items_created_by_updates() -> Generator[None]:
 
     def upsert(self: Any, before: SagaState, after: SagaState) -> bool:
         model = self._tables.control
-        flag = model.cancel_requested_at.set(iso(after.cancel_requested_at))
+        flag = model.cancel_requested_at.set(iso(after.cancel.at))
         if request(self, before, after):
             return True
         with suppress(Refused):
@@ -393,7 +394,7 @@ def _retries_of_undos_without_end() -> Generator[None]:
 
 @_rule("8: a stale message revives nothing")
 def _any_message_revives() -> Generator[None]:
-    def revived(state: SagaState, event: ev.MessageArrived) -> Decision:
+    def revived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(replace(state, lease=event.lease, token=state.token + 1), Write(ev.Redriven()))
 
     with patch.object(arrivals, "_dead_arrived", revived):
@@ -416,9 +417,9 @@ def _undoing_is_never_given_up() -> Generator[None]:
 def _silence_is_a_stall() -> Generator[None]:
     backlog = Lanes.backlog
 
-    def lost(self: Lanes, state: SagaState) -> ev.Backlog:
+    def lost(self: Lanes, state: SagaState) -> Backlog:
         said = backlog(self, state)
-        return said if said is ev.Backlog.WAITING else ev.Backlog.LOST
+        return said if said is Backlog.WAITING else Backlog.LOST
 
     with patch.object(Lanes, "backlog", lost):
         yield
@@ -430,7 +431,7 @@ def _given_up_is_failed() -> Generator[None]:
 
     def failed(plan: Plan, state: SagaState) -> SagaState:
         after = next_undo(plan, state)
-        given_up = after.over and state.recovery_exhausted and state.undoing
+        given_up = after.over and state.recovery.exhausted and state.undoing
         return replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
 
     with _in_place("next_undo", failed):

@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError
 
 from sagas.authoring.context import Context
 from sagas.core.states import SagaState, SagaStatus
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.attempt.course import Chain
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, SagaError
@@ -574,7 +574,7 @@ class CrashWorld:
         with self.wire.aside():
             for state in self.states():
                 left = self.engine.reader.remains.of(state.saga_id) if state.over else None
-                unsure = bool(state.cancel_requested_at)
+                unsure = bool(state.cancel.at)
                 told, known = left and _seen(left.state, unsure), _seen(state, unsure)
                 if left is not None and told != known:
                     found.append(f"the journal of {state.saga_id} tells of {told}, not of {known}")
@@ -636,13 +636,13 @@ def never_started_in(items: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
 def _seen(state: SagaState, unsure: bool) -> object:
     """What readers see of a saga that is over. The control item alone tells whether a last attempt that was lost before
     a cancel was its last, that a cancel came too late, and which undo the supervisor gave up."""
-    counts = [(one.name, one.attempts, one.undo_attempts, one.result_seq) for one in state.steps]
+    counts = [(one.name, one.attempts.made, one.undo_attempts.made, one.result_seq) for one in state.steps]
     sure = None if unsure else ([one.status.value for one in state.steps], state.error_seq)
     return state.status.value, counts, state.in_doubt, state.resolution_seq, sure
 
 
 def _at_rest(state: SagaState) -> bool:
-    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     return state.over or parked
 
 

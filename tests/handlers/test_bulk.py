@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.formats import FORMAT
 from sagas.handlers import bulk, supervisor
 from sagas.messaging.work import MOST_HOPS, DueSagas, Work
@@ -66,7 +66,7 @@ def test_a_tick_finds_what_the_queue_then_recovers(trips: Site, capsys: pytest.C
         "messages": 1,
         "finished": True,
     }
-    assert trips.state(saga).recovery_attempts == 0
+    assert trips.state(saga).recovery.attempts == 0
     assert supervisor.handler(load("schedule_recover"), LambdaContext())["found"] == 0
     assert work_off(trips) == [True]
     trips.run()
@@ -111,7 +111,7 @@ def test_a_message_that_came_too_late_is_void(trips: Site) -> None:
     send(trips, due(trips, saga, until=0).work("recover").body)
     send(trips, due(trips, saga, until=0).work("purge").body)
     assert work_off(trips) == [True, True]
-    assert trips.state(saga).recovery_attempts == 0
+    assert trips.state(saga).recovery.attempts == 0
 
 
 def test_purges_only_what_is_over(trips: Site) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sagas import CircuitBreaker, Context, Retry, Saga, step
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.formats import FORMAT
 from sagas.handlers import supervisor
 from sagas.store.control.control import ControlItems

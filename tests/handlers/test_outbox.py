@@ -17,7 +17,7 @@ from benchmarks import prices
 from sagas.cdk.messages.events import filters_of
 from sagas.core.rules import needs_attention
 from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.observe.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox, supervisor

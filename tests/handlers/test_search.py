@@ -10,7 +10,7 @@ import pytest
 from sagas.authoring.policies import Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import Rejected
 from tests.handlers.conftest import Make, Site
 from tests.support.bench import Death, once

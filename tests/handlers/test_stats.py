@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.read import statistics
 from sagas.errors import Rejected
 from tests.handlers.conftest import Make

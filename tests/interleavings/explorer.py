@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from tests.faults.invariants import check_chain, check_rest
 from tests.faults.kin import check_families
 from tests.faults.world import surroundings

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from tests.faults.mailbox import Letter
 from tests.interleavings.processes import Processes
 from tests.interleavings.replay import LIFETIME, LOST, WORKING, Answer, Process, Replay, Request

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import RECORDING, SKEW
 from sagas.engine.clock import claimed_at
 from sagas.store.journal.entries import NEVER_STARTED

@@ -20,7 +20,7 @@ from botocore.exceptions import ConnectTimeoutError
 from sagas.authoring.definition.definition import definition_of
 from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
-from sagas.core.keys import id_for_key
+from sagas.core.ids import id_for_key
 from sagas.engine.attempt.course import Chain
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError

@@ -12,7 +12,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sagas.aws import code_of
-from sagas.core.keys import id_for_key
+from sagas.core.ids import id_for_key
 from sagas.messaging.work import BULK, NOW
 from sagas.testing.expressions import Item
 from sagas.testing.faults import ProcessDied

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from sagas.core.events import Backlog
+from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.supervise.lanes import Lanes
 from sagas.messaging.work import BULK, NOW

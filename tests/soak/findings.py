@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.registry import Registry
 from sagas.store.journal.journal import entry_if_any

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sagas.core.keys import id_for_key
+from sagas.core.ids import id_for_key
 from tests.soak.work import Order
 
 INITIALLY: Mapping[str, int] = {"book": 100_000, "lamp": 100_000, "chair": 100_000, "none": 0}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Attempts, Parent, SagaState, SagaStatus, StepState, StepStatus
 from tests.faults.invariants import check_order, check_rest
 from tests.faults.world import Began, Entered, Event, Rows
 from tests.soak.books import Books, check_books
@@ -51,7 +51,7 @@ class BookedSagas:
 
 
 def _state(saga_id: str, status: SagaStatus, step: StepStatus) -> SagaState:
-    steps = tuple(StepState(name, step, attempts=1) for name in ("reserve", "charge"))
+    steps = tuple(StepState(name, step, attempts=Attempts(1)) for name in ("reserve", "charge"))
     return SagaState(saga_id, "trade", "1", steps, status=status)
 
 
@@ -144,7 +144,7 @@ def test_what_is_in_doubt_may_stand_if_the_saga_says_so() -> None:
     world = BookedSagas()
     world.stock[0] = {"sku": {"S": "book"}, "available": {"N": "4"}}
     world.stock[2] = _reservation(UNDONE, "RESERVED")
-    failed = StepState("reserve", StepStatus.FAILED, attempts=4)
+    failed = StepState("reserve", StepStatus.FAILED, attempts=Attempts(4))
     world.states[UNDONE] = world.states[UNDONE].with_step(0, failed)
     assert world.check()
     world.states[UNDONE] = world.states[UNDONE].with_step(0, replace(failed, outcome_unknown=True))

@@ -7,8 +7,21 @@ from typing import Any
 
 from pynamodb.expressions.update import Update
 
-from sagas.core.states import DeadLetter, Lease, Polling, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.times import epoch, iso
+from sagas.core.states import (
+    Attempts,
+    Cancel,
+    DeadLetter,
+    Lease,
+    Polling,
+    Progress,
+    Purge,
+    Recovery,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
+from sagas.core.text import epoch, iso
 from sagas.formats import FORMAT
 from sagas.store.control.mapping import OVERTAKEN, due_at, shard_of
 from sagas.store.journal.entries import Entry
@@ -23,16 +36,11 @@ _BACKWARD = (
     SagaStatus.CANCELLED,
     SagaStatus.COMPENSATION_FAILED,
 )
-_TIMES = ("ended_at", "not_before", "lost_until", "cancel_requested_at", "attention", "deadline")
+_TIMES = ("ended_at", "not_before", "lost_until", "attention", "deadline")
 _PLAIN = (
     "rejected",
     "failed",
     "cause",
-    "cancelling",
-    "cancel_requested_by",
-    "cancel_note",
-    "recovery_attempts",
-    "recovery_exhausted",
     "overdue",
     "unanswered",
     "error_seq",
@@ -63,11 +71,17 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
+        "cancel_requested_at": iso(state.cancel.at) if state.cancel.at else None,
+        "cancel_requested_by": state.cancel.by or None,
+        "cancel_note": state.cancel.note or None,
+        "cancelling": state.cancel.journaled or None,
+        "recovery_attempts": state.recovery.attempts or None,
+        "recovery_exhausted": state.recovery.exhausted or None,
         "head": state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
     }
     values |= {name: getattr(state, name) or None for name in _PLAIN}
     values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
-    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     purge, kept = state.purge, state.attention or not state.over or not settings.retention
     if purge:
         values["purge"] = {"at": iso(purge.at)}
@@ -87,7 +101,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         shard = shard_of(state.saga_id, settings.shards)
         due = state.updated_at + settings.retention
         if purge:
-            born = state.updated_at if [step for step in state.steps if step.children] else state.created_at
+            born = state.updated_at if [step for step in state.steps if step.fan_out.children] else state.created_at
             due = max(purge.at, born + 60, state.lost_until + OVERTAKEN if state.lost_until else 0)
         values |= {"open_shard": f"purge#{shard}", "due": iso(due)}
     elif state.attention and waiting and state.deadline and not state.past_pivot:
@@ -95,7 +109,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     elif not (state.attention and waiting) and not state.over:
         shard = shard_of(state.saga_id, settings.shards)
         long = state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > 900
-        long = long and (not state.deadline or bool(state.cancel_requested_at) or state.deadline >= state.not_before)
+        long = long and (not state.deadline or bool(state.cancel.at) or state.deadline >= state.not_before)
         values |= {"open_shard": f"wait#{shard}" if long else str(shard), "due": iso(due_at(state, stale_after))}
     return _sent(tables.control(saga_id=state.saga_id, **values).to_dynamodb_dict())
 
@@ -109,10 +123,10 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
     made = StepAttribute(
         name=step.name,
         status=step.status.value,
-        attempts=step.attempts,
-        granted=step.attempts_at_grant or None,
-        undo_attempts=step.undo_attempts or None,
-        undo_granted=step.undo_attempts_at_grant or None,
+        attempts=step.attempts.made,
+        granted=step.attempts.at_grant or None,
+        undo_attempts=step.undo_attempts.made or None,
+        undo_granted=step.undo_attempts.at_grant or None,
         seq=step.result_seq or None,
         lost=step.outcome_unknown or None,
         undo=step.undo or None,
@@ -123,7 +137,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         post=step.postponed or None,
         pivot=step.pivot or None,
     )
-    if not step.attempts and status in _BACKWARD:
+    if not step.attempts.made and status in _BACKWARD:
         made.attempts = None
     return made
 
@@ -144,14 +158,16 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         token=int(item.token),
         dispatch=int(item.dispatch),
         lease=Lease(owner, epoch(item.lease_expires_at), epoch(item.act_until)) if owner else None,
-        cancelling=bool(item.cancelling),
-        cancel_requested_by=item.cancel_requested_by or "",
-        cancel_note=item.cancel_note or "",
+        cancel=Cancel(
+            epoch(item.cancel_requested_at) if item.cancel_requested_at else 0.0,
+            item.cancel_requested_by or "",
+            item.cancel_note or "",
+            bool(item.cancelling),
+        ),
         rejected=bool(item.rejected),
         failed=bool(item.failed),
         cause=item.cause or "",
-        recovery_attempts=int(item.recovery_attempts or 0),
-        recovery_exhausted=bool(item.recovery_exhausted),
+        recovery=Recovery(int(item.recovery_attempts or 0), bool(item.recovery_exhausted)),
         unanswered=int(item.unanswered or 0),
         dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
         error_seq=int(item.error_seq or 0),
@@ -184,10 +200,8 @@ def _step_state(item: Any) -> StepState:
     return StepState(
         name=item.name,
         status=StepStatus(item.status),
-        attempts=int(item.attempts or 0),
-        attempts_at_grant=int(item.granted or 0),
-        undo_attempts=int(item.undo_attempts or 0),
-        undo_attempts_at_grant=int(item.undo_granted or 0),
+        attempts=Attempts(int(item.attempts or 0), int(item.granted or 0)),
+        undo_attempts=Attempts(int(item.undo_attempts or 0), int(item.undo_granted or 0)),
         result_seq=int(item.seq or 0),
         outcome_unknown=bool(item.lost),
         undo=bool(item.undo),
@@ -337,7 +351,7 @@ def commit(tables: Tables, before: SagaState, after: SagaState) -> Any:
     for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
         if was.waits_for == "signal" and was != now and not was.signalled:
             condition &= model.steps[index].sig.does_not_exist()
-    ignoring = before.status.value in _FORWARD and not before.cancel_requested_at and not after.undoing
+    ignoring = before.status.value in _FORWARD and not before.cancel.at and not after.undoing
     return condition & model.cancel_requested_at.does_not_exist() if ignoring else condition
 
 

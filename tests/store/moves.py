@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sagas.core.states import SagaState, SagaStatus, StepStatus
+from sagas.core.states import Cancel, SagaState, SagaStatus, StepStatus
 from sagas.store.journal.entries import Entry
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.states import NOW, lease, saga
@@ -35,5 +35,5 @@ def last(state: SagaState, token: int | None = None) -> Entry:
 
 
 def cancel(store: Store, state: SagaState) -> None:
-    asked = replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
+    asked = replace(state, cancel=Cancel(NOW + 1, "ann"))
     assert store.control.request_cancel(state, asked)

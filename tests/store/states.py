@@ -10,16 +10,29 @@ from hypothesis import strategies as st
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Run, Write
+from sagas.core.commands import (
+    Arrival,
+    CancelAsked,
+    CompensateAsked,
+    MessageArrived,
+    ResolveAsked,
+    RetryAsked,
+    StallNoticed,
+)
+from sagas.core.effects import Decision, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import out_of_budget, undo_out_of_budget
 from sagas.core.states import (
+    Attempts,
+    Cancel,
     DeadLetter,
+    FanOut,
     Lease,
     Order,
     Parent,
     Polling,
     Purge,
+    Recovery,
     SagaState,
     SagaStatus,
     StepState,
@@ -51,6 +64,7 @@ def saga(status: SagaStatus = SagaStatus.PENDING, **changes: object) -> SagaStat
 times = st.integers(1, 4_000_000_000_000).map(lambda ms: ms / 1000)
 _whens = st.just(0.0) | times
 _counts = st.integers(0, 10**6)
+_attempts = st.builds(Attempts, _counts, _counts)
 _names = st.text(min_size=1, max_size=20)
 
 
@@ -59,10 +73,8 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         StepState,
         _names,
         st.sampled_from(StepStatus),
-        _counts,
-        _counts,
-        _counts,
-        _counts,
+        _attempts,
+        _attempts,
         _counts,
         st.booleans(),
         st.booleans(),
@@ -74,25 +86,15 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         pivot=st.booleans(),
     )
     return (
-        own | st.builds(_with_children, own, _counts, _counts, _counts, _counts, st.booleans(), _counts)
+        own
+        | st.builds(_with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts))
         if families
         else own
     )
 
 
-def _with_children(
-    step: StepState, children: int, handed_out: int, at_once: int, tolerate: int, one_by_one: bool, requests_seq: int
-) -> StepState:
-    return replace(
-        step,
-        waits_for="children",
-        children=children,
-        handed_out=handed_out,
-        at_once=at_once,
-        tolerate=tolerate,
-        one_by_one=one_by_one,
-        requests_seq=requests_seq,
-    )
+def _with_children(step: StepState, fan_out: FanOut) -> StepState:
+    return replace(step, waits_for="children", fan_out=fan_out)
 
 
 _pollings = st.builds(Polling, times, _counts, st.text(max_size=20), st.floats(1, 366 * 86_400), times)
@@ -123,15 +125,11 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "lease": st.none() | _leases,
         "not_before": _whens,
         "lost_until": _whens,
-        "cancel_requested_at": _whens,
-        "cancel_requested_by": st.text(max_size=20),
-        "cancel_note": st.text(max_size=20),
-        "cancelling": st.booleans(),
+        "cancel": st.builds(Cancel, _whens, st.text(max_size=20), st.text(max_size=20), st.booleans()),
         "rejected": st.booleans(),
         "failed": st.booleans(),
         "cause": st.sampled_from(["", "failure", "cancel", "recovery", "operator"]),
-        "recovery_attempts": _counts,
-        "recovery_exhausted": st.booleans(),
+        "recovery": st.builds(Recovery, _counts, st.booleans()),
         "unanswered": _counts,
         "overdue": st.booleans(),
         "dead": st.none() | _dead,
@@ -182,11 +180,11 @@ class Walk:
             kind, _, how = move.partition(":")
             {"wait": self._wait, "work": self._work, "arrive": self._arrive, "ask": self._ask}[kind](how)
 
-    def message(self, dispatch: int) -> ev.MessageArrived:
+    def message(self, dispatch: int) -> MessageArrived:
         """A message with that number; the current one is for the current step."""
         index = min(self.state.cursor, len(self.state.steps) - 1)
         expires = self.now + 60
-        return ev.MessageArrived(index, self.state.undoing, dispatch, 0, "m", lease(expires, expires + 1))
+        return MessageArrived(index, self.state.undoing, dispatch, 0, "m", lease(expires, expires + 1))
 
     def _wait(self, how: str) -> None:
         self.now += float(how)
@@ -196,12 +194,12 @@ class Walk:
 
     def _ask(self, how: str) -> None:
         held = lease(self.now + 30, self.now + 30)
-        asked: dict[str, ev.Arrival] = {
-            "cancel": ev.CancelAsked("ann"),
-            "retry": ev.RetryAsked(held),
-            "compensate": ev.CompensateAsked(held),
-            "resolve": ev.ResolveAsked(held, "note", "action"),
-            "stall": ev.StallNoticed(held),
+        asked: dict[str, Arrival] = {
+            "cancel": CancelAsked("ann"),
+            "retry": RetryAsked(held),
+            "compensate": CompensateAsked(held),
+            "resolve": ResolveAsked(held, "note", "action"),
+            "stall": StallNoticed(held),
         }
         self._carry_out(decide(PLAN, self.state, asked[how], self.now))
 
@@ -211,9 +209,9 @@ class Walk:
         if state.lease is None or step is None:
             return
         if step.status is StepStatus.RUNNING:
-            self._carry_out(decide(PLAN, state, self._forward(how, step.attempts), self.now))
+            self._carry_out(decide(PLAN, state, self._forward(how, step.attempts.made), self.now))
         elif step.status is StepStatus.COMPENSATING:
-            self._carry_out(decide(PLAN, state, self._backward(how, step.undo_attempts), self.now))
+            self._carry_out(decide(PLAN, state, self._backward(how, step.undo_attempts.made), self.now))
 
     def _forward(self, how: str, attempt: int) -> ev.Fact:
         if how == "well":

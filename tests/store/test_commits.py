@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sagas.core.states import SagaState, SagaStatus, StepStatus
+from sagas.core.states import Attempts, Cancel, SagaState, SagaStatus, StepStatus
 from sagas.store.outcomes import Fenced, FlagWon, Refused
 from tests.store.conftest import STALE_AFTER, Store
 from tests.store.moves import cancel, claimed, completed, ended, last
@@ -36,11 +36,11 @@ def test_a_cancel_stops_the_commit_that_ignores_it(store: Store) -> None:
     cancel(store, state)
     with pytest.raises(FlagWon, match="cancel") as caught:
         store.control.commit(state, completed(state), STALE_AFTER)
-    assert caught.value.state == replace(state, cancel_requested_at=NOW + 1, cancel_requested_by="ann")
+    assert caught.value.state == replace(state, cancel=Cancel(NOW + 1, "ann"))
     store.control.commit(caught.value.state, completed(caught.value.state), STALE_AFTER)
     found = store.control.get(state.saga_id)
     assert found is not None
-    assert (found.seq, found.cancel_requested_at) == (state.seq + 1, NOW + 1)
+    assert (found.seq, found.cancel.at) == (state.seq + 1, NOW + 1)
 
 
 def test_a_cancel_does_not_stop_undoing(store: Store) -> None:
@@ -55,7 +55,7 @@ def test_a_cancel_does_not_stop_undoing(store: Store) -> None:
 
 def test_a_commit_writes_only_what_changed(store: Store) -> None:
     """What others may set meanwhile, the cancel flag, is left as they set it."""
-    state = claimed(store, saga(cancel_requested_at=0.0))
+    state = claimed(store, saga())
     undoing = replace(state, status=SagaStatus.COMPENSATING, seq=2, lease=None)
     cancel(store, state)
     store.control.commit(state, undoing, STALE_AFTER)
@@ -80,7 +80,7 @@ def test_a_commit_brings_the_due_time_up_to_date(store: Store) -> None:
 def _went_on(state: SagaState) -> SagaState:
     """What committing the first step's completion leads to where the second is claimed with it."""
     after = completed(state)
-    second = replace(after.steps[1], status=StepStatus.RUNNING, attempts=1)
+    second = replace(after.steps[1], status=StepStatus.RUNNING, attempts=Attempts(1))
     held = replace(after.with_step(1, second), token=state.token + 1, lease=lease(), dispatch=state.dispatch)
     return replace(held, status=SagaStatus.RUNNING)
 
@@ -119,7 +119,7 @@ def test_a_cancel_stops_the_claim(store: Store) -> None:
         store.control.commit_and_claim(state, _went_on(state), STALE_AFTER)
     found = store.control.get(state.saga_id)
     assert found is not None
-    assert (found.seq, found.token, found.steps[1].attempts) == (state.seq, state.token, 0)
+    assert (found.seq, found.token, found.steps[1].attempts.made) == (state.seq, state.token, 0)
 
 
 def test_who_lost_the_lease_claims_nothing(store: Store) -> None:

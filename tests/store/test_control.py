@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.core.automaton import decide
-from sagas.core.states import DeadLetter, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import (
+    Attempts,
+    Cancel,
+    DeadLetter,
+    Progress,
+    Purge,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from sagas.errors import SagaError
 from sagas.store.control.mapping import purge_at, shard_of
 from sagas.store.journal.entries import Entry, Tombstone
@@ -144,7 +154,7 @@ def test_a_claim_locks_and_counts(store: Store) -> None:
     claimed = store.control.claim_step(state.saga_id, 0, 1, taken, NOW)
     assert claimed is not None
     assert (claimed.status, claimed.token, claimed.lease) == (SagaStatus.RUNNING, 1, taken)
-    assert claimed.steps[0] == StepState("book", StepStatus.RUNNING, attempts=1)
+    assert claimed.steps[0] == StepState("book", StepStatus.RUNNING, attempts=Attempts(1))
     assert store.control.get(state.saga_id) == claimed
 
 
@@ -159,7 +169,7 @@ def test_a_claim_whose_answer_was_lost_is_recognised(store: Store) -> None:
     first = store.control.claim_undo(undoing.saga_id, 0, 1, taken, NOW)
     assert first is not None
     assert store.control.claim_undo(undoing.saga_id, 0, 1, taken, NOW) == first
-    assert first.steps[0].undo_attempts == 1
+    assert first.steps[0].undo_attempts.made == 1
 
 
 def test_a_second_claim_fails_even_when_the_lease_expired(store: Store) -> None:
@@ -181,7 +191,7 @@ def test_no_other_write_creates_either(store: Store) -> None:
     after = replace(completed(before))
     assert not store.control.claim(before, replace(before, lease=lease(), token=4), STALE_AFTER)
     assert not store.control.extend(before, NOW + 99)
-    assert not store.control.request_cancel(before, replace(before, cancel_requested_at=NOW))
+    assert not store.control.request_cancel(before, replace(before, cancel=Cancel(NOW)))
     with pytest.raises(Fenced):
         store.control.commit(before, after, STALE_AFTER)
     with pytest.raises(Fenced):
@@ -254,11 +264,11 @@ def test_a_takeover_whose_answer_was_lost_is_recognised(store: Store) -> None:
 def test_cancel_sets_its_flag_while_it_can_matter(store: Store, status: SagaStatus) -> None:
     state = saga(status)
     store.control.create(state, STALE_AFTER)
-    asked = replace(state, cancel_requested_at=NOW, cancel_requested_by="ann")
+    asked = replace(state, cancel=Cancel(NOW, "ann"))
     able = status in (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.DEAD_LETTERED)
     assert store.control.request_cancel(state, asked) is able
     assert store.control.get(state.saga_id) == (asked if able else state)
-    again = replace(asked, cancel_requested_by="bob")
+    again = replace(asked, cancel=Cancel(NOW, "bob"))
     assert not store.control.request_cancel(state, again)
     assert store.control.get(state.saga_id) == (asked if able else state)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sagas.core.states import Order, Parent, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Attempts, Cancel, FanOut, Order, Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.children.joined import COMPLETED, FORWARD, NEVER, UNDONE, Outcome, undoing
 from sagas.store.children.joins import Joins
 from sagas.store.outcomes import Fenced
@@ -23,7 +23,9 @@ def _of(parent: str, round_: int = 0) -> Parent:
 
 def _waiting(store: Store) -> SagaState:
     """A parent of five, none of which was handed out."""
-    born = StepState("born", StepStatus.WAITING, attempts=1, waits_for="children", children=5, requests_seq=2)
+    born = StepState(
+        "born", StepStatus.WAITING, attempts=Attempts(1), waits_for="children", fan_out=FanOut(5, requests_seq=2)
+    )
     state = saga(SagaStatus.WAITING, steps=(born,), seq=2, token=3)
     assert store.control.create(state, STALE_AFTER)
     return state
@@ -48,18 +50,18 @@ def _joins(store: Store) -> Joins:
 def test_a_hand_out_is_made_once_and_known_again(store: Store) -> None:
     state = _waiting(store)
     assert store.control.hand_out(state, 0, 3, 77)
-    found = replace(state.with_step(0, replace(state.steps[0], handed_out=3)), token=77)
+    found = replace(state.with_step(0, replace(state.steps[0], fan_out=FanOut(5, 3, requests_seq=2))), token=77)
     assert store.control.get(state.saga_id) == found
     assert store.control.hand_out(state, 0, 3, 77), "its own, whose answer was lost"
     assert not store.control.hand_out(state, 0, 3, 78), "another's"
     assert store.control.hand_out(found, 0, 2, 80)
     assert store.control.get(state.saga_id) == replace(
-        found.with_step(0, replace(found.steps[0], handed_out=5)), token=80
+        found.with_step(0, replace(found.steps[0], fan_out=FanOut(5, 5, requests_seq=2))), token=80
     )
 
 
 def _cancelled(store: Store, state: SagaState) -> object:
-    return store.control.request_cancel(state, replace(state, cancel_requested_at=NOW, cancel_requested_by="ann"))
+    return store.control.request_cancel(state, replace(state, cancel=Cancel(NOW, "ann")))
 
 
 def _claimed(store: Store, state: SagaState) -> object:

@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.units import KILOBYTE, item_size
-from sagas.core.states import Lease, Progress, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import (
+    Attempts,
+    Cancel,
+    Lease,
+    Progress,
+    Purge,
+    Recovery,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from sagas.engine.clock import SystemClock
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import item_of, progress_of, state_of
@@ -84,7 +95,7 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
     """Each write of a larger one would cost twice."""
     held, owner = Lease(_owner(), NOW + 60, NOW + 90), saga()
     steps = tuple(
-        StepState(name, StepStatus.COMPLETED, 1, result_seq=2 + at, undo=True) for at, name in enumerate(_TEN)
+        StepState(name, StepStatus.COMPLETED, Attempts(1), result_seq=2 + at, undo=True) for at, name in enumerate(_TEN)
     )
     done = replace(
         owner,
@@ -98,7 +109,7 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
         head=b"h" * 32,
     )
     states = {
-        "running": replace(done, status=SagaStatus.RUNNING, lease=held, recovery_attempts=1),
+        "running": replace(done, status=SagaStatus.RUNNING, lease=held, recovery=Recovery(1)),
         "undoing": replace(done, status=SagaStatus.COMPENSATING, lease=held, cause="failure"),
         "over": replace(done, status=SagaStatus.COMPLETED),
         "purging": replace(
@@ -248,7 +259,7 @@ def test_a_commit_asks_what_the_models_would(
     tables: Tables, status: SagaStatus, cancelled: float, undoing: bool
 ) -> None:
     control, requests = _control(tables)
-    before = saga(status, lease=lease(), token=4, cancel_requested_at=cancelled)
+    before = saga(status, lease=lease(), token=4, cancel=Cancel(cancelled))
     after = replace(before, seq=before.seq + 1, status=SagaStatus.COMPENSATING if undoing else SagaStatus.RUNNING)
     with pytest.raises(Fenced):
         control.commit(before, after, STALE_AFTER)

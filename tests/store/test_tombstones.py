@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Attempts, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.index.summaries import SagaSummaries, SagaSummary
 from sagas.store.journal.entries import Action, Entry, Tombstone
 from tests.store.conftest import STALE_AFTER, Store
@@ -20,8 +20,8 @@ SEAL = "s" * 21 + "A"
 def _ended(store: Store, *, aside: bool = False) -> SagaState:
     """A saga whose journal has three entries."""
     steps = (
-        StepState("book", StepStatus.COMPLETED, 2, result_seq=2),
-        StepState("pay", StepStatus.COMPENSATED, 1, 0, 1),
+        StepState("book", StepStatus.COMPLETED, Attempts(2), result_seq=2),
+        StepState("pay", StepStatus.COMPENSATED, Attempts(1), Attempts(1)),
     )
     state = replace(saga(SagaStatus.COMPENSATED, seq=3, head=b"h" * 32), steps=steps)
     started = {"request_hash": "hash", "version": "1", "steps": [{"name": "book", "undo": False}]}

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
-from sagas.core.commands import Discard, Postpone
+from sagas.core.effects import Discard, Postpone
 from sagas.core.states import SagaState
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.clock import uuid7
 from sagas.engine.composition.core import settings_from

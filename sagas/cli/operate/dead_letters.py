@@ -11,7 +11,7 @@ from sagas.cli.output import display, emit, fail, plain, plain_line, pretty, say
 from sagas.cli.read.reading import Name
 from sagas.cli.tables import dead_letter_table
 from sagas.cli.target import Target, on_target
-from sagas.core.wording import moment
+from sagas.core.text import moment
 
 if TYPE_CHECKING:
     from sagas.client.operate.dead_letters import DeadLetter

@@ -26,7 +26,7 @@ def trim(
 ) -> None:
     """Remove from restored tables what the restored table of sagas does not know of, before anything runs on them."""
     from sagas.aws import PATIENT
-    from sagas.core.times import iso
+    from sagas.core.text import iso
     from sagas.store.connection import SharedConnection
     from sagas.store.restored import time_of_restore, trim_audit, trim_joins
 

@@ -18,8 +18,7 @@ from sagas.cli.operate.supervising import StaleAfter, show_recovery
 from sagas.cli.output import at_work, fail, say
 from sagas.cli.project.console import PORT, made
 from sagas.cli.target import Target
-from sagas.core.times import iso
-from sagas.core.wording import moment, span
+from sagas.core.text import iso, moment, span
 from sagas.errors import InvalidRequest, SagaError
 from sagas.loopback import origin_of
 

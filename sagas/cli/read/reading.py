@@ -23,8 +23,7 @@ from sagas.cli.tables import (
 )
 from sagas.cli.target import Target, on_target
 from sagas.core.states import SagaStatus
-from sagas.core.times import so_long_ago
-from sagas.core.wording import moment
+from sagas.core.text import moment, so_long_ago
 
 if TYPE_CHECKING:
     from sagas.client import Page, SagaClient, SagaView

@@ -14,7 +14,7 @@ from sagas.cli.output import display, emit, plain, screen
 from sagas.cli.read.reading import moment_of
 from sagas.cli.tables import breaker_table, queue_table, stats_table
 from sagas.cli.target import Target, on_target
-from sagas.core.wording import moment
+from sagas.core.text import moment
 
 if TYPE_CHECKING:
     from sagas.client import StatsView

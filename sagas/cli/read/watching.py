@@ -13,7 +13,7 @@ from rich.live import Live
 from sagas.cli.output import display, emit, plain, say, screen
 from sagas.cli.tables import saga_page
 from sagas.core.states import SagaStatus
-from sagas.core.wording import clock_time
+from sagas.core.text import clock_time
 
 if TYPE_CHECKING:
     from sagas.cli.target import Target

@@ -22,9 +22,9 @@ from typing import Any, Literal, cast, get_args
 from sagas.client.client import SagaClient
 from sagas.client.operate.outcomes import Outcome, Report, outcome_of
 from sagas.client.operate.pacing import new_job, note_of, paced
-from sagas.core.keys import LONGEST_CANCEL_NOTE
+from sagas.core.ids import LONGEST_CANCEL_NOTE
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.wording import end_of
+from sagas.core.text import end_of
 from sagas.engine.read.answers import Page, Summary
 from sagas.errors import SagaError
 

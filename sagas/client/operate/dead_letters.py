@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from sagas.aws import code_of, translated
 from sagas.client.operate.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message.message import parse_record

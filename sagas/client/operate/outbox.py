@@ -9,7 +9,7 @@ import boto3
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.operate.operator_calls import OperatorCalls
 from sagas.client.operate.supervisor import Supervisor, connect_lambda
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem, SagaError
 
 

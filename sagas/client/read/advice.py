@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagas.client.read.next_action import Do, next_action
 from sagas.core.states import OVER
-from sagas.core.times import epoch
-from sagas.core.wording import age, ago, moment, plain, span
+from sagas.core.text import age, ago, epoch, moment, plain, span
 
 if TYPE_CHECKING:
     from sagas.engine.read.answers import ErrorView, SagaView, StepView

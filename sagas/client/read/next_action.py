@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 
 _LETTER_KEPT = 13 * 86400
 """Seconds after which SQS may have dropped a dead letter: it keeps one for 14 days, counted from its first sending."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sagas.core.times import iso
-from sagas.core.wording import moment
+from sagas.core.text import iso, moment
 
 NAMES, WIDTH, LANE, GAP = 190, 1000, 44, 12
 """Units of the drawing: the column for the names, all columns, the height of a row, and what is left free of it."""

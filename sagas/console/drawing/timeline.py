@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.core.times import epoch
-from sagas.core.wording import end_of, span
+from sagas.core.text import end_of, epoch, span
 
 NAMES, WIDTH, LANE, TOP = 150, 1000, 34, 26
 """Units of the drawing: columns for the names, for all, a lane's height, and the scale's."""

@@ -12,8 +12,7 @@ from starlette.responses import Response
 from sagas.console.desk import Desk
 from sagas.console.drawing.bars import bars
 from sagas.console.pages.others import known_type
-from sagas.core.times import epoch, iso
-from sagas.core.wording import end_of
+from sagas.core.text import end_of, epoch, iso
 
 SPANS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 7 * 86_400.0}
 ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")

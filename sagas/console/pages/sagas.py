@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from sagas.client.read.next_action import fault_of
 from sagas.console.desk import Desk
-from sagas.core.times import so_long_ago
+from sagas.core.text import so_long_ago
 from sagas.errors import InvalidRequest, Problem
 
 STATUSES = (

@@ -15,7 +15,7 @@ from sagas.authoring.definition.definition import KINDS, StepDefinition
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
-from sagas.core.commands import Send
+from sagas.core.effects import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
 from sagas.engine.attempt.carrying import brought, correlated
 from sagas.engine.attempt.context import StepContext
@@ -334,7 +334,7 @@ class Attempt:
             state = self._services.control.get(self._message.saga_id)
         except Unavailable:
             return False
-        return state is not None and bool(state.cancel_requested_at)
+        return state is not None and bool(state.cancel.at)
 
     def _answer(self, held: SagaState, type_: Any, value: object) -> None:
         """Send a signal to the very step that runs: the commit of its wait is then refused, and the signal taken."""
@@ -349,19 +349,19 @@ class Attempt:
         """Journal and commit the success; ``payload``: the result as JSON text."""
         step, index = held.steps[self._message.index], self._message.index
         if self._message.undo:
-            return self._commit(held, ev.StepCompensated(index, step.undo_attempts), None, {})
+            return self._commit(held, ev.StepCompensated(index, step.undo_attempts.made), None, {})
         code = self._type.step(step.name)
         if step.waits_for == "children" and code.children is not None:
             many, types = len(json.loads(payload or "[]")), tuple(one.name for one in code.children.sagas)
             if many > MOST_CHILDREN:
                 told = f"the step {step.name!r} asks for {many:,} children, {MOST_CHILDREN:,} are allowed"
                 return self.fail(held, WrongResult(told))
-            return self._commit(held, ev.ChildrenStarted(index, step.attempts, many, types), payload, {})
+            return self._commit(held, ev.ChildrenStarted(index, step.attempts.made, many, types), payload, {})
         if step.waits_for and code.waits_for:
             # It has asked: the wait begins, which is no result yet.
             until = self._until or round(self._services.clock.now() + code.wait, 3)
-            return self._commit(held, ev.WaitStarted(index, step.attempts, until), None, {})
-        return self._commit(held, ev.StepCompleted(index, step.attempts), payload, {})
+            return self._commit(held, ev.WaitStarted(index, step.attempts.made, until), None, {})
+        return self._commit(held, ev.StepCompleted(index, step.attempts.made), payload, {})
 
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
@@ -379,7 +379,7 @@ class Attempt:
             fact, details = step_failure(*given, cancelled=cancelled, began=self._began, redact=redact)
         # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
-        granted = step.undo_attempts_at_grant if self._message.undo else step.attempts_at_grant
+        granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
         code = f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
         text = f"attempt {fields['attempt']} of {fields['of']} of {code} failed: {fields['error']}"
@@ -392,7 +392,7 @@ class Attempt:
     def _number(self, held: SagaState) -> int:
         """The number of this execution."""
         step = held.steps[self._message.index]
-        return step.undo_attempts if self._message.undo else step.attempts
+        return step.undo_attempts.made if self._message.undo else step.attempts.made
 
     def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         """Commit an outcome, in several tries while there is time."""

@@ -45,13 +45,14 @@ def step_failure(
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
     """Return the fact that a step raised, or could not be called, and what its entry keeps besides."""
     if isinstance(error, TypeChanged) and not began:
-        return ev.StepDeadLettered(index, failure=_failure(error, began, redact)), {}
-    used = step.attempts - step.attempts_at_grant
+        failure = _failure(error, began, redact)
+        return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
+    used = step.attempts.used
     permanent = retry.gives_up(error)
     again = not permanent and not cancelled and used < retry.executions
     fact = ev.StepFailed(
         index,
-        step.attempts,
+        step.attempts.made,
         _failure(error, began, redact),
         permanent,
         isinstance(error, Rejected),
@@ -80,7 +81,7 @@ def postponement(
     """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
     is over. ``patience``: seconds for which it may go on so, from the first time on. ``now``: epoch seconds."""
     polling, step = held.polling, held.steps[index]
-    attempt = step.undo_attempts if held.undoing else step.attempts
+    attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
     end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
     if now >= end and held.undoing:
@@ -111,13 +112,13 @@ def undo_failure(
     redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
     """Return the fact that a step's undo raised, and what its entry keeps besides."""
-    used, failure = step.undo_attempts - step.undo_attempts_at_grant, _failure(error, began, redact)
+    used, failure = step.undo_attempts.used, _failure(error, began, redact)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
-        attempts = step.undo_attempts - (1 if failure.type_changed else 0)
+        attempts = step.undo_attempts.made - (1 if failure.type_changed else 0)
         details = {"stack_trace": _stack_trace(error, redact), "attempts": attempts, "trace_id": trace_id}
-        return ev.CompensationFailed(index, step.undo_attempts, failure), details
+        return ev.CompensationFailed(index, step.undo_attempts.made, failure), details
     first = {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE)} if used == 1 else {}
-    return ev.CompensationAttemptFailed(index, step.undo_attempts, failure, _retry_at(retry, used, clock)), first
+    return ev.CompensationAttemptFailed(index, step.undo_attempts.made, failure, _retry_at(retry, used, clock)), first
 
 
 def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core import events as ev
-from sagas.core.commands import Postpone
+from sagas.core.effects import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.messaging.limits import backoff
@@ -41,7 +41,7 @@ def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> 
     step, lease = state.current, state.lease
     if step is None or lease is None or lease.owner != pending.owner:
         return None
-    attempt = step.undo_attempts if message.undo else step.attempts
+    attempt = step.undo_attempts.made if message.undo else step.attempts.made
     claimed = (state.token, state.seq, state.cursor, step.name, state.undoing, attempt)
     if claimed != (pending.token, pending.seq, message.index, message.step, message.undo, pending.attempt):
         return None

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse
-from sagas.core.families import child_id, parent_of
+from sagas.core.commands import CancelAsked, ChildrenSeen, StallNoticed
+from sagas.core.effects import Refuse
+from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.advance import Advancer
@@ -78,7 +79,7 @@ class Children:
                 return
             owed = next_fact(self.advancer.plan(state), state) is not None or state.lease is not None
             if owed or not state.joins:
-                stalled, context = ev.StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor")
+                stalled, context = StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor")
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
                 return
@@ -92,7 +93,7 @@ class Children:
         if state is None or not state.joins or state.undoing or state.attention:
             return
         tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
-        if tally.ended >= state.steps[state.cursor].children:
+        if tally.ended >= state.steps[state.cursor].fan_out.children:
             self._seen(state, ev.Recovered(stall=False, unanswered=looks, attention=True))
 
     @property
@@ -104,27 +105,27 @@ class Children:
     def _joined(self, state: SagaState, thorough: bool) -> bool:
         """Start as many children as allowed, or end the step when all have ended; return whether to look again."""
         step = state.steps[state.cursor]
-        tally = self.joins.first_ends(state.saga_id, step)
-        if tally.ended >= step.children:
+        fan_out, tally = step.fan_out, self.joins.first_ends(state.saga_id, step)
+        if tally.ended >= fan_out.children:
             return self._end(state, step)
         failed = tally.ended - tally.completed
-        if failed > step.tolerate:
-            if tally.ended >= step.handed_out:
+        if failed > fan_out.tolerate:
+            if tally.ended >= fan_out.handed_out:
                 return self._end(state, step)
             return self._close(state, step, thorough)
         if thorough:
             self._continue(state, step)
-        room = step.children - step.handed_out
-        if step.at_once:
-            room = min(room, step.at_once - (step.handed_out - tally.ended))
+        room = fan_out.children - fan_out.handed_out
+        if fan_out.at_once:
+            room = min(room, fan_out.at_once - (fan_out.handed_out - tally.ended))
         if room <= 0:
             return False
         token = state.token + 1 + int(self.advancer.services.clock.chance() * _TOKENS)
         if not self.control.hand_out(state, state.cursor, room, token):
             return True
         blocks = [
-            ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, step.handed_out + room - first))
-            for first in range(step.handed_out, step.handed_out + room, BLOCK)
+            ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, fan_out.handed_out + room - first))
+            for first in range(fan_out.handed_out, fan_out.handed_out + room, BLOCK)
         ]
         if len(blocks) == 1:
             try:
@@ -139,12 +140,12 @@ class Children:
     def start(self, block: ChildrenToStart) -> None:
         """Start children that were handed out. Children that exist or never start are left unchanged."""
         state = self.control.get(block.saga_id)
-        if state is None or not state.joins or state.undoing or state.cancel_requested_at:
+        if state is None or not state.joins or state.undoing or state.cancel.at:
             return
         step = state.steps[state.cursor]
         if (step.name, step.round) != (block.step, block.round):
             return
-        self._start(state, step, range(block.first, min(block.first + block.count, step.handed_out)))
+        self._start(state, step, range(block.first, min(block.first + block.count, step.fan_out.handed_out)))
 
     def _start(self, state: SagaState, step: StepState, positions: Iterable[int]) -> None:
         declaration = self._declaration(state, step)
@@ -169,12 +170,14 @@ class Children:
 
     def _declaration(self, state: SagaState, step: StepState) -> Entry:
         """The entry with the types and requests of the step's children."""
-        return self.advancer.services.journal.entries(state.saga_id, [step.requests_seq])[step.requests_seq]
+        return self.advancer.services.journal.entries(state.saga_id, [step.fan_out.requests_seq])[
+            step.fan_out.requests_seq
+        ]
 
     def _continue(self, state: SagaState, step: StepState) -> None:
         """Start children that were handed out to a worker that died."""
         ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        remaining = [position for position in range(step.handed_out) if position not in ended]
+        remaining = [position for position in range(step.fan_out.handed_out) if position not in ended]
         existing = self._existing(state, step, remaining)
         missing = [position for position in remaining if position not in existing]
         if missing:
@@ -190,9 +193,9 @@ class Children:
         """Journal the children's outcome; return whether to look again."""
         outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         done = {position: outcome for position, outcome in outcomes.items() if outcome.how in (COMPLETED, CARRIED)}
-        failed = [position for position in range(step.children) if position not in done]
+        failed = [position for position in range(step.fan_out.children) if position not in done]
         policy = self.advancer.plan(state).steps[state.cursor].on_timeout
-        tolerated = len(failed) <= step.tolerate or policy == "CONTINUE"
+        tolerated = len(failed) <= step.fan_out.tolerate or policy == "CONTINUE"
         failure = None if tolerated else ev.Failure(ChildrenFailed.__name__, _failures(step, failed, outcomes))
         ids = {
             child_id(state.saga_id, step.name, position, outcome.round): position for position, outcome in done.items()
@@ -203,7 +206,7 @@ class Children:
             seqs = {child_step.name: child_step.result_seq for child_step in child.steps}
             if seq := seqs.get(result_step, 0):
                 places[saga_id, seq] = ids[saga_id]
-        payload = self._joined_results(places, step.children) if failure is None else None
+        payload = self._joined_results(places, step.fan_out.children) if failure is None else None
         if failure is None and payload is None:
             large = f"the results of its children have more than {LARGEST_RESULT:,} bytes of JSON together"
             failure = ev.Failure(WrongResult.__name__, f"step {step.name!r}: {large}; let them return S3Objects")
@@ -234,7 +237,7 @@ class Children:
     ) -> bool:
         """Journal a fact about the children; return whether this look lost a race."""
         step = state.steps[state.cursor]
-        seen = ev.ChildrenSeen(self.advancer.lease(), fact, step.round)
+        seen = ChildrenSeen(self.advancer.lease(), fact, step.round)
         try:
             advanced = self.advancer.advance(state, seen, EntryContext(payload=payload, actor="supervisor"))
         except Fenced:
@@ -246,7 +249,7 @@ class Children:
     def _close(self, state: SagaState, step: StepState, thorough: bool) -> bool:
         """Make every child that was handed out end: cancel those that run, and never start the others."""
         ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
-        remaining = [position for position in range(step.handed_out) if position not in ended]
+        remaining = [position for position in range(step.fan_out.handed_out) if position not in ended]
         existing, to_wake, closed = self._existing(state, step, remaining), list[str](), False
         for position in remaining:
             child = existing.get(position)
@@ -259,7 +262,7 @@ class Children:
         if not closed:
             return False
         tally = self.joins.first_ends(state.saga_id, step)
-        return tally.ended >= step.handed_out
+        return tally.ended >= step.fan_out.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
         """Decide that a child never starts; return the child if its start came first."""
@@ -288,7 +291,7 @@ class Children:
     def _cancelled(self, child: SagaState, thorough: bool) -> bool:
         """Set a child's cancel flag if it is going forward; return whether to wake it."""
         for _ in range(_ROUNDS):
-            decision = decide(self.advancer.plan(child), child, ev.CancelAsked(PARENT), self._now)
+            decision = decide(self.advancer.plan(child), child, CancelAsked(PARENT), self._now)
             if isinstance(decision.then, Refuse):
                 return False
             if decision.state is child:
@@ -296,7 +299,7 @@ class Children:
             if self.control.request_cancel(child, decision.state):
                 return True
             current = self.control.get(child.saga_id)
-            if current is None or current.cancel_requested_at:  # set by this same write, or by another look
+            if current is None or current.cancel.at:  # set by this same write, or by another look
                 return current is not None
             child = current
         return False
@@ -309,12 +312,12 @@ class Children:
     def _undone(self, state: SagaState, thorough: bool) -> bool:
         """Have the children undone, and end the undo when all are; return whether to look again."""
         step = state.steps[state.cursor]
-        number = step.undo_attempts
-        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.children)
-        if tally.ended < step.handed_out:
+        number = step.undo_attempts.made
+        tally = self.joins.tally(state.saga_id, step.name, [step.round], step.fan_out.children)
+        if tally.ended < step.fan_out.handed_out:
             return self._close(state, step, thorough)
         if step.round:
-            tally.update(self.joins.tally(state.saga_id, step.name, range(step.round), step.children))
+            tally.update(self.joins.tally(state.saga_id, step.name, range(step.round), step.fan_out.children))
         if tally.undone(number) >= tally.standing:
             stuck = tally[undoing(number), STUCK]
             if not stuck:
@@ -328,7 +331,7 @@ class Children:
     def _order(self, state: SagaState, step: StepState, thorough: bool) -> bool:
         """Order children that have not been undone to undo themselves: all at once, or the last that completed. Returns
         whether to look again."""
-        number, remaining = step.undo_attempts, list[tuple[float, str, Outcome]]()
+        number, remaining = step.undo_attempts.made, list[tuple[float, str, Outcome]]()
         for round_ in range(step.round + 1):
             ended = self.joins.outcomes(state.saga_id, step.name, round_, undoing(number))
             for position, outcome in self.joins.outcomes(state.saga_id, step.name, round_, FORWARD).items():
@@ -336,7 +339,7 @@ class Children:
                     saga_id = child_id(state.saga_id, step.name, position, round_)
                     remaining.append((outcome.at, saga_id, replace(outcome, round=round_)))
         remaining.sort(key=lambda item: (item[0], item[2].position), reverse=True)
-        if step.one_by_one:
+        if step.fan_out.one_by_one:
             remaining = remaining[:1]
         existing = self.control.get_many([saga_id for _, saga_id, _ in remaining], consistent=True)
         to_wake, recorded = list[str](), False
@@ -386,4 +389,4 @@ def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcom
             end = "failed"
         listed.append(f"{step.name}[{position}] {end}")
     more = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
-    return f"{len(failed)} of {step.children} children did not complete: {', '.join(listed)}{more}"
+    return f"{len(failed)} of {step.fan_out.children} children did not complete: {', '.join(listed)}{more}"

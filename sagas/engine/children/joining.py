@@ -54,21 +54,21 @@ class JoinObserver:
             return False
         if not parent.undoing:
             tally = self.joins.first_ends(link.saga_id, step)
-            if tally.ended >= step.children:
+            if tally.ended >= step.fan_out.children:
                 return True
             failed = tally.ended - tally.completed
-            if failed > step.tolerate:
-                return tally.ended >= step.handed_out or failed <= step.tolerate + _AT_ONCE
-            room = step.at_once - (step.handed_out - tally.ended)
-            return step.handed_out < step.children and room >= refill(step.at_once)
-        tally = self.joins.tally(link.saga_id, link.step, [step.round], step.children)
-        if tally.ended < step.handed_out:
+            if failed > step.fan_out.tolerate:
+                return tally.ended >= step.fan_out.handed_out or failed <= step.fan_out.tolerate + _AT_ONCE
+            room = step.fan_out.at_once - (step.fan_out.handed_out - tally.ended)
+            return step.fan_out.handed_out < step.fan_out.children and room >= refill(step.fan_out.at_once)
+        tally = self.joins.tally(link.saga_id, link.step, [step.round], step.fan_out.children)
+        if tally.ended < step.fan_out.handed_out:
             return False
-        if child.order is None or step.one_by_one:
+        if child.order is None or step.fan_out.one_by_one:
             return True
         if step.round:
-            tally.update(self.joins.tally(link.saga_id, link.step, range(step.round), step.children))
-        return tally.undone(step.undo_attempts) >= tally.standing
+            tally.update(self.joins.tally(link.saga_id, link.step, range(step.round), step.fan_out.children))
+        return tally.undone(step.undo_attempts.made) >= tally.standing
 
 
 def refill(at_once: int) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from sagas.core.events import FACTS
 from sagas.core.states import SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.store.journal.entries import Entry
 
 ENDS: Mapping[str, str] = {

@@ -182,7 +182,7 @@ class TracedAttempt(IdempotentAttempt):
     def execute(self, held: SagaState) -> str | None:
         """Run the code; see :meth:`sagas.engine.attempt.attempt.Attempt.execute`."""
         message, step = self._message, held.steps[self._message.index]
-        attributes = about(message) | {"sagas.attempt": step.undo_attempts if message.undo else step.attempts}
+        attributes = about(message) | {"sagas.attempt": step.undo_attempts.made if message.undo else step.attempts.made}
         what = "undo" if message.undo else "step"
         with self._tracer.span(f"{what} {message.saga}.{message.step}", attributes):
             return super().execute(held)

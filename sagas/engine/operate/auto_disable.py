@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sagas.authoring.policies import AutoDisable
 from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.ports import EngineObserver
 from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry

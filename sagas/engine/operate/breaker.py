@@ -23,10 +23,10 @@ from sagas.core.breaker import (
     probe_ended,
     silent_until,
 )
-from sagas.core.commands import Postpone
+from sagas.core.effects import Postpone
 from sagas.core.events import (
+    DeadLetterCause,
     Fact,
-    Failure,
     StepCompleted,
     StepDeadLettered,
     StepFailed,
@@ -34,7 +34,7 @@ from sagas.core.events import (
     StepPostponed,
 )
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.ports import EngineObserver
 from sagas.engine.registry import Registry
@@ -214,7 +214,7 @@ class Breakers:
                 outcome = AttemptOutcome.SUCCESS
             case StepFailed(permanent=False, excused=False):
                 outcome = AttemptOutcome.FAILURE
-            case StepFailed() | StepLost() | StepDeadLettered(failure=Failure(type_changed=True)):
+            case StepFailed() | StepLost() | StepDeadLettered(cause=DeadLetterCause.TYPE_CHANGED):
                 outcome = AttemptOutcome.NONE
             case _:
                 return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sagas.core.breaker import BreakerState
 from sagas.core.rules import forward
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.operate.breaker import GOOD_FOR, Breakers
 from sagas.engine.read.answers import BreakerView
@@ -87,7 +87,7 @@ class BreakerOperations:
         for state in readable(self.control, [position.saga_id for position in due]):
             step = state.current
             place = state.saga, step.name if step is not None else ""
-            if place in held and forward(state) and state.lease is None and not state.cancel_requested_at:
+            if place in held and forward(state) and state.lease is None and not state.cancel.at:
                 waiting[place].append(state)
         return waiting, len(due) == MOST_LOOKED_AT
 

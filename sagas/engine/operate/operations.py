@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse
-from sagas.core.families import children_ids
-from sagas.core.states import Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.commands import Arrival, CancelAsked, CompensateAsked, ResolveAsked, RetryAsked, StallNoticed
+from sagas.core.effects import Refuse
+from sagas.core.ids import children_ids
+from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.contention import patiently
@@ -41,20 +41,20 @@ class Operations:
         cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
-            if not cancellable and not state.cancel_requested_at:
+            if not cancellable and not state.cancel.at:
                 text = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{text}; this one is {state.status}")
             # A child is cancelled by its parent, unless that has ended.
-            parent = None if force or state.cancel_requested_at else self._waiting_parent(state)
+            parent = None if force or state.cancel.at else self._waiting_parent(state)
             if parent is not None:
                 text = f"this is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
                 raise Conflict(f"{text}: cancel the parent, or pass --force to cancel only this one")
-            request = ev.CancelAsked(actor, note)
+            request = CancelAsked(actor, note)
             clock = self.advancer.services.clock
             decision = decide(self.advancer.plan(state), state, request, clock.now())
             if isinstance(decision.then, Refuse):
                 raise Conflict(decision.then.reason)
-            if decision.state is state and not state.cancel_requested_at:
+            if decision.state is state and not state.cancel.at:
                 return state
             flag = partial(self.control.request_cancel, state, decision.state)
             if decision.state is state or patiently(clock, flag):
@@ -71,7 +71,7 @@ class Operations:
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel, unless a worker holds the saga: that will act on it."""
         try:
-            stall = ev.StallNoticed(self.advancer.lease())
+            stall = StallNoticed(self.advancer.lease())
             advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
         except Fenced:
             return self.reader.state(state.saga, state.saga_id)
@@ -80,14 +80,14 @@ class Operations:
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
         """Grant new attempts to the dead-lettered step or the failed undos. A message without response is sent again
         at once."""
-        return self._operate(name, saga_id, actor, lambda lease: ev.RetryAsked(lease, note), {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: RetryAsked(lease, note), {"note": note})
 
     def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up a saga that waits or has failed, and undo it; with ``force`` also a COMPLETED one.
 
         A saga past its pivot requires ``force`` and a ``note``.
         """
-        return self._operate(name, saga_id, actor, lambda lease: ev.CompensateAsked(lease, force, note), {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: CompensateAsked(lease, force, note), {"note": note})
 
     def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         """Take a saga off the attention list, with a note. Naming a step with children resolves those, too."""
@@ -103,22 +103,20 @@ class Operations:
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
         # Resolve the steps' children that need an operator, too: their failed undos count as done by hand.
-        named = tuple(replace(step, children=step.children if step.name in steps else 0) for step in before.steps)
+        named = tuple(step if step.name in steps else replace(step, fan_out=FanOut()) for step in before.steps)
         for child in self.control.get_many(children_ids(replace(before, steps=named)), consistent=True).values():
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (step for step in child.steps if step.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(step.name for step in failed) if child.over else ()
                 self._resolve(child, note, action, by_hand, actor)
-        return self._operate(
-            before.saga, before.saga_id, actor, lambda lease: ev.ResolveAsked(lease, note, action, steps)
-        )
+        return self._operate(before.saga, before.saga_id, actor, lambda lease: ResolveAsked(lease, note, action, steps))
 
     def _operate(
         self,
         name: str,
         saga_id: str,
         actor: str,
-        arrival: Callable[[Lease], ev.Arrival],
+        arrival: Callable[[Lease], Arrival],
         details: dict[str, str] | None = None,
     ) -> SagaState:
         for _ in range(_TRIES):

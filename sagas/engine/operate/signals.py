@@ -10,9 +10,9 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
-from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Refuse
+from sagas.core.commands import SignalAsked, StallNoticed
+from sagas.core.effects import Refuse
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -75,7 +75,7 @@ class Signals:
             if index is None:
                 raise NotFound(f"saga {saga_id} was started before step {step!r} existed or took a signal")
             plan = self.advancer.plan(state)
-            decision = decide(plan, state, ev.SignalAsked(index), clock.now())
+            decision = decide(plan, state, SignalAsked(index), clock.now())
             if isinstance(decision.then, Refuse):
                 existing = self.inbox.get(saga_id, state.steps[index])
                 if existing is None:
@@ -93,7 +93,7 @@ class Signals:
         if not _to_be_taken(state):
             return state
         try:
-            stall = ev.StallNoticed(self.advancer.lease())
+            stall = StallNoticed(self.advancer.lease())
             self.advancer.advance(state, stall, EntryContext(actor="api"))
         except Fenced:
             pass

@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from sagas.core.families import child_id, children_ids
-from sagas.core.keys import id_for_key
+from sagas.core.ids import child_id, children_ids, id_for_key
 from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.read.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary
@@ -123,7 +122,7 @@ class Reader:
         """
         state = self.stored(name, saga_id)
         steps, mark = () if state is None else state.steps, ""
-        has_children = any(step.waits_for == "children" and step.requests_seq for step in steps)
+        has_children = any(step.waits_for == "children" and step.fan_out.requests_seq for step in steps)
         if state is not None and state.purge is None and not has_children:  # else others may change what is shown
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
             seen = state, self._pause(state), breaker and breaker.open_until
@@ -180,13 +179,13 @@ class Reader:
                 "href": href,
             }
             shown["children"] = found
-            if not step.requests_seq:
+            if not step.fan_out.requests_seq:
                 continue
             tally = self.joins.first_ends(state.saga_id, step)
-            found["total"], found["started"] = step.children, step.handed_out - tally[FORWARD, NEVER]
+            found["total"], found["started"] = step.fan_out.children, step.fan_out.handed_out - tally[FORWARD, NEVER]
             found["completed"] = tally.completed
             found["failed"] = tally.ended - tally.completed - tally[FORWARD, NEVER]
-            found["finished"] = round(tally.ended / step.children, 4) if step.children else 1.0
+            found["finished"] = round(tally.ended / step.fan_out.children, 4) if step.fan_out.children else 1.0
             if not found["failed"]:
                 continue
             # The first ten that failed by themselves; then those that were cancelled for it.

@@ -9,9 +9,9 @@ from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
-from sagas.core.events import FACTS, Failure
-from sagas.core.states import OVER, Purge, SagaState, SagaStatus, StepState, StepStatus
-from sagas.core.times import iso
+from sagas.core.events import FACTS, DeadLetterCause
+from sagas.core.states import OVER, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.text import iso
 from sagas.engine.registry import Registry
 from sagas.errors import TypeChanged
 from sagas.store.journal.entries import RESULTS, Entry
@@ -127,9 +127,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
         if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
             step = known[looked["step"]]
-            known[step.name] = replace(step, attempts=max(step.attempts, int(looked["attempts"])))
+            known[step.name] = replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
         if entry.action in ("CancelRequested", "SagaTimedOut") and "pivot" not in entry.details:
-            state = replace(state, cancel_requested_at=entry.at, cancel_requested_by=entry.actor)
+            state = replace(state, cancel=Cancel(entry.at, entry.actor))
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")))
             # A wait that brought nothing has failed.
@@ -137,7 +137,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
         error = entry.details.get("error", {}).get("type", "")
         goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
-        goes_on = goes_on or (entry.action == "StepDeadLettered" and Failure(error).of_failed_step)
+        goes_on = goes_on or (
+            entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
+        )
         if entry.action in _FAILURES and error and not again and not goes_on:
             state = replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
@@ -167,7 +169,7 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
         attempt -= 1  # no code was called, and the attempt given back
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
-        undos = max(step.undo_attempts, attempt)
+        undos = _at_least(step.undo_attempts, attempt)
         return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
     doubt = entry.action == "StepLost" or bool(entry.details.get("outcome_unknown"))
     settled = status is StepStatus.COMPLETED or entry.action in ("WaitStarted", "ChildrenStarted")
@@ -175,10 +177,14 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     return replace(
         step,
         status=StepStatus.RETRYING if again else status,
-        attempts=max(step.attempts, attempt),
+        attempts=_at_least(step.attempts, attempt),
         result_seq=entry.seq if status is StepStatus.COMPLETED else step.result_seq,
         outcome_unknown=unknown,
     )
+
+
+def _at_least(attempts: Attempts, made: int) -> Attempts:
+    return Attempts(max(attempts.made, made), attempts.at_grant)
 
 
 def told(state: SagaState, purge: Purge | None) -> str:

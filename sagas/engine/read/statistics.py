@@ -13,7 +13,7 @@ from functools import partial
 
 from sagas.core.pauses import NO_PAUSE, Scope
 from sagas.core.states import OVER, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
 from sagas.engine.read.answers import QueueStats, StatsView, TypeStats

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.events import GONE, Failure
+from sagas.core.events import GONE, DeadLetterCause
 from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
     AuditEntry,
@@ -65,8 +65,8 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         "version": state.version,
         "status": state.status.value,
         "in_doubt": list(state.in_doubt),
-        "recovery_attempts": state.recovery_attempts,
-        "cancel_requested_at": _when(state.cancel_requested_at),
+        "recovery_attempts": state.recovery.attempts,
+        "cancel_requested_at": _when(state.cancel.at),
         "paused": paused,
         "fault": None,
         "created_at": iso(state.created_at),
@@ -98,11 +98,11 @@ def _why(state: SagaState) -> str:
     failed = [one for one in state.steps if one.status is StepStatus.COMPENSATION_FAILED]
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
     # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
-    untried = [one.name for one in failed if one.undo_attempts == one.undo_attempts_at_grant]
-    if untried and not state.recovery_exhausted and state.unreadable:
+    untried = [one.name for one in failed if not one.undo_attempts.used]
+    if untried and not state.recovery.exhausted and state.unreadable:
         what = f"the undo of {', '.join(untried)} was not called"
         return f"{state.unreadable}: {what}; {cure} and retry, or undo it by hand"
-    if untried and not state.recovery_exhausted:
+    if untried and not state.recovery.exhausted:
         return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
         told = f"the undo of {', '.join(one.name for one in failed)} failed"
@@ -114,14 +114,14 @@ def _why(state: SagaState) -> str:
         return f"step {step} failed and nothing was undone"
     if state.overdue and forward(state):
         return f"its deadline has passed, and {pivot_holds(state)}"
-    if state.recovery_exhausted:
+    if state.recovery.exhausted:
         return "it stalled too often and was given up"
     silent = f"nothing answers at step {step}: its function handled none of {state.unanswered} messages in a row"
     return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
 def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
-    if state.recovery_exhausted:
+    if state.recovery.exhausted:
         return f"step {step} stalled too often, and {pivot_holds(state)}"
     if state.current and state.current.timed_out:
         many = state.current.waits_for == "children"
@@ -138,8 +138,8 @@ def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
 
 def _without_code(entry: Entry) -> bool:
     """Whether a step waits whose code is gone, or could not be called."""
-    error = entry.details.get("error")
-    return entry.action == "StepDeadLettered" and bool(error) and not Failure(error["type"]).of_failed_step
+    cause = entry.details.get("cause") if entry.action == "StepDeadLettered" else None
+    return cause is not None and DeadLetterCause(cause).fails_step
 
 
 def error_view(entry: Entry | None) -> ErrorView | None:
@@ -173,7 +173,7 @@ def step_status(state: SagaState, index: int) -> StepStatus:
     """Return the status that a step is shown with."""
     step = state.steps[index]
     # Between two attempts of its undo a step is being compensated, whatever it was before.
-    if state.undoing and state.cursor == index and step.undo_attempts > step.undo_attempts_at_grant:
+    if state.undoing and state.cursor == index and step.undo_attempts.used > 0:
         return StepStatus.COMPENSATING
     # It failed, and is not tried again: the saga turned round, or is over.
     return StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
@@ -205,8 +205,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     view: StepView = {
         "name": step.name,
         "status": step_status(state, index).value,
-        "attempts": step.attempts,
-        "undo_attempts": step.undo_attempts,
+        "attempts": step.attempts.made,
+        "undo_attempts": step.undo_attempts.made,
         "started_at": started,
         "ended_at": iso(past[-1].at) if ended else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
@@ -279,7 +279,7 @@ def pause_view(scope: Scope, pause: Pause, until: float = 0.0) -> PauseView:
 
 def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
     """What a saga waits for, as far as its control item tells."""
-    if state.over or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at):
+    if state.over or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at):
         return None
     if state.lease is not None:
         return {"kind": "lease", "until": iso(state.lease.expires_at)}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sagas.authoring.codec import content_hash
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.core.states import Parent, SagaState
 from sagas.engine.attempt.carrying import carried, digest_of
 from sagas.engine.clock import Clock

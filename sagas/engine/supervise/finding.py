@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.engine.clock import Clock
 from sagas.engine.ports import WorkSender
 from sagas.messaging.limits import LONGEST_DELAY

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sagas.core.events import Backlog
+from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.errors import NotFound, SagaError

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Postpone
+from sagas.core.commands import CancelAsked, MessageArrived, StallNoticed
+from sagas.core.effects import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
@@ -26,15 +27,15 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     now = advancer.services.clock.now()
     if not state.ends_at or state.ends_at > now:
         return state
-    decision = decide(advancer.plan(state), state, ev.CancelAsked(ev.DEADLINE), now)
+    decision = decide(advancer.plan(state), state, CancelAsked(ev.DEADLINE), now)
     if decision.state is state:
-        stall = ev.StallNoticed(advancer.lease(), math.inf)
+        stall = StallNoticed(advancer.lease(), math.inf)
         advanced = advancer.advance(state, stall, EntryContext(actor="supervisor"))
         return None if advanced.beaten else advanced.state
     control.request_cancel(state, decision.state)
     current = control.get(state.saga_id)
     # The request is also refused if it had succeeded before and its response was lost, or if there was another cancel.
-    return current if current is not None and current.cancel_requested_at else None
+    return current if current is not None and current.cancel.at else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ class Looker:
             return clock.now() + _RACE
         lease = self.advancer.lease()
         arrival = (
-            ev.MessageArrived(state.cursor, state.undoing, dispatch, 0, "", lease)
+            MessageArrived(state.cursor, state.undoing, dispatch, 0, "", lease)
             if dispatch
-            else ev.StallNoticed(lease, math.inf)
+            else StallNoticed(lease, math.inf)
         )
         advanced = self.advancer.advance(state, arrival, EntryContext())
         if advanced.beaten:

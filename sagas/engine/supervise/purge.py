@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sagas.authoring.redaction import HIDDEN
-from sagas.core.families import children_ids
+from sagas.core.ids import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
@@ -199,7 +199,7 @@ class Purger:
             if entries[1].action == NEVER_STARTED:
                 self.tombstones.clear(saga_id, [1], aside=False)
         for step in parent.steps:
-            for round_ in range(step.round + 1 if step.children else 0):
+            for round_ in range(step.round + 1 if step.fan_out.children else 0):
                 self.joins.delete(parent.saga_id, step.name, round_)
 
     def _clear(self, state: SagaState, purge: Purge) -> None:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sagas.core import events as ev
+from sagas.core.commands import Backlog, StallNoticed
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState, SagaStatus
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
 from sagas.engine.operate.pausing import Pausing
@@ -81,7 +81,7 @@ class Wanted:
         """Return whether a saga is among them."""
         if state is None or self.name not in (None, state.saga):
             return False
-        return self.max_attempts is None or state.recovery_attempts < self.max_attempts
+        return self.max_attempts is None or state.recovery.attempts < self.max_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Recovery:
             state = self.control.get(position.saga_id)
             if state is None or state.over or name not in (None, state.saga):
                 continue
-            if max_recovery_attempts is None or state.recovery_attempts < max_recovery_attempts:
+            if max_recovery_attempts is None or state.recovery.attempts < max_recovery_attempts:
                 sagas.append(state)
             if len(sagas) == limit:
                 break
@@ -223,7 +223,7 @@ class Recovery:
             report.untouched += 1
             return
         state = current
-        postponed_until, backlog = 0.0, ev.Backlog.UNKNOWN
+        postponed_until, backlog = 0.0, Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
         overdue = 0.0 if position.sort == _NOWHERE else clock.now() - epoch(position.sort)
@@ -235,7 +235,7 @@ class Recovery:
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
         if silent and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
-        stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
+        stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             report.recovered.append(position.saga_id)
@@ -243,7 +243,7 @@ class Recovery:
             return
         report.untouched += 1
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
-        if backlog is ev.Backlog.WAITING:  # the longer it has waited, the longer until the next look
+        if backlog is Backlog.WAITING:  # the longer it has waited, the longer until the next look
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(due)
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.over:
@@ -252,7 +252,7 @@ class Recovery:
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
         """Wake a saga that waits for its children, in case a message was lost; less and less often. Returns whether it
         waits for them. The saga becomes due later first: if this message is lost, too, it is due again."""
-        if not state.joins or state.lease is not None or (state.cancel_requested_at and not state.undoing):
+        if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
         now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
         later = state.in_time(now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN))
@@ -271,7 +271,7 @@ class Recovery:
         # The end of a wait is journaled by the caller; a step that polls needs its message.
         ended = remaining <= 0 and (in_wait(state) or position.sort > iso(state.not_before))
         ended = ended or 0.0 < state.ends_at <= now
-        if ended or state.lease or state.cancel_requested_at or (step.signalled and in_wait(state)):
+        if ended or state.lease or state.cancel.at or (step.signalled and in_wait(state)):
             return False
         stale_after = self.advancer.plan(state).stale_after
         past = max(stale_after, self.look_ahead)  # so that the saga is not due again before the wait ends

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.engine.composition.core import Core, settings_from
 from sagas.engine.read.answers import SweepRoundView
 from sagas.engine.sweep.orphans import COUNTS, SweepReport

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from sagas.authoring.codec import decode, json_schema
-from sagas.core.keys import LONGEST_NOTE
+from sagas.core.ids import LONGEST_NOTE
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.inputs import Request
 from sagas.operations import Attempts, Change, Recovering, Resolution

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sagas.authoring.shapes.base import Path
-from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID
+from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.http.actors import actor_of

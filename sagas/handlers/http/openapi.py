@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
-from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
+from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent

@@ -60,7 +60,7 @@ class Telemetry:
         again = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
         another = fact.action == "CompensationAttemptFailed" and after.undoing and again
         if fact.action in ("StepFailed", "StepLost") and index is not None:
-            another = after.steps[index].status is StepStatus.RETRYING and not after.cancel_requested_at
+            another = after.steps[index].status is StepStatus.RETRYING and not after.cancel.at
         if another:
             self.count("StepRetried", after.saga)
 

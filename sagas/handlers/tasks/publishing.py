@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.engine.composition.reading import Reading
 from sagas.engine.observe.telling import Told, told_of_entries
 from sagas.errors import InvalidRequest, NotFound, Problem

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from sagas.core.characters import sendable
+from sagas.core.text import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.formats import FORMAT, check_format
 from sagas.messaging.message.carried import MOST_CARRIED, CarriedInput, problems_in

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from sagas.core.events import FACTS, Fact, Reports
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.errors import Problem
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sagas.core.characters import NOT_XML
-from sagas.core.keys import LONGEST_NOTE
+from sagas.core.ids import LONGEST_NOTE
+from sagas.core.text import NOT_XML
 from sagas.errors import InvalidRequest, Problem
 
 BY = "redriven_by"

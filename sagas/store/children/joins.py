@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from pynamodb.pagination import ResultIterator
 
-from sagas.core.families import counters
+from sagas.core.ids import counters
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.store.children.joined import FORWARD, Outcome, Tally, outcome_of
 from sagas.store.control.mapping import Item, attributes_of, number_in
 from sagas.store.expressions import placeholders
@@ -87,7 +87,7 @@ class Joins:
 
     def first_ends(self, parent: str, step: StepState) -> Tally:
         """Count the first ends of a step's children in its current round, by consistent reads of the counters."""
-        return self.tally(parent, step.name, [step.round], step.children, counters(step))
+        return self.tally(parent, step.name, [step.round], step.fan_out.children, counters(step))
 
     def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
         """Return the outcomes of a step's children in one phase, by position, by a consistent read."""

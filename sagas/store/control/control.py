@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.core.replacing import replace
 from sagas.core.states import Lease, SagaState, SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.formats import FORMAT
 from sagas.store.children.joins import join_writes
 from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
@@ -236,7 +236,7 @@ class ControlItems(ControlMarks):
     def _mine(self, before: SagaState, after: SagaState) -> str:
         """The condition of a commit."""
         mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, and only the open slot
-        ignoring = not before.cancel_requested_at and not after.undoing
+        ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
         # A cancel that was accepted wins over whatever goes forward, and a signal over what does not know of it.
         parts = [mine, *(f"attribute_not_exists(#steps[{index}].#sig)" for index in _unsignalled(before, after))]
@@ -260,7 +260,7 @@ class ControlItems(ControlMarks):
             return True
         if found.lease is None or found.seq != before.seq:
             raise Fenced("the lease was released")
-        if found.cancel_requested_at and not before.cancel_requested_at:
+        if found.cancel.at and not before.cancel.at:
             raise FlagWon(found, "cancel")
         if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
             raise FlagWon(found, "signal")

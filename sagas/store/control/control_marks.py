@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagas.core.states import Progress, SagaState, SagaStatus, StepStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT
 from sagas.store.control.mapping import (
@@ -53,12 +53,12 @@ class ControlMarks:
         waiting = before.status in (SagaStatus.DEAD_LETTERED, SagaStatus.WAITING)
         able = (before.status.value,) if waiting else _ON_ITS_WAY
         flag = [
-            model.cancel_requested_at.set(iso(after.cancel_requested_at)),
-            model.cancel_requested_by.set(after.cancel_requested_by or "unknown"),
-            *([model.cancel_note.set(after.cancel_note)] if after.cancel_note else []),
+            model.cancel_requested_at.set(iso(after.cancel.at)),
+            model.cancel_requested_by.set(after.cancel.by or "unknown"),
+            *([model.cancel_note.set(after.cancel.note)] if after.cancel.note else []),
         ]
         shard = shard_of(before.saga_id, self._settings.shards)
-        back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel_requested_at))]
+        back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel.at))]
         back += [model.attention_shard.remove(), model.attention_at.remove()]
         allowed = model.status.is_in(*able) & model.cancel_requested_at.does_not_exist()
         for index, step in enumerate(before.steps):
@@ -87,7 +87,7 @@ class ControlMarks:
             "attribute_not_exists(#cancel_requested_at)",  # nothing is started once a cancel is accepted
             "#status = :WAITING",
         ]
-        values = STATUSES | seen(state) | attributes_of({":next": step.handed_out + count, ":token": token})
+        values = STATUSES | seen(state) | attributes_of({":next": step.fan_out.handed_out + count, ":token": token})
         change = f"SET {place}.#next = :next, #token = :token"
         if self._marked(state.saga_id, " AND ".join(conditions), change, values):
             return True

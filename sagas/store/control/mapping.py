@@ -15,19 +15,23 @@ from typing import Any, TypeVar
 from sagas.core.rules import LONG_WAIT, forward, in_wait, patient_until
 from sagas.core.states import (
     COUNTERS,
+    Attempts,
+    Cancel,
     DeadLetter,
+    FanOut,
     Lease,
     Order,
     Parent,
     Polling,
     Progress,
     Purge,
+    Recovery,
     SagaState,
     SagaStatus,
     StepState,
     StepStatus,
 )
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.formats import NewerFormat, check_format
 from sagas.store.documents import packed, unpacked
 from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
@@ -80,7 +84,7 @@ def due_at(state: SagaState, stale_after: float) -> float:
     lease = state.lease.expires_at if state.lease else 0.0
     if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
         due = state.not_before
-    elif state.status is SagaStatus.DEAD_LETTERED and not state.lease and not state.cancel_requested_at:
+    elif state.status is SagaStatus.DEAD_LETTERED and not state.lease and not state.cancel.at:
         due = NEVER_DUE
     else:
         quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
@@ -139,7 +143,7 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     was lost. What those wrote late would be kept for good. One that was interrupted goes on by then, too.
     """
     if state.purge is not None:
-        began = state.updated_at if any(step.children for step in state.steps) else state.created_at
+        began = state.updated_at if any(step.fan_out.children for step in state.steps) else state.created_at
         return max(state.purge.at, began + STARTING, state.lost_until + OVERTAKEN if state.lost_until else 0.0)
     # A child is kept as long as its parent, and purged with it.
     kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
@@ -168,15 +172,15 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "act_until": lease and iso(lease.act_until),
             "not_before": text_of(state.not_before),
             "lost_until": text_of(state.lost_until),
-            "cancel_requested_at": text_of(state.cancel_requested_at),
-            "cancel_requested_by": state.cancel_requested_by or None,
-            "cancel_note": state.cancel_note or None,
-            "cancelling": state.cancelling or None,
+            "cancel_requested_at": text_of(state.cancel.at),
+            "cancel_requested_by": state.cancel.by or None,
+            "cancel_note": state.cancel.note or None,
+            "cancelling": state.cancel.journaled or None,
             "rejected": state.rejected or None,
             "failed": state.failed or None,
             "cause": state.cause or None,
-            "recovery_attempts": state.recovery_attempts or None,
-            "recovery_exhausted": state.recovery_exhausted or None,
+            "recovery_attempts": state.recovery.attempts or None,
+            "recovery_exhausted": state.recovery.exhausted or None,
             "unanswered": state.unanswered or None,
             "error_seq": state.error_seq or None,
             "resolution_seq": state.resolution_seq or None,
@@ -217,7 +221,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item, shard = Item(), shard_of(state.saga_id, settings.shards)
     if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
-    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel_requested_at
+    waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     listed = bool(state.attention) and (state.over or waiting)
     if listed or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
         # In an index of its own: the supervisor has another time to look at it, or none.
@@ -284,10 +288,10 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
         {
             "name": step.name,
             "status": step.status.value,
-            "attempts": step.attempts if claimable else step.attempts or None,
-            "granted": step.attempts_at_grant or None,
-            "undo_attempts": step.undo_attempts or None,
-            "undo_granted": step.undo_attempts_at_grant or None,
+            "attempts": step.attempts.made if claimable else step.attempts.made or None,
+            "granted": step.attempts.at_grant or None,
+            "undo_attempts": step.undo_attempts.made or None,
+            "undo_granted": step.undo_attempts.at_grant or None,
             "seq": step.result_seq or None,
             "lost": step.outcome_unknown or None,
             "undo": step.undo or None,
@@ -295,12 +299,12 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "round": step.round or None,
             "sig": step.signalled or None,
             "late": step.timed_out or None,
-            "many": step.children or None,
-            "next": step.handed_out or None,
-            "at": step.at_once or None,
-            "spare": step.tolerate or None,
-            "back": step.one_by_one or None,
-            "asked": step.requests_seq or None,
+            "many": step.fan_out.children or None,
+            "next": step.fan_out.handed_out or None,
+            "at": step.fan_out.at_once or None,
+            "spare": step.fan_out.tolerate or None,
+            "back": step.fan_out.one_by_one or None,
+            "asked": step.fan_out.requests_seq or None,
             "post": step.postponed or None,
             "pivot": step.pivot or None,
         }
@@ -366,14 +370,16 @@ def state_of(item: Item) -> SagaState:
         token=int(item["token"]["N"]),
         dispatch=int(item["dispatch"]["N"]),
         lease=Lease(owner, epoch(item["lease_expires_at"]["S"]), epoch(item["act_until"]["S"])) if owner else None,
-        cancelling=_flag_in(item, "cancelling"),
-        cancel_requested_by=text_in(item, "cancel_requested_by"),
-        cancel_note=text_in(item, "cancel_note"),
+        cancel=Cancel(
+            time_of(text_in(item, "cancel_requested_at")),
+            text_in(item, "cancel_requested_by"),
+            text_in(item, "cancel_note"),
+            _flag_in(item, "cancelling"),
+        ),
         rejected=_flag_in(item, "rejected"),
         failed=_flag_in(item, "failed"),
         cause=text_in(item, "cause"),
-        recovery_attempts=number_in(item, "recovery_attempts"),
-        recovery_exhausted=_flag_in(item, "recovery_exhausted"),
+        recovery=Recovery(number_in(item, "recovery_attempts"), _flag_in(item, "recovery_exhausted")),
         unanswered=number_in(item, "unanswered"),
         dead=DeadLetter(**unpacked(item["dead"])) if "dead" in item else None,
         error_seq=number_in(item, "error_seq"),
@@ -386,7 +392,6 @@ def state_of(item: Item) -> SagaState:
         ended_at=time_of(text_in(item, "ended_at")),
         not_before=time_of(text_in(item, "not_before")),
         lost_until=time_of(text_in(item, "lost_until")),
-        cancel_requested_at=time_of(text_in(item, "cancel_requested_at")),
         attention=time_of(text_in(item, "attention")),
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=purge_in(item["purge"]) if "purge" in item else None,
@@ -407,14 +412,23 @@ def known(kind: type[Known], text: str, what: str) -> Known:
         raise NewerFormat(what) from None
 
 
+def _fan_out_in(item: Item) -> FanOut:
+    return FanOut(
+        children=number_in(item, "many"),
+        handed_out=number_in(item, "next"),
+        at_once=number_in(item, "at"),
+        tolerate=number_in(item, "spare"),
+        one_by_one=_flag_in(item, "back"),
+        requests_seq=number_in(item, "asked"),
+    )
+
+
 def _step_in(item: Item, what: str) -> StepState:
     return StepState(
         name=item["name"]["S"],
         status=known(StepStatus, item["status"]["S"], what),
-        attempts=number_in(item, "attempts"),
-        attempts_at_grant=number_in(item, "granted"),
-        undo_attempts=number_in(item, "undo_attempts"),
-        undo_attempts_at_grant=number_in(item, "undo_granted"),
+        attempts=Attempts(number_in(item, "attempts"), number_in(item, "granted")),
+        undo_attempts=Attempts(number_in(item, "undo_attempts"), number_in(item, "undo_granted")),
         result_seq=number_in(item, "seq"),
         outcome_unknown=_flag_in(item, "lost"),
         undo=_flag_in(item, "undo"),
@@ -422,12 +436,7 @@ def _step_in(item: Item, what: str) -> StepState:
         round=number_in(item, "round"),
         signalled=_flag_in(item, "sig"),
         timed_out=_flag_in(item, "late"),
-        children=number_in(item, "many"),
-        handed_out=number_in(item, "next"),
-        at_once=number_in(item, "at"),
-        tolerate=number_in(item, "spare"),
-        one_by_one=_flag_in(item, "back"),
-        requests_seq=number_in(item, "asked"),
+        fan_out=_fan_out_in(item),
         postponed=_flag_in(item, "post"),
         pivot=_flag_in(item, "pivot"),
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.store.control.mapping import Item, attributes_of, shard_of
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

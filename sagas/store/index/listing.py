@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from sagas.core.states import SagaStatus
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
 from sagas.store.control.mapping import (
     NEVER_DUE,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import StrEnum
 from functools import cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.store.journal.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
@@ -157,6 +158,8 @@ def _stored(value: Any, name: str, *, time: bool = False) -> dict[str, Any]:
             return {"error": {"type": value.type, "message": value.message}}
         case DeadLetter():
             return {"dispatch": value.dispatch, "hops": value.hops, "message_id": value.message_id}
+        case StrEnum():
+            return {name: value.value}
         case tuple():
             return {name: list(cast("tuple[str, ...]", value))}
         case _:

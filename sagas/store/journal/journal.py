@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from pynamodb.pagination import ResultIterator
 
 from sagas.aws import S3_DENIED, S3_NO_SUCH_KEY, code_of
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT, NewerFormat, check_format
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in

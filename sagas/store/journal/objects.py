@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sagas.aws import S3_DENIED, STEPS, code_of, connect, translated
-from sagas.core.characters import NOT_XML
+from sagas.core.text import NOT_XML
 from sagas.errors import SagaError
 from sagas.store.settings import StoreSettings
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.store.control.mapping import Item, attributes_of, item_of, purge_in, purge_item, state_of
 from sagas.store.documents import packed, unpacked
 from sagas.store.journal.entries import Action, Tombstone

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.store.control.mapping import time_of
 from sagas.store.index.listing import IndexPosition
 from sagas.store.outcomes import Refused

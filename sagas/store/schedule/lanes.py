@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.store.control.mapping import time_of
 from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables

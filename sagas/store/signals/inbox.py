@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.core.states import SagaState, StepState, StepStatus
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.formats import FORMAT, check_format
 from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in
 from sagas.store.expressions import update_of

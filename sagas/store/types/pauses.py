@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState
-from sagas.core.times import iso
+from sagas.core.text import iso
 from sagas.store.control.mapping import Item, time_of
 from sagas.store.documents import packed, unpacked
 from sagas.store.tables import Tables

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from sagas.store.control.mapping import time_of
 from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables

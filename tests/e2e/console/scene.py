@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from tests.unit.client.stub import a_saga, a_step
 from tests.unit.console.service import FakeService, a_letter, a_type, an_entry, dead, numbered
 

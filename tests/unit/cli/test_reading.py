@@ -13,7 +13,7 @@ import pytest
 
 from sagas.cli.output import plain
 from sagas.cli.project import console
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error
 

@@ -10,8 +10,7 @@ import pytest
 from sagas.cli.output import escaped, plain
 from sagas.client import SagaView
 from sagas.client.read.advice import advice
-from sagas.core.times import epoch
-from sagas.core.wording import between, moment, span
+from sagas.core.text import between, epoch, moment, span
 from tests.unit.client.stub import BEGAN, SAGA_ID, a_saga, a_step
 
 NOW = epoch("2026-11-21T09:49:00.000Z")

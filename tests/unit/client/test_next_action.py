@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas.client.read.next_action import Do, next_action
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from tests.unit.client.stub import SAGA_ID, a_saga, a_step
 
 NOW = epoch("2026-11-21T09:49:00.000Z")

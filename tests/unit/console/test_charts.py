@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sagas.console.drawing.bars import COUNT, NAMES, WIDTH, bars
 from sagas.console.links import Links
-from sagas.core.times import iso
+from sagas.core.text import iso
 from tests.unit.client.stub import a_saga, a_step
 from tests.unit.console.conftest import opened, text_of
 from tests.unit.console.service import NOW, FakeService, numbered

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sagas.console.drawing.graph import HEIGHT, graph
 from sagas.console.drawing.graph import WIDTH as BOX
 from sagas.console.drawing.timeline import NAMES, WIDTH, WORDS, timeline
-from sagas.core.times import iso
+from sagas.core.text import iso
 from tests.unit.client.stub import a_saga, a_step
 from tests.unit.console.service import an_entry
 

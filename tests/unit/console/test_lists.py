@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any
 
-from sagas.core.times import iso
+from sagas.core.text import iso
 from tests.unit.client.stub import a_saga
 from tests.unit.console.conftest import SAGA, Browser, opened, text_of
 from tests.unit.console.service import NOW, FakeService, dead, numbered

@@ -7,9 +7,10 @@ from typing import Any
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Send, Then
+from sagas.core.commands import Event, MessageArrived
+from sagas.core.effects import Decision, Send, Then
 from sagas.core.plan import Plan, StepPlan
-from sagas.core.states import Lease, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Attempts, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 S = SagaStatus
 T = StepStatus
@@ -41,6 +42,7 @@ def step(status: StepStatus = T.PENDING, **given: Any) -> StepState:
         T.COMPENSATION_FAILED: {"attempts": 1, "result_seq": 2, "undo_attempts": 2},
     }
     values: dict[str, Any] = {"name": "step", "status": status, **fitting.get(status, {}), **given}
+    values |= {name: Attempts(values[name]) for name in ("attempts", "undo_attempts") if name in values}
     return StepState(**values)
 
 
@@ -52,19 +54,19 @@ def saga(status: SagaStatus, *steps: StepState | StepStatus, **given: Any) -> Sa
     return SagaState(status=status, **values)
 
 
-def message(state: SagaState, **given: Any) -> ev.MessageArrived:
+def message(state: SagaState, **given: Any) -> MessageArrived:
     """The saga's current message."""
     index = min(state.cursor, len(state.steps) - 1)
     values: dict[str, Any] = {"dispatch": state.dispatch, "hops": 0, "message_id": "m", "lease": MINE, **given}
-    return ev.MessageArrived(index, state.undoing, **values)
+    return MessageArrived(index, state.undoing, **values)
 
 
-def apply(state: SagaState, event: ev.Event, *, by: Plan | None = None, now: float = NOW) -> Decision:
+def apply(state: SagaState, event: Event, *, by: Plan | None = None, now: float = NOW) -> Decision:
     """What the automaton decides, by a plan of COMPENSATE everywhere unless another is given."""
     return decide(by or plan(*["COMPENSATE"] * len(state.steps)), state, event, now)
 
 
-def after(state: SagaState, *facts: ev.Event, by: Plan | None = None, now: float = NOW) -> SagaState:
+def after(state: SagaState, *facts: Event, by: Plan | None = None, now: float = NOW) -> SagaState:
     """The state after some events, each of which must change something."""
     for fact in facts:
         decision = apply(state, fact, by=by, now=now)

@@ -9,9 +9,9 @@ import pytest
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.chaining import claimed_next, next_work, renumbered
-from sagas.core.commands import Decision, Run
+from sagas.core.effects import Decision, Run
 from sagas.core.plan import Plan, StepPlan
-from sagas.core.states import Lease, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import Attempts, Cancel, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 NOW = 1_000.0
 PLAN = Plan((StepPlan(executions=2, has_undo=True), StepPlan(executions=2, has_undo=True), StepPlan()))
@@ -20,8 +20,8 @@ HELD, NEXT = Lease("held", NOW + 10, NOW + 20), Lease("next", NOW + 12, NOW + 20
 
 def running(index: int = 0, **changes: object) -> SagaState:
     """A saga whose step at ``index`` is running, those before it being done."""
-    done = [StepState(name, StepStatus.COMPLETED, 1, result_seq=at + 2) for at, name in enumerate("abc")]
-    step = StepState("abc"[index], StepStatus.RUNNING, 1)
+    done = [StepState(name, StepStatus.COMPLETED, Attempts(1), result_seq=at + 2) for at, name in enumerate("abc")]
+    step = StepState("abc"[index], StepStatus.RUNNING, Attempts(1))
     steps = (*done[:index], step, *(StepState(name) for name in "abc"[index + 1 :]))
     state = SagaState("id", "trip", "1", steps, status=SagaStatus.RUNNING, cursor=index, seq=index + 1, token=3)
     return replace(state, lease=HELD, dispatch=7, **changes)  # pyright: ignore[reportArgumentType]
@@ -41,7 +41,7 @@ def test_the_next_step_is_claimed_under_the_number_of_the_message_at_hand() -> N
     assert claimed.then == Run(1, False, 1)
     after = claimed.state
     assert (after.dispatch, after.token, after.lease, after.seq, after.cursor) == (7, 4, NEXT, 2, 1)
-    assert (after.steps[1].status, after.steps[1].attempts) == (StepStatus.RUNNING, 1)
+    assert (after.steps[1].status, after.steps[1].attempts.made) == (StepStatus.RUNNING, 1)
     assert decide(PLAN, after, ev.StepCompleted(1, 1), NOW).state.cursor == 2
 
 
@@ -63,7 +63,7 @@ def test_the_undos_follow_a_failure_and_each_other() -> None:
 
 
 def test_a_cancel_is_not_followed_at_once() -> None:
-    asked = running(1, cancel_requested_at=NOW, cancel_requested_by="ann")
+    asked = running(1, cancel=Cancel(NOW, "ann"))
     decision = decide(PLAN, asked, ev.StepCompleted(1, 1), NOW)
     assert next_work(asked, ev.StepCompleted(1, 1), decision, NOW) is None
     requested = decide(PLAN, decision.state, ev.CancelRequested(), NOW)

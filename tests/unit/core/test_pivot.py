@@ -9,10 +9,12 @@ from hypothesis import assume, given
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Decision, Refuse, Run, Send, Then, Write
+from sagas.core.commands import CancelAsked, ChildrenSeen, CompensateAsked, Event, RetryAsked, StallNoticed
+from sagas.core.effects import Decision, Refuse, Run, Send, Then, Write
+from sagas.core.events import DeadLetterCause as Cause
 from sagas.core.plan import Plan
 from sagas.core.rules import next_fact
-from sagas.core.states import Order, SagaState, SagaStatus
+from sagas.core.states import FanOut, Order, Recovery, SagaState, SagaStatus
 from tests.unit.core.making import BOOM, HELD, MINE, NOW, S, T, after, apply, commands, message, plan, saga, step
 from tests.unit.core.test_properties import sagas, sequences
 
@@ -32,8 +34,8 @@ def test_until_it_has_completed_nothing_changes() -> None:
     assert kind_of(apply(replace(BEHIND, steps=(BEHIND.steps[0], step(pivot=True), step())), cancel())) is Send
 
 
-def cancel(actor: str = "ann") -> ev.CancelAsked:
-    return ev.CancelAsked(actor)
+def cancel(actor: str = "ann") -> CancelAsked:
+    return CancelAsked(actor)
 
 
 def kind_of(decision: Decision) -> type[Then | Send] | None:
@@ -53,17 +55,17 @@ def test_a_cancel_that_came_while_it_ran_comes_to_nothing() -> None:
     flagged = after(AT_IT, cancel("ann"), ev.StepCompleted(1, 1))
     assert next_fact(plan(*["COMPENSATE"] * 3), flagged) == ev.CancelRequested()
     on = after(flagged, ev.CancelRequested())
-    assert (on.status, on.cursor, on.cancel_requested_at, on.cancelling) == (S.RUNNING, 2, 0, False)
+    assert (on.status, on.cursor, on.cancel.at, on.cancel.journaled) == (S.RUNNING, 2, 0, False)
     last = replace(AT_IT, steps=AT_IT.steps[:2])
     assert after(last, cancel("ann"), ev.StepCompleted(1, 1), ev.CancelRequested()).status is S.COMPLETED
     lost = after(AT_IT, cancel("ann"), ev.StepLost(1, 1), ev.CancelRequested())
-    assert (lost.status, lost.steps[1].status, lost.cancel_requested_at) == (S.RUNNING, T.RETRYING, 0)
+    assert (lost.status, lost.steps[1].status, lost.cancel.at) == (S.RUNNING, T.RETRYING, 0)
 
 
 def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
     late = replace(BEHIND, deadline=NOW - 1)
     assert apply(late, cancel(ev.DEADLINE)).state is late
-    noticed = apply(late, ev.StallNoticed(MINE))
+    noticed = apply(late, StallNoticed(MINE))
     assert commands(noticed) == (Write(ev.SagaTimedOut()),)
     noted = after(noticed.state, ev.SagaTimedOut())
     assert (noted.status, noted.overdue, noted.attention, noted.ends_at, noted.error_seq) == (
@@ -79,10 +81,10 @@ def test_its_deadline_puts_it_on_the_list_and_it_goes_on() -> None:
     busy = replace(BUSY, deadline=NOW - 1)
     assert commands(apply(busy, ev.StepCompleted(2, 2))) == ()  # it is over
     assert apply(busy, ev.StepFailed(2, 2, BOOM, retry_at=NOW + 9), by=plan(*["DEAD_LETTER"] * 3)).then == Write(
-        ev.StepDeadLettered(2)
+        ev.StepDeadLettered(2, Cause.EXHAUSTED)
     )
     stopped = replace(late, status=S.DEAD_LETTERED)
-    assert (stopped.ends_at, apply(stopped, ev.StallNoticed(MINE)).state) == (0, stopped)
+    assert (stopped.ends_at, apply(stopped, StallNoticed(MINE)).state) == (0, stopped)
 
 
 @pytest.mark.parametrize("policy", ["COMPENSATE", "FAIL", "DEAD_LETTER"])
@@ -93,12 +95,13 @@ def test_a_step_behind_it_that_failed_waits_for_an_operator(policy: str, rejecte
     decision = apply(BUSY, ev.StepFailed(2, 2, BOOM, permanent=True, rejected=rejected), by=by)
     assert isinstance(decision.then, Write)
     assert isinstance(decision.then.fact, ev.StepDeadLettered)
-    failure = decision.then.fact.failure
+    fact, failure = decision.then.fact, decision.then.fact.failure
+    assert fact.cause is (Cause.EXHAUSTED if policy == "DEAD_LETTER" else Cause.PIVOT_HOLDS)
     assert (failure is None) is (policy == "DEAD_LETTER")  # then its message dies, as ever
     if failure is not None:
         stopped = after(decision.state, decision.then.fact, by=by)
         assert (stopped.status, stopped.attention, failure.type) == (S.DEAD_LETTERED, NOW, "PivotHolds")
-        again = after(stopped, ev.RetryAsked(MINE), ev.Redriven(), by=by)
+        again = after(stopped, RetryAsked(MINE), ev.Redriven(), by=by)
         assert (again.status, again.rejected) == (S.RUNNING, False)
 
 
@@ -117,32 +120,32 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
     assert isinstance(decision.then.fact, ev.StepDeadLettered)
     stopped = after(decision.state, decision.then.fact)
     assert (stopped.status, stopped.past_pivot) == (S.DEAD_LETTERED, "step1")
-    assert kind_of(apply(stopped, ev.CompensateAsked(MINE))) is Refuse
-    undone = after(stopped, ev.CompensateAsked(MINE, force=True, note="it was not"), ev.CompensationStarted("operator"))
+    assert kind_of(apply(stopped, CompensateAsked(MINE))) is Refuse
+    undone = after(stopped, CompensateAsked(MINE, force=True, note="it was not"), ev.CompensationStarted("operator"))
     assert (undone.status, undone.cursor, undone.past_pivot) == (S.COMPENSATING, 0, "step1")
 
 
 def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
-    tired = replace(BEHIND, recovery_attempts=6, lease=MINE)
+    tired = replace(BEHIND, recovery=Recovery(6), lease=MINE)
     given_up = after(tired, ev.RecoveryExhausted())
     owed = next_fact(plan(*["COMPENSATE"] * 3), given_up)
     assert isinstance(owed, ev.StepDeadLettered)
-    assert owed.failure is not None
+    assert (owed.cause, owed.failure) == (Cause.STALLED, ev.Failure("RecoveryExhausted", "the saga stalled too often"))
     stopped = after(given_up, owed)
     assert (stopped.status, stopped.steps[2].status, stopped.steps[0].status) == (
         S.DEAD_LETTERED,
         T.FAILED,
         T.COMPLETED,
     )
-    again = after(stopped, ev.RetryAsked(MINE), ev.Redriven())
-    assert (again.recovery_exhausted, kind_of(apply(again, message(again)))) == (False, Run)
+    again = after(stopped, RetryAsked(MINE), ev.Redriven())
+    assert (again.recovery.exhausted, kind_of(apply(again, message(again)))) == (False, Run)
 
 
 def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
-    joining = step(T.WAITING, waits_for="children", children=2, handed_out=2, requests_seq=2)
+    joining = step(T.WAITING, waits_for="children", fan_out=FanOut(2, 2, requests_seq=2))
     waiting = saga(S.WAITING, T.COMPLETED, PIVOT, joining, cursor=2)
     silence = ev.Recovered(False, 3, attention=True)
-    for state, noticed in ((BEHIND, ev.StallNoticed(MINE)), (waiting, ev.ChildrenSeen(MINE, silence))):
+    for state, noticed in ((BEHIND, StallNoticed(MINE)), (waiting, ChildrenSeen(MINE, silence))):
         claimed = apply(
             replace(state, unanswered=2, updated_at=NOW - 9_000),
             noticed,
@@ -157,15 +160,15 @@ def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
 
 def test_its_parents_order_does_not_undo_it() -> None:
     ordered = replace(OVER, order=Order(1))
-    assert apply(ordered, ev.StallNoticed(MINE)).state is ordered
+    assert apply(ordered, StallNoticed(MINE)).state is ordered
 
 
 @pytest.mark.parametrize("status", FORWARD[1:])
 def test_an_operator_may_still_have_it_undone(status: SagaStatus) -> None:
     state = OVER if status is S.COMPLETED else replace(BEHIND, status=status)
     for force, note in ((False, ""), (True, ""), (False, "it was not paid")):
-        assert kind_of(apply(state, ev.CompensateAsked(MINE, force, note))) is Refuse
-    asked = ev.CompensateAsked(MINE, force=True, note="the money went back by hand")
+        assert kind_of(apply(state, CompensateAsked(MINE, force, note))) is Refuse
+    asked = CompensateAsked(MINE, force=True, note="the money went back by hand")
     turned = after(state, asked, ev.CompensationStarted("operator"))
     assert (turned.status, turned.cause) == (S.COMPENSATING, "operator")
     assert kind_of(apply(replace(state, lease=HELD), asked)) is Refuse
@@ -181,14 +184,14 @@ def _with_pivot(state: SagaState) -> SagaState:
 
 @given(sagas(), sequences)
 def test_nobody_but_an_operator_turns_it_round(
-    drawn: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]]
+    drawn: tuple[Plan, SagaState], sequence: list[tuple[Event, float]]
 ) -> None:
     by, state = drawn
-    assume(state.status in FORWARD and not state.cancelling and (state.cursor or state.over))
+    assume(state.status in FORWARD and not state.cancel.journaled and (state.cursor or state.over))
     now, state = NOW, _with_pivot(state)
     for event, later in sequence:
         now += later
-        if isinstance(event, ev.CompensateAsked):
+        if isinstance(event, CompensateAsked):
             continue
         decision = decide(by, state, event, now)
         turns = isinstance(event, ev.CompensationStarted)
@@ -203,6 +206,6 @@ def test_what_is_not_behind_it_is_as_it_was() -> None:
     for state in (BEHIND, BUSY):
         plain = tuple(replace(one, pivot=False) for one in state.steps)
         marked = (*plain[:2], replace(plain[2], pivot=True))
-        for event in (cancel(), ev.StallNoticed(MINE), ev.StepFailed(2, 2, BOOM, permanent=True)):
+        for event in (cancel(), StallNoticed(MINE), ev.StepFailed(2, 2, BOOM, permanent=True)):
             was, is_ = apply(replace(state, steps=plain), event), apply(replace(state, steps=marked), event)
             assert (was.then, was.send, was.state.status) == (is_.then, is_.send, is_.state.status)

@@ -13,13 +13,39 @@ from hypothesis import strategies as st
 from sagas.core import events as ev
 from sagas.core import facts
 from sagas.core.automaton import ROWS, TABLE, decide
-from sagas.core.commands import Decision, Refuse, Run, Write
+from sagas.core.commands import (
+    Backlog,
+    CancelAsked,
+    ChildrenSeen,
+    CompensateAsked,
+    Event,
+    MessageArrived,
+    ResolveAsked,
+    RetryAsked,
+    SignalAsked,
+    StallNoticed,
+)
+from sagas.core.effects import Decision, Refuse, Run, Write
 from sagas.core.plan import Plan, StepPlan
 from sagas.core.rules import needs_attention, next_fact
-from sagas.core.states import OVER, DeadLetter, Lease, Order, Polling, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import (
+    OVER,
+    Attempts,
+    Cancel,
+    DeadLetter,
+    FanOut,
+    Lease,
+    Order,
+    Polling,
+    Recovery,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+)
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
-OPERATORS = (ev.Redriven, ev.Resolved, ev.RetryAsked, ev.CompensateAsked, ev.ResolveAsked, ev.CompensationStarted)
+OPERATORS = (ev.Redriven, ev.Resolved, RetryAsked, CompensateAsked, ResolveAsked, ev.CompensationStarted)
 FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
 IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
 """Journaled and committed at once, on conditions of their own."""
@@ -79,10 +105,8 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
     return StepState(
         f"step{index}",
         chosen,
-        attempts,
-        draw(st.integers(0, max(0, attempts - 1))),
-        undo_attempts,
-        draw(st.integers(0, max(0, undo_attempts - 1))),
+        Attempts(attempts, draw(st.integers(0, max(0, attempts - 1)))),
+        Attempts(undo_attempts, draw(st.integers(0, max(0, undo_attempts - 1)))),
         2 + index if done and attempts else 0,
         draw(st.booleans()) and attempts > 0,
         draw(st.booleans()),
@@ -90,9 +114,7 @@ def steps(draw: st.DrawFn, status: SagaStatus, cursor: int, index: int) -> StepS
         draw(counts),
         kind == "signal" and draw(st.booleans()),
         kind in ("signal", "children") and chosen is T.FAILED and draw(st.booleans()),
-        children=3 if asked else 0,
-        handed_out=draw(counts) if asked else 0,
-        requests_seq=2 if asked else 0,
+        fan_out=FanOut(3, draw(counts), requests_seq=2) if asked else FanOut(),
         postponed=draw(st.booleans()) and attempts > 0,
         pivot=not kind and draw(st.integers(0, 3)) == 0,
     )
@@ -126,14 +148,15 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         lease=draw(leases) if busy else held,
         not_before=draw(times),
         lost_until=draw(times),
-        cancel_requested_at=cancelled,
-        cancel_requested_by=draw(st.sampled_from(["", "someone", ev.DEADLINE])),
-        cancelling=bool(cancelled) and not busy and draw(st.booleans()),
+        cancel=Cancel(
+            cancelled,
+            draw(st.sampled_from(["", "someone", ev.DEADLINE])),
+            journaled=bool(cancelled) and not busy and draw(st.booleans()),
+        ),
         rejected=draw(st.booleans()),
         cause=draw(st.sampled_from(["failure", "cancel", "recovery", "operator"])),
-        recovery_attempts=draw(counts),
+        recovery=Recovery(draw(counts), draw(st.booleans()) and made[cursor].status is not T.RUNNING),
         unanswered=draw(counts),
-        recovery_exhausted=draw(st.booleans()) and made[cursor].status is not T.RUNNING,
         dead=dead,
         updated_at=draw(st.sampled_from([NOW - 500, NOW])),
         polling=polling,
@@ -151,8 +174,22 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepCompleted: st.builds(ev.StepCompleted, indices, counts),
     ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times, booleans, booleans),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
-    ev.StepDeadLettered: st.builds(ev.StepDeadLettered, indices, st.just(DeadLetter(1, 0, "m")))
-    | st.builds(ev.StepDeadLettered, indices, st.none(), st.sampled_from([GONE, CHANGED])),
+    ev.StepDeadLettered: st.builds(
+        ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.EXHAUSTED), st.just(DeadLetter(1, 0, "m"))
+    )
+    | st.sampled_from(
+        [
+            ev.StepDeadLettered(index, cause, failure=failure)
+            for index in range(3)
+            for cause, failure in (
+                (ev.DeadLetterCause.CODE_MISSING, GONE),
+                (ev.DeadLetterCause.TYPE_CHANGED, CHANGED),
+                (ev.DeadLetterCause.STALLED, None),
+                (ev.DeadLetterCause.WAIT_TIMED_OUT, None),
+                (ev.DeadLetterCause.PIVOT_HOLDS, None),
+            )
+        ]
+    ),
     ev.CompensationStarted: st.builds(
         ev.CompensationStarted, st.sampled_from(["failure", "cancel", "recovery", "operator", "parent"])
     ),
@@ -178,16 +215,16 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.RecoveryExhausted: st.just(ev.RecoveryExhausted()),
     ev.Redriven: st.just(ev.Redriven()),
     ev.Resolved: st.builds(ev.Resolved, st.just("seen"), st.just("none"), st.sampled_from([(), ("step0",)])),
-    ev.MessageArrived: st.builds(
-        ev.MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
+    MessageArrived: st.builds(
+        MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
     ),
-    ev.StallNoticed: st.builds(ev.StallNoticed, leases, backlog=st.sampled_from(ev.Backlog)),
-    ev.CancelAsked: st.just(ev.CancelAsked("somebody")),
-    ev.SignalAsked: st.just(ev.SignalAsked(0)),
-    ev.RetryAsked: st.builds(ev.RetryAsked, leases),
-    ev.CompensateAsked: st.builds(ev.CompensateAsked, leases, booleans, st.sampled_from(["", "it was not paid"])),
-    ev.ChildrenSeen: st.builds(
-        ev.ChildrenSeen,
+    StallNoticed: st.builds(StallNoticed, leases, backlog=st.sampled_from(Backlog)),
+    CancelAsked: st.just(CancelAsked("somebody")),
+    SignalAsked: st.just(SignalAsked(0)),
+    RetryAsked: st.builds(RetryAsked, leases),
+    CompensateAsked: st.builds(CompensateAsked, leases, booleans, st.sampled_from(["", "it was not paid"])),
+    ChildrenSeen: st.builds(
+        ChildrenSeen,
         leases,
         st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
         | st.builds(ev.StepCompensated, indices, counts)
@@ -195,44 +232,47 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         | st.builds(ev.Recovered, st.just(False), counts, booleans),
         counts,
     ),
-    ev.ResolveAsked: st.builds(ev.ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
+    ResolveAsked: st.builds(ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
 }
 anything: st.SearchStrategy[Any] = st.one_of(*EVENTS.values())
 sequences = st.lists(st.tuples(anything, st.sampled_from([0.0, 20.0, 100.0])), max_size=12)
 
 
-def seen(state: SagaState, lease: Lease, *, failed: bool) -> ev.ChildrenSeen:
+def seen(state: SagaState, lease: Lease, *, failed: bool) -> ChildrenSeen:
     """That the children of a saga which waits for them are over, or undone."""
     step, failure = state.steps[state.cursor], ev.Failure("ChildrenFailed", "one did")
     fact: Any = ev.ChildrenEnded(state.cursor, 3, 0, failure if failed else None)
     if state.undoing:
-        number = step.undo_attempts
+        number = step.undo_attempts.made
         undone = ev.StepCompensated(state.cursor, number)
         fact = ev.CompensationFailed(state.cursor, number, failure) if failed else undone
-    return ev.ChildrenSeen(lease, fact, step.round)
+    return ChildrenSeen(lease, fact, step.round)
 
 
-def likely(state: SagaState, plan: Plan) -> list[ev.Event]:
+def likely(state: SagaState, plan: Plan) -> list[Event]:
     """Events that fit the state: generated ones seldom do."""
     step = state.current
     lease = Lease("new", NOW + 900, NOW + 900)
-    found: list[ev.Event] = [ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
+    found: list[Event] = [MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", lease)]
     if step is not None and step.status is T.RUNNING:
-        found += [ev.StepCompleted(state.cursor, step.attempts), ev.StepFailed(state.cursor, step.attempts, BOOM)]
-        found += [ev.ChildrenStarted(state.cursor, step.attempts, 3)]
-        found += [ev.WaitStarted(state.cursor, step.attempts, NOW + 50)]
-        found += [ev.StepPostponed(state.cursor, step.attempts, "not yet", 50.0, NOW + 50, NOW)]
+        found += [
+            ev.StepCompleted(state.cursor, step.attempts.made),
+            ev.StepFailed(state.cursor, step.attempts.made, BOOM),
+        ]
+        found += [ev.ChildrenStarted(state.cursor, step.attempts.made, 3)]
+        found += [ev.WaitStarted(state.cursor, step.attempts.made, NOW + 50)]
+        found += [ev.StepPostponed(state.cursor, step.attempts.made, "not yet", 50.0, NOW + 50, NOW)]
     if step is not None and state.joins:
         found += [seen(state, lease, failed=False), seen(state, lease, failed=True)]
     if step is not None and step.status is T.COMPENSATING:
-        found += [ev.StepCompensated(state.cursor, step.undo_attempts)]
-        found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts, BOOM)]
-        found += [ev.CompensationPostponed(state.cursor, step.undo_attempts, "not yet", 50.0, NOW + 50, NOW)]
+        found += [ev.StepCompensated(state.cursor, step.undo_attempts.made)]
+        found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts.made, BOOM)]
+        found += [ev.CompensationPostponed(state.cursor, step.undo_attempts.made, "not yet", 50.0, NOW + 50, NOW)]
     fact = next_fact(plan, state) if state.cursor < len(state.steps) else None
     return [*found, *([fact] if fact else [])]
 
 
-def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
+def check(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     """Decide, and check everything that one decision must hold to."""
     decision = decide(plan, state, event, now)
     after = decision.state
@@ -246,22 +286,22 @@ def check(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision
         assert not commands(decision)
     if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
-    if state.over and after is not state and not (isinstance(event, ev.StallNoticed) and state.order):
+    if state.over and after is not state and not (isinstance(event, StallNoticed) and state.order):
         assert isinstance(event, OPERATORS)
     _check_backward(state, decision, event)
     return decision
 
 
-def _check_numbers(state: SagaState, after: SagaState, event: ev.Event) -> None:
+def _check_numbers(state: SagaState, after: SagaState, event: Event) -> None:
     changed = isinstance(event, ev.Fact) and after is not state
     assert after.seq == state.seq + changed
     assert after.dispatch >= state.dispatch
     assert after.lost_until >= state.lost_until
-    claims = after is not state and not isinstance(event, ev.Fact | ev.CancelAsked | ev.SignalAsked)
+    claims = after is not state and not isinstance(event, ev.Fact | CancelAsked | SignalAsked)
     assert after.token == state.token + claims
 
 
-def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> None:
+def _check_backward(state: SagaState, decision: Decision, event: Event) -> None:
     back = state.undoing or state.over
     runs = [command for command in commands(decision) if isinstance(command, Run)]
     assert not (back and any(not run.undo for run in runs))
@@ -270,15 +310,15 @@ def _check_backward(state: SagaState, decision: Decision, event: ev.Event) -> No
         if back and isinstance(command, Write):
             assert not isinstance(command.fact, ev.StepLost | ev.StepDeadLettered | ev.SagaFailed)
     for was, is_ in zip(state.steps, decision.state.steps, strict=True):
-        assert is_.attempts >= was.attempts - _spared(event)
+        assert is_.attempts.made >= was.attempts.made - _spared(event)
         if was.status is T.COMPLETED and is_.status is T.RUNNING:
             raise AssertionError("a completed step runs again")
 
 
-def _spared(event: ev.Event) -> int:
+def _spared(event: Event) -> int:
     """An attempt whose code could not be called is given back: one, and by this event alone."""
     match event:
-        case ev.StepDeadLettered(failure=ev.Failure(type_changed=True)):
+        case ev.StepDeadLettered(cause=ev.DeadLetterCause.TYPE_CHANGED):
             return 1
         case _:
             return 0
@@ -286,7 +326,7 @@ def _spared(event: ev.Event) -> int:
 
 @given(sagas(), anything, times, st.data())
 def test_one_event_from_any_state(
-    given_: tuple[Plan, SagaState], event: ev.Event, now: float, data: st.DataObject
+    given_: tuple[Plan, SagaState], event: Event, now: float, data: st.DataObject
 ) -> None:
     plan, state = given_
     check(plan, state, event, now)
@@ -295,7 +335,7 @@ def test_one_event_from_any_state(
 
 @given(sagas(), sequences, st.data())
 def test_any_events_in_any_order_and_number(
-    given_: tuple[Plan, SagaState], sequence: list[tuple[ev.Event, float]], data: st.DataObject
+    given_: tuple[Plan, SagaState], sequence: list[tuple[Event, float]], data: st.DataObject
 ) -> None:
     plan, state = given_
     turned, now, completed = False, NOW, set[tuple[int, int]]()
@@ -318,7 +358,7 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
     plan, state = draw(sagas().filter(lambda drawn: drawn[1].status in (S.RUNNING, S.COMPENSATING)))
     kind: Any = draw(st.sampled_from(FORWARD if state.status is S.RUNNING or draw(booleans) else BACKWARD))
     step = state.steps[state.cursor]
-    number = step.attempts if kind in FORWARD else step.undo_attempts
+    number = step.attempts.made if kind in FORWARD else step.undo_attempts.made
     index, attempt = draw(st.sampled_from([state.cursor, 0])), number + draw(st.sampled_from([0, 0, -1, 1]))
     more: list[Any] = [BOOM] if kind in FAILURES else []
     more = ["not yet", 50.0, NOW + 50, NOW] if issubclass(kind, ev.Postponed) else more
@@ -329,7 +369,7 @@ def executions(draw: st.DrawFn) -> tuple[Plan, SagaState, Any]:
 def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, SagaState, Any]) -> None:
     plan, state, fact = drawn
     step, forward = state.steps[state.cursor], isinstance(fact, FORWARD)
-    number = step.attempts if forward else step.undo_attempts
+    number = step.attempts.made if forward else step.undo_attempts.made
     doing = step.status is (T.RUNNING if forward else T.COMPENSATING)
     if isinstance(fact, ev.ChildrenStarted):
         doing = doing and step.waits_for == "children"
@@ -353,7 +393,7 @@ def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact:
 @given(sagas())
 def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
-    signalled = decide(plan, state, ev.SignalAsked(state.cursor), NOW).state
+    signalled = decide(plan, state, SignalAsked(state.cursor), NOW).state
     if signalled is state:
         return
     for fact in likely(state, plan):
@@ -366,9 +406,9 @@ def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Pl
 def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
     """Those in one write are committed on condition that there is no cancel."""
     plan, state = given_
-    able = state.status in (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED) and not state.cancel_requested_at
+    able = state.status in (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED) and not state.cancel.at
     if able and decide(plan, state, fact, NOW).state is not state:
-        cancelled = replace(state, cancel_requested_at=NOW)
+        cancelled = replace(state, cancel=Cancel(NOW))
         assert decide(plan, cancelled, fact, NOW).state is not cancelled
 
 
@@ -376,9 +416,9 @@ def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Pl
 def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
     mine = Lease("new", NOW + 9, NOW + 9)
-    message = ev.MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
-    asked = (ev.RetryAsked(mine), ev.CompensateAsked(mine), ev.ResolveAsked(mine, "seen", "none"))
-    for event in (message, ev.StallNoticed(mine), *asked):
+    message = MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
+    asked = (RetryAsked(mine), CompensateAsked(mine), ResolveAsked(mine, "seen", "none"))
+    for event in (message, StallNoticed(mine), *asked):
         decision = decide(plan, state, event, NOW)
         for command in commands(decision):
             if isinstance(command, Write):
@@ -392,7 +432,7 @@ def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, S
     plan, state = given_
     now = NOW
     for _ in range(400):
-        if state.over or (state.status is S.DEAD_LETTERED and not state.cancel_requested_at):
+        if state.over or (state.status is S.DEAD_LETTERED and not state.cancel.at):
             return
         state, waiting = _live(plan, state, now, data)
         now += 2_000 * waiting
@@ -402,9 +442,9 @@ def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, S
 def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tuple[SagaState, bool]:
     lease = Lease("new", now + 100, now + 100)
     index = min(state.cursor, len(state.steps) - 1)
-    arrived: ev.Event = ev.MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
+    arrived: Event = MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
     if state.lease is not None and data.draw(booleans):
-        arrived = ev.StallNoticed(lease)
+        arrived = StallNoticed(lease)
     elif state.joins and state.lease is None and next_fact(plan, state) is None:
         arrived = seen(state, lease, failed=data.draw(booleans))
     decision = decide(plan, state, arrived, now)

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from sagas.core import events as ev
-from sagas.core.commands import Die, Postpone, Refuse, Write
-from sagas.core.states import DeadLetter, SagaState
+from sagas.core.commands import ResolveAsked
+from sagas.core.effects import Die, Postpone, Refuse, Write
+from sagas.core.states import DeadLetter, Recovery, SagaState
 from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, commands, message, plan, saga
 
 
 def given_up() -> SagaState:
     """A saga that stalled too often going forward, and is being undone."""
-    tired = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery_attempts=6)
+    tired = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery=Recovery(6))
     return after(tired, ev.RecoveryExhausted(), ev.CompensationStarted("recovery"))
 
 
@@ -26,7 +27,7 @@ def test_given_up_going_forward_and_undone_without_trouble_is_compensated() -> N
 
 
 def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
-    stalled = replace(given_up(), recovery_attempts=5, lease=HELD)
+    stalled = replace(given_up(), recovery=Recovery(5), lease=HELD)
     decision = apply(stalled, ev.Recovered(stall=True))
     assert commands(decision) == (Write(ev.RecoveryExhausted()),)
     assert after(decision.state, ev.RecoveryExhausted()).status is S.COMPENSATION_FAILED
@@ -34,18 +35,18 @@ def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
 
 def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patience() -> None:
     impatient, patient = plan(max_recovery_attempts=1), plan(max_recovery_attempts=9)
-    stalled = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery_attempts=1)
+    stalled = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery=Recovery(1))
     decision = apply(stalled, ev.Recovered(stall=True), by=impatient)
     assert commands(decision) == (Write(ev.RecoveryExhausted()),)
-    assert after(decision.state, ev.RecoveryExhausted(), by=patient).recovery_exhausted
+    assert after(decision.state, ev.RecoveryExhausted(), by=patient).recovery.exhausted
 
 
 @pytest.mark.parametrize("lease", [None, LAPSED])
 @pytest.mark.parametrize(("status", "first"), [(S.RUNNING, T.RETRYING), (S.COMPENSATING, T.COMPLETED)])
 def test_a_saga_on_its_way_cannot_be_settled_by_hand(status: S, first: T, lease: object) -> None:
     """It was claimed, without a fence and for an entry that then did not fit."""
-    busy = saga(status, first, T.FAILED, lease=lease, recovery_exhausted=True, attention=NOW)
-    decision = apply(busy, ev.ResolveAsked(MINE, "I saw to it", "refunded"))
+    busy = saga(status, first, T.FAILED, lease=lease, recovery=Recovery(exhausted=True), attention=NOW)
+    decision = apply(busy, ResolveAsked(MINE, "I saw to it", "refunded"))
     assert decision.state is busy
     assert isinstance(commands(decision)[0], Refuse)
 
@@ -60,7 +61,7 @@ def test_a_step_that_never_ran_cannot_have_been_undone_by_hand() -> None:
 @pytest.mark.parametrize("status", [S.RUNNING, S.COMPENSATING])
 def test_giving_up_does_not_interrupt_an_execution(status: S) -> None:
     busy = T.RUNNING if status is S.RUNNING else T.COMPENSATING
-    tired = saga(status, busy, T.PENDING, lease=HELD, recovery_attempts=9)
+    tired = saga(status, busy, T.PENDING, lease=HELD, recovery=Recovery(9))
     assert apply(tired, ev.RecoveryExhausted()).state is tired
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sagas.core import events as ev
-from sagas.core.commands import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
+from sagas.core.commands import Backlog, CancelAsked, CompensateAsked, Event, ResolveAsked, RetryAsked, StallNoticed
+from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.plan import Plan
 from sagas.core.rules import patient_until
-from sagas.core.states import DeadLetter, Polling, SagaState, SagaStatus
+from sagas.core.states import Cancel, DeadLetter, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
     HELD,
@@ -60,7 +61,7 @@ def test_the_last_completed_step_completes_the_saga() -> None:
 
 
 def test_a_cancel_before_the_last_step_completed_wins() -> None:
-    decision = apply(replace(LAST, cancel_requested_at=NOW), ev.StepCompleted(1, 1))
+    decision = apply(replace(LAST, cancel=Cancel(NOW)), ev.StepCompleted(1, 1))
     assert decision.state.status is S.RUNNING
     assert writes(decision) == [ev.CancelRequested()]
     over = after(decision.state, ev.CancelRequested(), ev.CompensationStarted("cancel"))
@@ -81,8 +82,8 @@ def test_a_failed_step_is_tried_again_at_its_time(seconds: float, dispatch: int)
     [
         (ev.StepFailed(1, 2, BOOM), plan(), ev.CompensationStarted("failure")),
         (ev.StepFailed(1, 2, BOOM), FATAL, ev.SagaFailed()),
-        (ev.StepFailed(1, 2, BOOM), DEADLY, ev.StepDeadLettered(1)),
-        (ev.StepFailed(1, 2, BOOM, permanent=True), DEADLY, ev.StepDeadLettered(1)),
+        (ev.StepFailed(1, 2, BOOM), DEADLY, ev.StepDeadLettered(1, ev.DeadLetterCause.EXHAUSTED)),
+        (ev.StepFailed(1, 2, BOOM, permanent=True), DEADLY, ev.StepDeadLettered(1, ev.DeadLetterCause.EXHAUSTED)),
         (ev.StepFailed(1, 2, BOOM, permanent=True, rejected=True), DEADLY, ev.CompensationStarted("failure")),
         (ev.StepFailed(1, 2, BOOM, permanent=True, rejected=True), FATAL, ev.CompensationStarted("failure")),
     ],
@@ -124,7 +125,7 @@ def test_undoing_waits_for_a_lost_attempt_and_leaves_it_in_doubt() -> None:
 
 def test_the_message_of_an_exhausted_step_dies() -> None:
     exhausted = saga(S.RUNNING, T.COMPLETED, T.FAILED, cursor=1, lease=HELD)
-    dead = after(exhausted, ev.StepDeadLettered(1, DYING), by=DEADLY)
+    dead = after(exhausted, ev.StepDeadLettered(1, ev.DeadLetterCause.EXHAUSTED, DYING), by=DEADLY)
     assert (dead.status, dead.dead, dead.lease, dead.attention) == (S.DEAD_LETTERED, DYING, None, NOW)
 
 
@@ -157,14 +158,14 @@ def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
     assert (again.status, again.steps[1].status, again.not_before) == (S.COMPENSATING, T.COMPLETED, NOW + 60)
     assert (again.lease, again.dispatch, again.polling) == (None, 2, Polling(NOW, 1, "the bank", 60.0, NOW + 60))
     called = after(again, message(again), now=NOW + 60)
-    assert called.steps[1].undo_attempts - called.steps[1].undo_attempts_at_grant == 1
+    assert called.steps[1].undo_attempts.used == 1
     undone = after(called, ev.StepCompensated(1, 2), now=NOW + 61)
     assert (undone.cursor, undone.polling) == (0, None)
 
 
 def test_failed_undos_alone_are_retried() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATED, attention=NOW, cause="cancel")
-    again = after(failed, ev.RetryAsked(MINE), ev.Redriven())
+    again = after(failed, RetryAsked(MINE), ev.Redriven())
     assert (again.status, again.cursor, again.attention) == (S.COMPENSATING, 0, 0)
     assert after(again, message(again), ev.StepCompensated(0, 3)).status is S.CANCELLED
 
@@ -194,8 +195,8 @@ def test_a_step_that_completes_after_all_was_not_postponed() -> None:
 
 
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
-    again = after(WAITING, ev.RetryAsked(MINE, "fixed"), ev.Redriven("fixed"))
-    assert (again.status, again.steps[1].status, again.steps[1].attempts) == (S.RUNNING, T.RETRYING, 2)
+    again = after(WAITING, RetryAsked(MINE, "fixed"), ev.Redriven("fixed"))
+    assert (again.status, again.steps[1].status, again.steps[1].attempts.made) == (S.RUNNING, T.RETRYING, 2)
     decision = apply(again, message(again))
     assert commands(decision) == (Run(1, False, 3),)
 
@@ -211,10 +212,10 @@ def test_an_end_stays_where_it_was_until_a_saga_goes_on() -> None:
 def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATION_FAILED, attention=NOW)
     by_hand = (failed.steps[0].name,)
-    asked, fact = ev.ResolveAsked(MINE, "paid back", "refund", by_hand), ev.Resolved("paid back", "refund", by_hand)
+    asked, fact = ResolveAsked(MINE, "paid back", "refund", by_hand), ev.Resolved("paid back", "refund", by_hand)
     settled = after(failed, asked, fact)
     assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
-    again = after(settled, ev.RetryAsked(MINE), ev.Redriven())
+    again = after(settled, RetryAsked(MINE), ev.Redriven())
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
 
 
@@ -256,8 +257,8 @@ def test_the_message_of_a_step_that_is_done_makes_sure_of_its_successor() -> Non
     assert kinds(apply(moved, message(moved, dispatch=1))) == [Send, Discard]
 
 
-@pytest.mark.parametrize("event", [message(RUNNING), ev.StallNoticed(MINE)])
-def test_an_expired_lease_is_taken_over_with_a_fence(event: ev.Event) -> None:
+@pytest.mark.parametrize("event", [message(RUNNING), StallNoticed(MINE)])
+def test_an_expired_lease_is_taken_over_with_a_fence(event: Event) -> None:
     decision = apply(replace(RUNNING, lease=LAPSED), event)
     assert commands(decision) == (Write(ev.StepLost(0, 1)),)
     assert (decision.state.lease, decision.state.lost_until, decision.state.dispatch) == (MINE, LAPSED.act_until, 2)
@@ -267,7 +268,7 @@ def test_an_expired_lease_is_taken_over_with_a_fence(event: ev.Event) -> None:
 
 def test_silence_is_a_stall_and_patience_ends() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 500), plan(stale_after=60.0, max_recovery_attempts=0)
-    lost = ev.StallNoticed(MINE, backlog=ev.Backlog.LOST)
+    lost = StallNoticed(MINE, backlog=Backlog.LOST)
     assert commands(apply(replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
     noticed = apply(silent, lost, by=by)
     assert writes(noticed) == [ev.Recovered(stall=True)]
@@ -277,16 +278,16 @@ def test_silence_is_a_stall_and_patience_ends() -> None:
 def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 9_000), plan(stale_after=60.0, max_recovery_attempts=1)
     for sent in (1, 2, 3):
-        noticed = apply(silent, ev.StallNoticed(MINE), by=by)
+        noticed = apply(silent, StallNoticed(MINE), by=by)
         assert writes(noticed) == [ev.Recovered(False, sent, attention=sent == 2)]
         resent = apply(noticed.state, writes(noticed)[0], by=by)
         assert kinds(resent) == [Send]
-        assert (resent.state.recovery_attempts, resent.state.unanswered) == (0, sent)
+        assert (resent.state.recovery.attempts, resent.state.unanswered) == (0, sent)
         assert bool(resent.state.attention) == (sent >= 2)
-        assert commands(apply(resent.state, ev.StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
+        assert commands(apply(resent.state, StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
         silent = replace(resent.state, updated_at=NOW - 9_000)
     known = after(replace(silent, lease=MINE), ev.Recovered(stall=True), by=by)
-    assert (known.recovery_attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
+    assert (known.recovery.attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
     answered = after(replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1))
     assert (answered.unanswered, answered.attention) == (0, 0.0)
 
@@ -300,40 +301,40 @@ def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
 
 def test_a_retry_sends_anew_what_nothing_answers() -> None:
     silent = saga(S.RUNNING, T.PENDING, unanswered=3, attention=NOW - 10)
-    decision = apply(silent, ev.RetryAsked(MINE, "fixed"))
+    decision = apply(silent, RetryAsked(MINE, "fixed"))
     assert writes(decision) == [ev.Recovered(stall=False)]
     sent = apply(decision.state, ev.Recovered(stall=False))
     assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
-    assert kinds(apply(replace(silent, lease=HELD), ev.RetryAsked(MINE))) == [Refuse]
+    assert kinds(apply(replace(silent, lease=HELD), RetryAsked(MINE))) == [Refuse]
 
 
 def test_nobody_interferes_with_a_live_lease() -> None:
-    for event in (ev.StallNoticed(MINE), ev.RetryAsked(MINE), ev.CompensateAsked(MINE)):
+    for event in (StallNoticed(MINE), RetryAsked(MINE), CompensateAsked(MINE)):
         assert apply(RUNNING, event).state is RUNNING
 
 
 @pytest.mark.parametrize("status", [S.COMPLETED, S.FAILED, S.COMPENSATED, S.COMPENSATION_FAILED])
 def test_what_is_over_cannot_be_cancelled(status: SagaStatus) -> None:
-    assert kinds(apply(saga(status, T.COMPLETED), ev.CancelAsked("me"))) == [Refuse]
+    assert kinds(apply(saga(status, T.COMPLETED), CancelAsked("me"))) == [Refuse]
 
 
 def test_a_cancel_is_a_flag_until_a_worker_holds_the_saga() -> None:
-    flagged = after(RUNNING, ev.CancelAsked("me"))
-    assert (flagged.seq, flagged.lease, flagged.cancel_requested_by) == (RUNNING.seq, HELD, "me")
-    assert kinds(apply(saga(S.RUNNING, T.RETRYING), ev.CancelAsked("me"))) == [Send]
-    assert apply(flagged, ev.CancelAsked("you")).state is flagged
-    assert apply(UNDOING, ev.CancelAsked("me")) == Decision(UNDOING)
+    flagged = after(RUNNING, CancelAsked("me"))
+    assert (flagged.seq, flagged.lease, flagged.cancel.by) == (RUNNING.seq, HELD, "me")
+    assert kinds(apply(saga(S.RUNNING, T.RETRYING), CancelAsked("me"))) == [Send]
+    assert apply(flagged, CancelAsked("you")).state is flagged
+    assert apply(UNDOING, CancelAsked("me")) == Decision(UNDOING)
 
 
 def test_an_operator_may_give_up() -> None:
     for given_up in (WAITING, saga(S.FAILED, T.COMPLETED, T.FAILED, cursor=1)):
-        turned = after(given_up, ev.CompensateAsked(MINE), ev.CompensationStarted("operator"))
+        turned = after(given_up, CompensateAsked(MINE), ev.CompensationStarted("operator"))
         assert (turned.status, turned.cursor, turned.cause) == (S.COMPENSATING, 0, "operator")
-    assert kinds(apply(replace(WAITING, lost_until=NOW + 1), ev.CompensateAsked(MINE))) == [Refuse]
-    assert kinds(apply(saga(S.COMPLETED, T.COMPLETED), ev.CompensateAsked(MINE))) == [Refuse]
+    assert kinds(apply(replace(WAITING, lost_until=NOW + 1), CompensateAsked(MINE))) == [Refuse]
+    assert kinds(apply(saga(S.COMPLETED, T.COMPLETED), CompensateAsked(MINE))) == [Refuse]
 
 
 @pytest.mark.parametrize("state", [RUNNING, UNDOING, saga(S.COMPLETED, T.COMPLETED), saga(S.FAILED, T.FAILED)])
 def test_only_what_waits_or_failed_undoing_can_be_retried(state: SagaState) -> None:
     told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
-    assert apply(state, ev.RetryAsked(MINE)).then == Refuse(told)
+    assert apply(state, RetryAsked(MINE)).then == Refuse(told)

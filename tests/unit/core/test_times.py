@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagas.core.times import epoch, iso
+from sagas.core.text import epoch, iso
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.characters import NOT_XML
+from sagas.core.text import NOT_XML
 from sagas.errors import InvalidRequest
 from sagas.formats import FORMAT, NewerFormat
 from sagas.messaging.message.carried import CarriedInput

@@ -16,7 +16,7 @@ from functions.basket import MAX_PARCELS, Basket, BasketRequest, Delivery, Packi
 from functions.shop import Item
 from sagas import PermanentError
 from sagas.authoring.codec import decode
-from sagas.core.families import child_id
+from sagas.core.ids import child_id
 from sagas.testing import FakeContext, Outcome, run
 from tests.unit.functions.books import TABLES, Shop
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from sagas import Context, DefinitionError, InvalidRequest, PermanentError, Rejected, Retry, Saga, TimedOut, sleep, step
-from sagas.core.times import epoch
+from sagas.core.text import epoch
 from sagas.testing import run
 from tests.support.sagas import Fatal, Order, Seat, Stubborn, Trip
 

@@ -1,13 +1,8 @@
-"""The statuses of sagas and steps as a page of documentation, drawn from the automaton's own table.
-
-``python -m sagas.core.diagram > docs/concepts/states.md`` writes the page anew, and with ``--svg`` its drawing,
-``docs/images/states.svg``.
-"""
+"""The statuses of sagas and steps as a page of documentation, drawn from the automaton's own table."""
 
 from __future__ import annotations
 
 import math
-import sys
 from itertools import product
 
 from sagas.core.automaton import ROWS
@@ -72,7 +67,7 @@ path { stroke: #58a6ff } path.aside { stroke: #6e7681 } #tip path { fill: #8b949
 _INTRODUCTION = """\
 # States
 
-*Made from the table in `sagas/core/automaton.py` by `python -m sagas.core.diagram`; edit there.*
+*Made from the table in `sagas/core/automaton.py` by `make docs`; edit there.*
 
 A saga executes its steps in order. When a step is exhausted, or a caller cancels, it turns round and undoes what was
 completed, the last step first (Garcia-Molina and Salem, "Sagas", SIGMOD 1987). It never turns round twice: once a saga
@@ -155,7 +150,3 @@ def page() -> str:
         _table("step", _STEP),
     )
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    print(svg() if "--svg" in sys.argv else page(), end="")  # the page itself is the output

@@ -1,11 +1,54 @@
-"""Texts, times and spans as people read them, on the command line and in the console."""
+"""Times as they are stored, which characters AWS takes, and texts, times and spans as people read them.
+
+Stored times are ISO 8601 in UTC with milliseconds: such strings sort as the times they stand for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
-from sagas.core.times import epoch
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def iso(seconds: float) -> str:
+    """Return ``2026-11-21T08:44:42.123Z`` for epoch seconds."""
+    whole, milliseconds = divmod(round(round(seconds, 3) * 1000), 1000)
+    return f"{_to_the_second(whole)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _to_the_second(seconds: int) -> str:
+    # A step writes 15 times, most of them within a second or two of each other.
+    return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
+
+
+def epoch(text: str) -> float:
+    """Return epoch seconds, to the millisecond, for what :func:`iso` wrote."""
+    return round(datetime.fromisoformat(text).timestamp(), 3)
+
+
+def so_long_ago(text: str, now: float) -> str | None:
+    """Return the time that ``90s``, ``30m``, ``2h`` or ``3d`` ago was, as :func:`iso` does; ``None`` for other texts.
+    ``now``: epoch seconds."""
+    ago = _AGO.fullmatch(text)
+    return None if ago is None else iso(now - int(ago[1]) * _UNITS[ago[2]])
+
+
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""A character that SQS takes in no body and no attribute, and S3 in no list of keys."""
+
+
+def sendable(text: str) -> str:
+    """Return JSON text as SQS takes it, which says the same.
+
+    Control characters and halves of characters JSON has escaped already; two more it leaves as they are.
+    """
+    return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
 def plain(text: str) -> str:
