@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -18,8 +18,7 @@ from sagas.console.desk import Desk
 from sagas.console.forms import refused, value_of
 from sagas.console.jobs import Item
 from sagas.console.pages import others, saga, sagas
-from sagas.console.telling import told_of
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
+from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 from sagas.operations import of_many
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +27,26 @@ _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
 """A redrive goes through the whole dead-letter queue, and hides what it has looked at from another meanwhile."""
+_STATUS: tuple[tuple[type[SagaError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (InvalidRequest, 422),
+    (TooLarge, 413),
+    (Ambiguous, 502),
+    (Unavailable, 503),
+)
 Form = Mapping[str, list[str]]
+
+
+def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
+    """Return the status to answer with, what is the matter, and what is wrong where."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
+    text = str(error)
+    if isinstance(error, Ambiguous):
+        text = f"{error}. It may have happened: look before you do it again."
+    elif isinstance(error, Unavailable):
+        text = f"{error}; try again in {error.retry_after:.0f} s"
+    return status, text, error.problems if isinstance(error, InvalidRequest) else ()
 
 
 def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None) -> tuple[str, str]:
@@ -76,7 +94,7 @@ def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, st
     try:
         desk.source.client.signal(name, saga_id, step, value_of(schema, typed))
     except SagaError as error:
-        status, text, problems = told_of(error)
+        status, text, problems = refusal_of(error)
         desk.source.forget()
         return saga.show(desk, request, name, saga_id, refused(text, problems, schema, typed), status)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did=signal")
@@ -89,7 +107,7 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
     try:
         new = desk.source.client.start(name, value_of(schema, typed), key=_one(form, "key") or None)
     except SagaError as error:
-        status, text, problems = told_of(error)
+        status, text, problems = refusal_of(error)
         return others.type_(desk, request, name, refused(text, problems, schema, typed), status)
     return _back(desk, desk.saga_path(new["name"], new["saga_id"]))
 

@@ -176,18 +176,16 @@ def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
     return {"saga_id": which(client, name, what, last=False)[1]}
 
 
-def _renamed(old: str, new: str) -> None:
-    fail(f"{old} is now `{new}`")
-
-
-def enable(name: str, reason: str = "") -> None:
+@on_target
+def enable(target: Target, name: Name, reason: str = "") -> None:
     """Answer with the command that took its place."""
-    _renamed("enable", f"sagas resume {name}")
+    fail(f"enable is now `sagas resume {name}`")
 
 
-def disable(name: str, reason: str = "") -> None:
+@on_target
+def disable(target: Target, name: Name, reason: str = "") -> None:
     """Answer with the command that took its place."""
-    _renamed("disable", f"sagas pause {name} --starts-only")
+    fail(f"disable is now `sagas pause {name} --starts-only`")
 
 
 def add_to(app: typer.Typer) -> None:
