@@ -6,6 +6,7 @@ import getpass
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field
 from typing import Any
 from urllib.parse import quote
 
@@ -19,10 +20,10 @@ from sagas.console.forms import refused, value_of
 from sagas.console.jobs import Item
 from sagas.console.pages import others, saga, sagas
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
-from sagas.operations import of_many
+from sagas.operations import VERBS
 
 _LOG = logging.getLogger(__name__)
-_FOR_MANY = (*of_many(), Do.REDRIVE, Do.RECOVER)
+_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.many), Do.REDRIVE, Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
@@ -51,35 +52,40 @@ def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
 
 def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None) -> tuple[str, str]:
     """Do something to one saga; return the saga to show then."""
-    name, saga_id, given = item.name, item.saga_id, form or {}
+    name, saga_id = item.name, item.saga_id
     match do:
-        case Do.RETRY:
-            client.retry(name, saga_id, note)
         case Do.REDRIVE:
             with _ONE_WALK:
                 done = client.redrive(name, saga_id, note=note)
             if not done.moved:
                 raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
-        case Do.COMPENSATE:
-            client.compensate(name, saga_id, note)
-        case Do.RESOLVE:
-            client.resolve(name, saga_id, note, _one(given, "taken"), given.get("step", []))
-        case Do.CANCEL:
-            client.cancel(name, saga_id, note)
         case Do.RECOVER:
             client.recover(name=name, saga_id=saga_id)
         case Do.RERUN:
             new = client.rerun(name, saga_id)
             return new["name"], new["saga_id"]
         case _:
-            raise NotFound(f"there is no action {do!r}")
+            operation = VERBS.get(do)
+            if operation is None or not operation.verb.label:
+                raise NotFound(f"there is no action {do!r}")
+            options = {option.name: _given(form or {}, option) for option in operation.options if option.name != "note"}
+            chosen = {option: value for option, value in options.items() if value}
+            getattr(client, do)(name, saga_id, note, **chosen)
     return name, saga_id
+
+
+def _given(form: Form, option: Field[Any]) -> Any:
+    """What a form says of an option of an operation; nothing if it does not have it."""
+    values = form.get(f"option-{option.name}", [])
+    if option.default_factory is not MISSING:  # a list
+        return values
+    return values[:1] == ["yes"] if option.default is False else (values or [""])[0].strip()
 
 
 def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Do something to one saga, and go back to it."""
     note = _one(form, "note")
-    if do == Do.RESOLVE:
+    if do in VERBS and VERBS[do].note_needed:
         _need("note", note)
     name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), note, form)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")

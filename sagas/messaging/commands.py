@@ -19,6 +19,7 @@ from sagas.core.characters import sendable
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.errors import InvalidRequest, Problem
 from sagas.messaging.json_paths import pick
+from sagas.operations import CANCEL, SIGNAL, START
 
 LARGEST_COMMAND = 1024 * 1024
 """Bytes that SQS takes as one message."""
@@ -62,7 +63,7 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return sendable(msgspec.json.encode(self).decode())
 
 
-class Start(Command, frozen=True, tag="start"):
+class Start(Command, frozen=True, tag=START.name):
     """Start a saga, as ``POST /sagas/{name}`` does."""
 
     saga: _Saga
@@ -70,8 +71,8 @@ class Start(Command, frozen=True, tag="start"):
     key: _Key | None = None
 
 
-class Signal(Command, frozen=True, tag="signal"):
-    """Send a signal to a saga, as ``POST /sagas/{name}/{id}/signals/{step}`` does."""
+class Signal(Command, frozen=True, tag=SIGNAL.name):
+    """Send a signal to a saga, as ``POST /sagas/{name}/{saga_id}/signals/{step}`` does."""
 
     saga: _Saga
     saga_id: _SagaId
@@ -79,8 +80,8 @@ class Signal(Command, frozen=True, tag="signal"):
     value: Annotated[Any, Meta(description="what the step waits for")]
 
 
-class Cancel(Command, frozen=True, tag="cancel"):
-    """Cancel a saga, as ``DELETE /sagas/{name}/{id}`` does."""
+class Cancel(Command, frozen=True, tag=CANCEL.name):
+    """Cancel a saga, as ``DELETE /sagas/{name}/{saga_id}`` does."""
 
     saga: _Saga
     saga_id: _SagaId

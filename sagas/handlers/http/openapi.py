@@ -96,7 +96,7 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
         responses["200"] |= {"headers": {"ETag": _ETAG}}
         unchanged = "The answer is still the one with this ETag."
         responses["304"] = {"description": unchanged, "headers": {"ETag": _ETAG}}
-    if operation.body is not None:
+    if operation.body is not None and operation.method != "DELETE":
         described |= _body(describe_body(operation.body), required=not may_be_absent(operation.body))
     if operation.name in _DESCRIPTIONS:
         described["description"] = _DESCRIPTIONS[operation.name]
