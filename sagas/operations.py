@@ -147,7 +147,7 @@ class Operation:
         path: below the stage. ``{name}`` and ``{saga}`` are a saga type.
         right: that IAM asks for it; see :data:`sagas.cdk.access.grants.RIGHTS`.
         summary: in a few words; ``{name}`` is the type.
-        answer: the schema of its answer, by its name in OpenAPI.
+        answer: the schema of its answer, or each that there may be, by its name in OpenAPI.
         statuses: with which that is answered.
         errors: further statuses, besides those that every call may get.
         body: the class of its body, if that is one of this module; of its query where the method takes no body.
@@ -298,7 +298,9 @@ SET_RECOVERY_ATTEMPTS = Operation(
     *("Saga", "200", _CHANGE),
     body=Attempts,
 )
-ATTENTION = Operation("list_attention", "GET", "/attention", "read", "Sagas that need a person", "Sagas", polled=True)
+ATTENTION = Operation(
+    *("list_attention", "GET", "/attention", "read", "Sagas that need an operator", "Sagas Incidents"), polled=True
+)
 DEFINITIONS = Operation(
     "list_definitions", "GET", "/definitions", "read", "The saga types", "Definitions", errors="422"
 )

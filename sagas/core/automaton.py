@@ -121,6 +121,10 @@ ROWS: tuple[Row, ...] = (
 TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}
 
 
+_LONGEST_TYPE = 100
+"""Characters of an error's type that a saga keeps."""
+
+
 def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decision:
     """Return the next state and what to do about ``event``. ``now``: epoch seconds. Returns the same state, and nothing
     to do, when the event is a duplicate, late or impossible."""
@@ -139,5 +143,16 @@ def decide(plan: Plan, state: SagaState, event: ev.Event, now: float) -> Decisio
         updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
         ended_at=end if after.over else 0.0,
         failed=after.failed or has_failed(after),
+        error_type=_error_type(state, after, event),
     )
     return replace(decision, state=noted)
+
+
+def _error_type(before: SagaState, after: SagaState, event: ev.Event) -> str:
+    """The type of the error for which the saga may need an operator, who looks for what failed alike."""
+    if isinstance(event, ev.Redriven):
+        return ""
+    if after.error_seq == before.error_seq and not isinstance(event, ev.CompensationFailed):
+        return after.error_type
+    failure: ev.Failure | None = getattr(event, "failure", None) or getattr(event, "why", None)
+    return failure.type[:_LONGEST_TYPE] if failure is not None else ""

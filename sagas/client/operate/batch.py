@@ -218,7 +218,7 @@ class Batch:
             return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         note = note_of(self.job, self.reason).strip().rstrip(":")
         options = {"action": "bulk"} if self.action == "resolve" else {}
-        return getattr(self.client, self.action)(self.name, saga_id, note, **options | self.options)["saga_id"]
+        return getattr(self.client, self.action)(self.name, saga_id, note, **{**options, **self.options})["saga_id"]
 
 
 def _goes_on(path: Path) -> bool:

@@ -24,6 +24,7 @@ from sagas.store.control.mapping import (
     wait_shard,
 )
 from sagas.store.index.findings import saga_of
+from sagas.store.index.incidents import Incident
 from sagas.store.index.shards import Shards
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
@@ -180,9 +181,17 @@ class Listing:
         within = model.attention_at >= start.sort if start else None
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
-        found = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
+        found = [(_waiting(item) for item in items) for items in queries]
         streams = [_beyond(start, positions) for positions in found]
         return _page(heapq.merge(*self._begun(streams)), limit)
+
+    def incidents(self, most: int) -> list[Incident]:
+        """Return for what sagas need an operator, longest waiting first; ``most`` of them at most. No saga is read."""
+        model = self._tables.control
+        keys = [str(shard) for shard in range(self.shards.number())]
+        queries = [model.attention_index.query(key, page_size=most) for key in keys]
+        streams = self._begun([(item.attention_at for item in items) for items in queries])
+        return [Incident.parse(key) for key in itertools.islice(heapq.merge(*streams), most)]
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest due first. ``until``: epoch seconds by which they are due."""
@@ -266,6 +275,11 @@ class Listing:
         with ThreadPoolExecutor(together, "listing") as pool:
             begun = list(pool.map(begin, streams))
         return [itertools.chain(first, rest) for first, rest in zip(begun, streams, strict=True)]
+
+
+def _waiting(item: Any) -> IndexPosition:
+    """Where a saga is on the attention list."""
+    return IndexPosition(Incident.parse(item.attention_at).at, item.saga_id)
 
 
 def _beyond(
