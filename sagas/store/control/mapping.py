@@ -29,8 +29,8 @@ from sagas.core.states import (
 )
 from sagas.core.times import epoch, iso
 from sagas.formats import NewerFormat, check_format
+from sagas.store.control.incidents import Incident
 from sagas.store.documents import packed, unpacked
-from sagas.store.index.incidents import Incident
 from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
 

@@ -16,6 +16,7 @@ import msgspec
 from sagas.core.states import SagaStatus
 from sagas.core.times import iso
 from sagas.errors import InvalidRequest, Problem
+from sagas.store.control.incidents import Incident
 from sagas.store.control.mapping import (
     NEVER_DUE,
     ended_shard,
@@ -24,7 +25,6 @@ from sagas.store.control.mapping import (
     wait_shard,
 )
 from sagas.store.index.findings import saga_of
-from sagas.store.index.incidents import Incident
 from sagas.store.index.shards import Shards
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
