@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from sagas.store.index.findings import saga_of
 from sagas.store.index.shards import Shards
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
+
+T = TypeVar("T")
 
 AT_ONCE = 16
 """Requests under way at a time; as many as the client has connections."""
@@ -259,13 +261,13 @@ class Listing:
         streams = [(IndexPosition(item.due, item.saga_id) for item in items) for items in queries]
         return list(itertools.islice(heapq.merge(*self._begun(streams)), limit))
 
-    def _begun(self, streams: Sequence[Iterator[IndexPosition]]) -> list[Iterator[IndexPosition]]:
+    def _begun(self, streams: Sequence[Iterator[T]]) -> list[Iterator[T]]:
         """The same streams with their first requests made, several at a time: a merge needs the first of each.
 
         Those are what takes long, types times shards of them; few are asked again, which is done as it comes.
         """
 
-        def begin(stream: Iterator[IndexPosition]) -> list[IndexPosition]:
+        def begin(stream: Iterator[T]) -> list[T]:
             return list(itertools.islice(stream, 1))
 
         together = min(AT_ONCE, len(streams))
