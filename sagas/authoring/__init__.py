@@ -1,1 +1,1 @@
-"""What a saga's author writes, and the frozen definition made from it."""
+"""The decorators, policies and base class that authors use, and the frozen definition of each saga type."""

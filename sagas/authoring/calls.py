@@ -1,4 +1,4 @@
-"""Calls of what authors write: one that cannot be is told in one line, like every other mistake of a declaration."""
+"""Check the arguments of calls in a declaration: a wrong call is reported in one line, like every other mistake."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def told(call: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: arguments that the function does not take end in a DefinitionError that names those it
+def checked_call(call: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: arguments that the function does not take raise a DefinitionError that lists those it
     does."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        known = inspect.signature(function)
-        named = [one.name for one in known.parameters.values() if one.kind is not one.POSITIONAL_ONLY]
-        takes = ", ".join(name for name in named if name not in ("self", "cls"))
-        advice = f"; it takes {takes} by keyword" if takes else ""
+        signature = inspect.signature(function)
+        parameters = signature.parameters.values()
+        named = [parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY]
+        names = ", ".join(name for name in named if name not in ("self", "cls"))
+        advice = f"; it takes {names} by keyword" if names else ""
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                known.bind(*args, **kwargs)
+                signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise DefinitionError(f"{call}: {error}{advice}") from None
             return function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Children, as the author writes them: a step that starts other sagas and waits for all of them."""
+"""``@children``: a step that starts other sagas and waits for all of them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ E = TypeVar("E")
 Requests = TypeVar("Requests")
 
 CONCURRENCY = 40
-"""Children of one step that are under way at a time, where it does not say."""
+"""How many children of a step run at a time by default."""
 MOST_CHILDREN = 10_000
-"""Children of one step."""
+"""The most children that a step can have."""
 MOST_BRANCHES = 20
-"""Different types of one step: there is one child of each."""
+"""The most types in one step; with several types there is one child of each."""
 
 
 class _Children(Protocol[Requests]):
@@ -52,7 +52,7 @@ class _AnyChildren(Protocol):
 
 
 class ChildrenOptions(TypedDict, total=False):
-    """What ``@children`` takes beside the saga classes; it says there what each is for."""
+    """The options of ``@children``; its docstring explains them."""
 
     concurrency: int
     tolerate: int
@@ -105,39 +105,39 @@ def children(
 ) -> _AnyChildren: ...
 @maker
 def children(*types: Any, **options: Any) -> Any:
-    """Declare the decorated method a step that starts other sagas, its children, and waits for all of them.
+    """Declare a step that starts other sagas, its children, and waits for all of them.
 
-    With one saga class the method returns a list of requests: one child is started for each, and the step's result
-    is the list of their results, in the same order. With several classes it returns a tuple with one request for
-    each of them, and the result is the tuple of their results. The method is an ordinary step with retries; nothing
-    runs and nothing is held while the children do.
+    With one saga class the method returns a list of requests, and one child is started for each. The step's result
+    is the list of their results, in the same order. With several classes the method returns a tuple with one request
+    for each class, and the result is the tuple of their results. The method is an ordinary step with retries. While
+    the children run, no function of this saga runs and nothing is locked.
 
-    The step has failed when more of them than ``tolerate`` end otherwise than COMPLETED: those that run are
-    cancelled, and ``on_failed`` decides. When it is undone, children that run are cancelled, and those that are
-    COMPLETED are compensated, by their own undos.
+    The step fails when more than ``tolerate`` children end in a status other than COMPLETED. The children that still
+    run are cancelled, and ``on_failed`` decides what happens next. When the step is undone, children that still run
+    are cancelled, and COMPLETED children run their own undos.
 
     Args:
         types: the saga classes.
-        concurrency: how many children of the step are under way at a time, at most.
-        tolerate: how many may fail. With more than 0 the result has ``None`` in the place of each that did.
-        on_failed: what happens when more fail: ``Exhausted.COMPENSATE`` by default, ``Exhausted.DEAD_LETTER`` behind a
-            pivot. With ``Exhausted.CONTINUE`` the saga goes on, with ``None`` in the places of those that failed.
-        undo: ``"parallel"`` compensates the children that are COMPLETED at the same time, for they do not know of
-            each other; ``"reverse"`` one by one, the last that completed first.
-        retry: the method's policy.
-        step_timeout: seconds, or a timedelta, that an attempt of the method may take.
+        concurrency: how many children run at a time, at most.
+        tolerate: how many children can fail. If more than 0, the result has ``None`` in place of each failed child.
+        on_failed: what happens when more fail: ``Exhausted.COMPENSATE`` by default, ``Exhausted.DEAD_LETTER`` after a
+            pivot. With ``Exhausted.CONTINUE`` the saga continues, with ``None`` in place of each failed child.
+        undo: ``"parallel"`` undoes the COMPLETED children at the same time; ``"reverse"`` undoes them one at a time,
+            the last to complete first.
+        retry: the retry policy of the method.
+        step_timeout: how long an attempt of the method can take: seconds or a timedelta.
 
     Raises:
-        DefinitionError: an option is unknown or out of range, or what is given is no saga class.
+        DefinitionError: an option is unknown or out of range, or an argument is not a saga class.
     """
-    known = ChildrenOptions.__annotations__
+    names = ChildrenOptions.__annotations__
     for name in options:
-        if name not in known:
-            raise DefinitionError(f'children: unknown option "{name}"; known are {", ".join(known)}')
-    if not types or not all(isinstance(one, type) for one in types):
-        raise DefinitionError("children: the saga classes come first, as in @children(Payout, concurrency=40)")
+        if name not in names:
+            raise DefinitionError(f'children: unknown option "{name}"; expected one of {", ".join(names)}')
+    if not types or not all(isinstance(child, type) for child in types):
+        raise DefinitionError("children: pass the saga classes first, as in @children(Payout, concurrency=40)")
     if len(types) > MOST_BRANCHES:
-        raise DefinitionError(f"children: {len(types)} saga classes are given, {MOST_BRANCHES} are the most")
+        raise DefinitionError(f"children: {len(types)} saga classes; at most {MOST_BRANCHES} are allowed")
     concurrency = _whole("concurrency", options.get("concurrency", CONCURRENCY), 1)
     tolerate = _whole("tolerate", options.get("tolerate", 0), 0)
     on_failed, undo = options.get("on_failed"), options.get("undo", "parallel")
@@ -153,8 +153,8 @@ def children(*types: Any, **options: Any) -> Any:
         tolerate=tolerate,
         in_reverse=undo == "reverse",
     )
-    given = StepOptions(options.get("retry"), options.get("step_timeout", DEFAULT_TIMEOUT), wait=wait)
-    return Decorator("children", lambda function: Step(function, given))
+    step_options = StepOptions(options.get("retry"), options.get("step_timeout", DEFAULT_TIMEOUT), wait=wait)
+    return Decorator("children", lambda function: Step(function, step_options))
 
 
 def _whole(name: str, value: object, least: int) -> int:

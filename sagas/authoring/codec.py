@@ -1,4 +1,4 @@
-"""Values to JSON builtins and back, by type. What comes back is the annotated type, never a bare dict."""
+"""Convert values to JSON builtins and back, by type. Decoding returns the annotated type, never a bare dict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.errors import InvalidRequest
 
 _JSON = Json()
 _STR = frozenset({str})
-_AS_IT_IS = frozenset({str, bool, type(None)})
+_UNCHANGED = frozenset({str, bool, type(None)})
 
 
 def encode(value: object, type_: Any) -> Any:
@@ -29,9 +29,9 @@ def encode(value: object, type_: Any) -> Any:
 
 
 def decode(data: object, type_: Any) -> Any:
-    """Return the value of ``type_`` whose JSON form ``data`` is. Strict: ``"1"`` is no int, and fields must be known.
+    """Return the value of ``type_`` whose JSON form is ``data``. Strict: ``"1"`` is not an int; unknown fields fail.
 
-    Numbers are JSON Schema's: ``1.0`` is an int, unless it is so large that a float is no longer exact.
+    Numbers are as in JSON Schema: ``1.0`` is an int, unless it is so large that a float is no longer exact.
     """
     problems = Problems()
     value = shape_of(type_).decode(data, Path(), problems)
@@ -41,7 +41,7 @@ def decode(data: object, type_: Any) -> Any:
 
 
 def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of what ``decode`` takes."""
+    """Return the JSON Schema (2020-12) of the data that ``decode`` accepts."""
     definitions = SchemaDefinitions(ref_template)
     schema = shape_of(type_).schema(definitions)
     return {**schema, "$defs": definitions.schemas} if definitions.schemas else schema
@@ -50,12 +50,12 @@ def json_schema(type_: Any, *, ref_template: str = "#/$defs/{name}") -> dict[str
 def canonical(data: object) -> bytes:
     """Return JSON builtins as canonical JSON: sorted keys, no spaces, UTF-8, and ``1.0`` written as ``1``."""
     with suppress(ValueError):
-        return _written(_plain(data, 0))
+        return _dumped(_plain(data, 0))
     problems = Problems()
     plain = _JSON.encode(data, Path(), problems)
     if problems:
         raise InvalidRequest("not a JSON value", list(problems))
-    return _written(with_whole_numbers(plain))
+    return _dumped(with_whole_numbers(plain))
 
 
 def content_hash(data: object) -> str:
@@ -63,12 +63,12 @@ def content_hash(data: object) -> str:
     return hashlib.sha256(canonical(data)).hexdigest()
 
 
-def _written(plain: Any) -> bytes:
+def _dumped(plain: Any) -> bytes:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _plain(data: Any, depth: int) -> Any:
-    """Return a copy of JSON with ``1`` for ``1.0``, in one walk that knows no places: several times as fast."""
+    """Return a copy of JSON with ``1`` for ``1.0``, in one walk that tracks no paths: several times as fast."""
     kind = cast("object", type(data))
     if kind is dict and depth <= MAX_DEPTH and {*map(type, data)} <= _STR:
         return {key: item if type(item) is str else _plain(item, depth + 1) for key, item in data.items()}
@@ -77,6 +77,6 @@ def _plain(data: Any, depth: int) -> Any:
     if kind is float and math.isfinite(data):
         number = whole(data)
         return data if number is None else number
-    if kind in _AS_IT_IS or (kind is int and data.bit_length() <= MAX_INTEGER_BITS):
+    if kind in _UNCHANGED or (kind is int and data.bit_length() <= MAX_INTEGER_BITS):
         return data
     raise ValueError

@@ -1,4 +1,4 @@
-"""What a step is told about the attempt it runs in."""
+"""The context of an attempt: what a step can read and do while it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class S3Object:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedObject(S3Object):
-    """An object that a sweep found to be an orphan.
+    """An orphaned object in S3, as a sweep passes it to ``on_orphans()``.
 
     Args:
         last_modified: when it was stored (UTC).
@@ -55,58 +55,58 @@ class Context(Protocol):
 
     @property
     def step(self) -> str:
-        """The step's name, also in its undo."""
+        """The step's name; in an undo, the name of the step that it undoes."""
         ...
 
     @property
     def attempt(self) -> int:
-        """Which execution of this step or undo it is, from 1; never restarts."""
+        """The number of this execution of the step or undo, from 1; it never restarts."""
         ...
 
     @property
     def idempotency_key(self) -> str:
-        """The same on every attempt of this step (or of this undo): hand it to providers."""
+        """A key that is the same on every attempt of this step, or of this undo: pass it to whatever you call."""
         ...
 
     @property
     def forward_key(self) -> str:
-        """The step's own idempotency key, also in its undo."""
+        """The step's idempotency key; in an undo, the key of the step that it undoes."""
         ...
 
     @property
     def attempt_key(self) -> str:
-        """Different on every attempt."""
+        """A key that is different on every attempt."""
         ...
 
     @property
     def signal_path(self) -> str:
-        """Where a signal for this step is sent: ``/sagas/{name}/{id}/signals/{step}``, below the API's URL."""
+        """The path for signals to this step, relative to the API's URL: ``/sagas/{name}/{id}/signals/{step}``."""
         ...
 
     @property
     def callback_url(self) -> str:
-        """Where a signal for this step is sent without AWS credentials: who has the URL may send it.
+        """The URL for signals to this step without AWS credentials. Anyone with the URL can send the signal.
 
-        The same on every attempt, until the key that it is signed with is replaced. Only where the step is a wait that
-        says ``public=True``; elsewhere reading it raises a ``SagaError`` that says so.
+        It is the same on every attempt, until its signing key is replaced. Only waits with ``public=True`` have one;
+        elsewhere, reading it raises a ``SagaError``.
         """
         ...
 
     @property
     def now(self) -> datetime:
-        """The time by the saga's clock (UTC), which tests and ``sagas local tick --advance`` move. ``datetime.now()``
-        does not move with it."""
+        """The time of the saga's clock (UTC). Tests and ``sagas local tick --advance`` move this clock, but not
+        ``datetime.now()``."""
         ...
 
     @property
     def deadline(self) -> datetime:
-        """When the attempt must have ended (UTC): its code's start and the step's timeout. What ends later counts as
-        ``TimedOut``."""
+        """When the attempt times out (UTC): the start of its code plus the step's timeout. An attempt that ends later
+        fails with ``TimedOut``."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the deadline has passed, or a cancel was accepted, which is at most five seconds stale."""
+        """Whether to stop: the deadline has passed, or a cancel was accepted. A cancel shows within five seconds."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class Context(Protocol):
 
     @property
     def trace_headers(self) -> Mapping[str, str]:
-        """``traceparent`` and ``tracestate`` for calls that nothing instruments; empty where the saga is not traced."""
+        """``traceparent`` and ``tracestate`` for calls that are not instrumented; empty if the saga is not traced."""
         ...
 
     def remaining_time(self) -> float:
@@ -124,27 +124,27 @@ class Context(Protocol):
         ...
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` once a cancel was accepted, or the deadline has passed."""
+        """Raise ``Cancelled`` if a cancel was accepted or the deadline has passed."""
         ...
 
     def signal(self, value: object) -> None:
-        """Answer the wait that this code asks for, as if ``value`` had been sent: then nothing is waited for.
+        """End this wait before it begins, as if the signal ``value`` had been sent.
 
-        For what needs nobody, or is known already. The first signal wins, as always: one that was accepted before
-        stays. Only in the code that asks; elsewhere it raises a ``SagaError``.
+        Use it when the answer is already available. The first signal wins, as always: one that was accepted before
+        stays. Only in the method of a ``@wait_for``; elsewhere it raises a ``SagaError``.
         """
         ...
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client, one a service and environment."""
+        """Return a boto3 client. Each execution environment creates one per service."""
         ...
 
     def s3_key(self, filename: str) -> str:
-        """Return the key under which this saga keeps a file of that name."""
+        """Return the S3 key under which this saga stores a file of that name."""
         ...
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Tell how far the step is, from 0 to 1."""
+        """Report how far the step has got, from 0 to 1."""
         ...
 
 
@@ -154,5 +154,6 @@ def object_key(prefix: str, saga_id: str, filename: str) -> str:
     bad = bad or any(unicodedata.category(character) in ("Cc", "Cs") for character in filename)
     key = f"{prefix}{saga_id}/{filename}"
     if bad or len(key.encode()) > 1024:
-        raise InvalidRequest(f"s3_key: {filename!r} cannot be a file name in S3 here")
+        problem = "it is empty or too long, or has '/', '..' or control characters"
+        raise InvalidRequest(f"s3_key: {filename!r} cannot be a file name: {problem}")
     return key

@@ -1,4 +1,4 @@
-"""What the sagas of a type are found by: values in their requests, named by the class keyword ``find_by``."""
+"""Search keys: values of the request under which sagas can be listed, declared by the class keyword ``find_by``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, cast
 from sagas.authoring.codec import json_schema
 from sagas.authoring.redaction import HIDDEN, REQUEST, Redaction
 from sagas.errors import DefinitionError
+from sagas.paths import EACH, Place, parse_path, value_at
 
 MOST = 4
-"""Values that a type may be found by: each is an item of its own, written with every start."""
+"""The most search keys of a type: every start writes an item for each."""
 RESERVED = frozenset(
     (
         "name",
@@ -28,9 +29,8 @@ RESERVED = frozenset(
         "error",
     )
 )
-"""What lists are asked by anyway, or may be."""
+"""Names that lists use as parameters already, or could use later."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_PATH = re.compile(r"\$((?:\.[^.\[\]$*]+)+)")
 _FINDABLE = ("string", "integer", "boolean")
 _KINDS: dict[type, str] = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
 _REF = "#/$defs/"
@@ -38,81 +38,98 @@ _REF = "#/$defs/"
 
 @dataclass(frozen=True, slots=True)
 class FindBy:
-    """One value that sagas are found by.
+    """One search key of a saga type.
 
     Args:
-        name: of the value, as it is asked for.
-        path: where it is in the request: names of fields, from the outside in.
+        name: the key's name in queries.
+        path: where the value is in the request.
     """
 
     name: str
-    path: tuple[str, ...]
+    path: Place
 
     def value(self, request: Any) -> str | None:
-        """Return the value in a request (JSON builtins) as text; ``None`` where there is none."""
-        for field in self.path:
-            request = cast("dict[str, Any]", request).get(field) if isinstance(request, dict) else None
-        if isinstance(request, bool):
-            return "true" if request else "false"
-        if isinstance(request, int):
-            return str(request)
-        return request if isinstance(request, str) and request else None
+        """Return the value in a request (JSON builtins) as text; ``None`` if the request has none."""
+        try:
+            value = value_at(request, self.path)
+        except LookupError:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return str(value)
+        return value if isinstance(value, str) and value else None
 
 
 def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mapping[str, str]) -> tuple[FindBy, ...]:
-    """Return what the sagas of a type are found by."""
+    """Return the search keys of a saga type."""
     if len(paths) > MOST:
-        raise DefinitionError(f"{where}: find_by has {len(paths)} entries; at most {MOST} are kept")
-    found = list[FindBy]()
+        raise DefinitionError(f"{where}: find_by has {len(paths)} entries; at most {MOST} are allowed")
+    keys = list[FindBy]()
     for name, path in paths.items():
-        told = f"{where}: find_by {name!r}"
+        field = f"{where}: find_by {name!r}"
         if not _NAME.fullmatch(name):
-            raise DefinitionError(f"{told}: a name has 1 to 40 characters of a-z, 0-9 and _, and begins with a letter")
+            raise DefinitionError(f"{field}: a name has 1 to 40 characters of a-z, 0-9 and _, and begins with a letter")
         if name in RESERVED:
-            raise DefinitionError(f"{told}: lists are asked by that name already")
-        matched = _PATH.fullmatch(path)
-        if matched is None:
-            raise DefinitionError(f"{told}: {path!r} is no path like $.customer.id")
-        one = FindBy(name, tuple(matched[1][1:].split(".")))
-        _check(told, path, one, json_schema(request_type))
+            raise DefinitionError(f"{field}: this name is a parameter of lists already")
+        try:
+            parts = parse_path(path)
+        except ValueError as error:
+            raise DefinitionError(f"{field}: {error}") from None
+        if not parts or EACH in parts:
+            raise DefinitionError(f"{field}: {path} is not one value; write a path like $.customer.id or $.items[0]")
+        key = FindBy(name, parts)
+        _check(field, path, key, json_schema(request_type))
         probe: Any = "value"
-        for field in reversed(one.path):
-            probe = {field: probe}
-        if one.value(redaction.shown(REQUEST, probe)[0]) in (HIDDEN, None):
-            raise DefinitionError(f"{told}: {path} is not shown (Secret, or redact), so sagas are not found by it")
-        found.append(one)
-    return tuple(found)
+        for part in reversed(parts):
+            probe = [probe] * (int(part[1:-1]) + 1) if part.startswith("[") else {part: probe}
+        if key.value(redaction.shown(REQUEST, probe)[0]) in (HIDDEN, None):
+            raise DefinitionError(f"{field}: {path} is redacted, so it cannot be a search key")
+        keys.append(key)
+    return tuple(keys)
 
 
-def _check(told: str, path: str, one: FindBy, schema: dict[str, Any]) -> None:
+def _check(field: str, path: str, key: FindBy, schema: dict[str, Any]) -> None:
     definitions: dict[str, Any] = schema.get("$defs", {})
     nodes, at = list(_branches(schema, definitions)), "$"
-    for field in one.path:
-        members = [node["properties"][field] for node in nodes if field in node.get("properties", {})]
+    for part in key.path:
+        members = [member for node in nodes for member in _members(node, part)]
         if not members:
-            raise DefinitionError(f"{told}: {path}: the request has no field {field!r} in {at}")
-        nodes, at = [branch for member in members for branch in _branches(member, definitions)], f"{at}.{field}"
+            raise DefinitionError(f"{field}: {path}: the request has no {part!r} in {at}")
+        at += part if part.startswith("[") else f".{part}"
+        nodes = [branch for member in members for branch in _branches(member, definitions)]
     kinds = set[str]()
     for node in nodes:
-        given = node.get("type", ())
-        if given:
-            kinds |= {given} if isinstance(given, str) else set(given)
+        json_type = node.get("type", ())
+        if json_type:
+            kinds |= {json_type} if isinstance(json_type, str) else set(json_type)
         else:
             values: list[Any] = node.get("enum", [node["const"]] if "const" in node else [])
             kinds |= {_KINDS.get(cast("type[Any]", type(value)), "object") for value in values}
     kinds -= {"null"}
     if not kinds or not kinds <= set(_FINDABLE):
         what = ", ".join(sorted(kinds)) or "anything"
-        raise DefinitionError(f"{told}: {path} is {what}; sagas are found by a text, a whole number or a boolean")
+        raise DefinitionError(f"{field}: {path} is {what}; a search key must be a text, a whole number or a boolean")
+
+
+def _members(schema: dict[str, Any], part: str) -> list[Any]:
+    """The schemas of what an object has under a name, or an array at an index."""
+    if not part.startswith("["):
+        return [schema["properties"][part]] if part in schema.get("properties", {}) else []
+    first: list[Any] = schema.get("prefixItems", [])
+    index = int(part[1:-1])
+    if index < len(first):
+        return [first[index]]
+    return [schema["items"]] if isinstance(schema.get("items"), dict) else []
 
 
 def _branches(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """A schema, or those of which it is any."""
+    """Yield the schema itself, or each of its alternatives."""
     if str(schema.get("$ref", "")).startswith(_REF):
         yield from _branches(definitions[schema["$ref"][len(_REF) :]], definitions)
         return
-    several: list[dict[str, Any]] = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
-    if not several:
+    alternatives: list[dict[str, Any]] = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
+    if not alternatives:
         yield schema
-    for one in several:
-        yield from _branches(one, definitions)
+    for alternative in alternatives:
+        yield from _branches(alternative, definitions)

@@ -1,4 +1,4 @@
-"""What a saga class is given as class keywords."""
+"""The class keywords of a saga."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagas.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class SagaOptions:
-    """The class keywords of a saga, checked. ``saga_class`` is the class's name, for messages."""
+    """The class keywords of a saga, checked. ``saga_class`` is the class's name, for error messages."""
 
     saga_class: str
     name: str
@@ -43,7 +43,7 @@ OPTION_NAMES = tuple(name for name in SagaOptions.__dataclass_fields__ if name !
 
 
 LONGEST_WAIT = timedelta(days=365)
-"""A year."""
+"""The longest time that a wait or a saga can take."""
 
 
 def _is_positive(value: object) -> bool:
@@ -58,8 +58,8 @@ def _is_paths(value: object) -> bool:
 def _is_find_by(value: object) -> bool:
     if not isinstance(value, dict):
         return False
-    named = cast("dict[object, object]", value)
-    return all(isinstance(text, str) for text in (*named, *named.values()))
+    paths = cast("dict[object, object]", value)
+    return all(isinstance(text, str) for text in (*paths, *paths.values()))
 
 
 _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
@@ -84,15 +84,15 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "timeout",
         lambda it: it is None or (_is_positive(it) and it <= LONGEST_WAIT),
-        "a positive timedelta of at most a year (365 days), or None",
+        "a positive timedelta of at most 365 days, or None",
     ),
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
-    ("redact", _is_paths, "a list of paths like request.card.number"),
+    ("redact", _is_paths, "a list of paths like $.request.card.number"),
     ("find_by", _is_find_by, 'a dict of names and paths like {"customer": "$.customer.id"}'),
 )
-"""Of each keyword: when a value of it is right, and what is right."""
+"""For each keyword: a test for valid values, and their description for error messages."""
 
 
 def kebab(class_name: str) -> str:

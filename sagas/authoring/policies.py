@@ -1,4 +1,4 @@
-"""Policies a saga's author declares: data that is checked when written, and arithmetic without clock or chance."""
+"""Policies that authors declare: data that is checked on creation, and arithmetic without clock or randomness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from sagas.authoring.calls import told
+from sagas.authoring.calls import checked_call
 from sagas.errors import DefinitionError, PermanentError, TimedOut
 
 Jitter = Literal["none", "full"]
@@ -22,7 +22,7 @@ MAX_RETRIES = 1_000
 """An SQS queue's own limit on receives."""
 
 MAX_SECONDS = 14 * 24 * 3600
-"""Fourteen days: SQS keeps no message longer."""
+"""14 days, the longest time that SQS keeps a message."""
 
 
 class Exhausted(StrEnum):
@@ -32,7 +32,7 @@ class Exhausted(StrEnum):
     FAIL = "FAIL"
     DEAD_LETTER = "DEAD_LETTER"
     CONTINUE = "CONTINUE"
-    """Go on without a result. For waits, and for steps with ``patience``."""
+    """Continue without a result. For waits, and for steps with ``patience``."""
 
 
 def _require(ok: bool, message: str) -> None:
@@ -63,24 +63,24 @@ def _error_types(name: str, types: object) -> _ErrorTypes:
 
 
 _HOW = (
-    "a Retry is made by Retry.exponential(max_retries=3, base_delay=1.0), Retry.linear(max_retries=3, base_delay=1.0) "
+    "write Retry.exponential(max_retries=3, base_delay=1.0), Retry.linear(max_retries=3, base_delay=1.0) "
     "or Retry.constant(max_retries=3, delay=1.0)"
 )
 
 
-def _made_told(policy: type[_T]) -> type[_T]:
-    """Have a policy made with what it does not take end in a DefinitionError."""
-    policy.__init__ = told(policy.__name__)(policy.__init__)
+def _checked_constructor(policy: type[_T]) -> type[_T]:
+    """Make wrong arguments to the constructor of a policy raise a DefinitionError."""
+    policy.__init__ = checked_call(policy.__name__)(policy.__init__)
     return policy
 
 
 if TYPE_CHECKING:
-    # a type checker that sees a metaclass no longer checks the arguments
-    _Made = type
+    # With a metaclass, type checkers no longer check the arguments.
+    _RetryMeta = type
 else:
 
-    class _Made(type):
-        """Says how a Retry is made where its constructor is called with what it does not take."""
+    class _RetryMeta(type):
+        """Explains how to write a Retry if its constructor is called with wrong arguments."""
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -90,12 +90,13 @@ else:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry(metaclass=_Made):
-    """How often and after what delay a failed attempt is repeated.
+class Retry(metaclass=_RetryMeta):
+    """How often a failed attempt is retried, and after what delay.
 
-    Made by :meth:`exponential`, :meth:`linear` or :meth:`constant`. ``max_retries=5`` means at most six executions.
-    What ``retry_on`` does not name exhausts the step at once, except ``TimedOut``: that only ``give_up_on`` does.
-    ``on_exhausted`` is ``Exhausted.COMPENSATE`` by default, and ``Exhausted.DEAD_LETTER`` behind a pivot.
+    Create one with :meth:`exponential`, :meth:`linear` or :meth:`constant`. ``max_retries=5`` means at most six
+    executions. Errors that are not in ``retry_on`` exhaust the step at once. ``TimedOut`` is always retried, unless it
+    is in ``give_up_on``. ``on_exhausted`` is ``Exhausted.COMPENSATE`` by default, and ``Exhausted.DEAD_LETTER`` after a
+    pivot.
     """
 
     kind: Literal["exponential", "linear", "constant"]
@@ -108,8 +109,8 @@ class Retry(metaclass=_Made):
     on_exhausted: Exhausted | None = None
 
     def __post_init__(self) -> None:
-        known = self.kind in ("exponential", "linear", "constant")
-        _require(known, f"Retry: unknown kind {self.kind!r}; {_HOW}")
+        valid = self.kind in ("exponential", "linear", "constant")
+        _require(valid, f"Retry: unknown kind {self.kind!r}; {_HOW}")
         _check_count("Retry", "max_retries", self.max_retries, least=0, most=MAX_RETRIES)
         _check_number("Retry", "delay" if self.kind == "constant" else "base_delay", self.base_delay, least=0)
         if self.max_delay is not None:
@@ -117,11 +118,11 @@ class Retry(metaclass=_Made):
         _require(self.jitter in ("none", "full"), f'Retry: jitter must be "none" or "full", not {self.jitter!r}')
         object.__setattr__(self, "retry_on", _error_types("retry_on", self.retry_on))
         object.__setattr__(self, "give_up_on", _error_types("give_up_on", self.give_up_on))
-        known = any(self.on_exhausted is member for member in (*Exhausted, None))
-        _require(known, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
+        valid = any(self.on_exhausted is member for member in (*Exhausted, None))
+        _require(valid, f"Retry: on_exhausted must be a member of Exhausted, not {self.on_exhausted!r}")
 
     @classmethod
-    @told("Retry.exponential")
+    @checked_call("Retry.exponential")
     def exponential(
         cls,
         *,
@@ -138,7 +139,7 @@ class Retry(metaclass=_Made):
         return cls("exponential", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
-    @told("Retry.linear")
+    @checked_call("Retry.linear")
     def linear(
         cls,
         *,
@@ -155,7 +156,7 @@ class Retry(metaclass=_Made):
         return cls("linear", max_retries, base_delay, max_delay, jitter, on, off, on_exhausted)
 
     @classmethod
-    @told("Retry.constant")
+    @checked_call("Retry.constant")
     def constant(
         cls,
         *,
@@ -173,7 +174,7 @@ class Retry(metaclass=_Made):
 
     @property
     def executions(self) -> int:
-        """How many times the step runs at most."""
+        """How many times the step can run."""
         return self.max_retries + 1
 
     def delay(self, retry: int, chance: float = 1.0) -> float:
@@ -181,14 +182,16 @@ class Retry(metaclass=_Made):
 
         Args:
             retry: which retry, from 1.
-            chance: a number in [0, 1); with full jitter the delay is multiplied by it (Brooker, "Exponential Backoff
+            chance: a random number in [0, 1); full jitter multiplies the delay by it (Brooker, "Exponential Backoff
                 And Jitter", AWS Architecture Blog, 2015).
 
         Returns:
-            Seconds; from one second up a whole number, since that is SQS's unit.
+            Seconds; rounded up to whole seconds from one second on, as SQS has no smaller unit.
         """
         if self.kind == "exponential":
-            seconds = math.ldexp(self.base_delay, min(retry - 1, 60))  # 2**60 s is beyond any cap, and a float
+            seconds = math.ldexp(
+                self.base_delay, min(retry - 1, 60)
+            )  # 2**60 s exceeds every limit and still fits a float
         else:
             seconds = self.base_delay * retry if self.kind == "linear" else self.base_delay
         seconds = min(seconds, MAX_SECONDS if self.max_delay is None else self.max_delay)
@@ -198,35 +201,36 @@ class Retry(metaclass=_Made):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds that all retries of one budget wait together at most."""
+        """The longest total delay of all retries, in seconds."""
         worst = (self.delay(n) for n in range(1, self.max_retries + 1))
         return sum(worst)
 
     def gives_up(self, error: BaseException) -> bool:
-        """Tell whether ``error`` exhausts the step at once."""
+        """Whether ``error`` exhausts the step at once."""
         late = error.__cause__ if isinstance(error, TimedOut) else None
         permanent = isinstance(error, (PermanentError, *self.give_up_on)) or isinstance(late, self.give_up_on)
         return permanent or not isinstance(error, (TimedOut, *self.retry_on))
 
 
 DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
-"""The policy of a step that names none."""
+"""The policy of a step without ``retry``."""
 
 
-@_made_told
+@_checked_constructor
 @dataclass(frozen=True, slots=True)
 class CircuitBreaker:
-    """Stop calling a dependency that keeps failing. One breaker a step, shared by all execution environments.
+    """Stop calling a dependency that keeps failing. One breaker per step, shared by all execution environments.
 
-    Only the dependency's failures count: not what is permanent (``PermanentError``, ``Rejected``, ``give_up_on``), no
-    attempt that was told of a cancel, whose inputs could not be read, or whose worker died. Undos always pass.
+    Only failures of the dependency count. Permanent errors (``PermanentError``, ``Rejected``, ``give_up_on``) do not
+    count. Neither do attempts that were cancelled, could not read their inputs, or lost their worker. Undos always
+    pass.
 
     Args:
         failure_threshold: consecutive failures that open the circuit.
-        open_for: seconds it stays open before one attempt may try.
-        when_open: what becomes of a saga that meets it open: ``"wait"``, however long, without using up an attempt; or
-            ``"fail"``: the step fails for good with ``BreakerOpen``, without its code having run. That is one attempt
-            and the last: what ``on_exhausted`` says follows at once.
+        open_for: seconds that the circuit stays open before one attempt can try.
+        when_open: what happens to a saga while the circuit is open. ``"wait"``: it waits, however long, and uses up no
+            attempt. ``"fail"``: the step fails for good with ``BreakerOpen``, and its code does not run. That counts as
+            its last attempt: ``on_exhausted`` applies at once.
     """
 
     failure_threshold: int = 5
@@ -236,19 +240,19 @@ class CircuitBreaker:
     def __post_init__(self) -> None:
         _check_count("CircuitBreaker", "failure_threshold", self.failure_threshold, least=1, most=10_000)
         _check_number("CircuitBreaker", "open_for", self.open_for, least=0.001)
-        known = self.when_open in ("wait", "fail")
-        _require(known, f'CircuitBreaker: when_open must be "wait" or "fail", not {self.when_open!r}')
+        valid = self.when_open in ("wait", "fail")
+        _require(valid, f'CircuitBreaker: when_open must be "wait" or "fail", not {self.when_open!r}')
 
 
-@_made_told
+@_checked_constructor
 @dataclass(frozen=True, slots=True)
 class AutoDisable:
     """Refuse new starts of a saga type that keeps failing.
 
     Args:
         threshold: consecutive failed sagas that disable the type.
-        window: the time within which they must fall.
-        cooldown: how long starts are refused; ``None``: until an operator enables the type.
+        window: the time within which they must fail.
+        cooldown: how long starts are refused; with ``None``, until an operator enables the type.
     """
 
     threshold: int = 5
@@ -263,7 +267,7 @@ class AutoDisable:
 
     @property
     def text(self) -> str:
-        """The policy as the variable of a function has it."""
+        """The policy as text, for a function's environment variable."""
         cooldown = None if self.cooldown is None else self.cooldown.total_seconds()
         return json.dumps([self.threshold, self.window.total_seconds(), cooldown], separators=(",", ":"))
 
@@ -274,21 +278,21 @@ class AutoDisable:
         return cls(threshold, timedelta(seconds=window), None if cooldown is None else timedelta(seconds=cooldown))
 
 
-@_made_told
+@_checked_constructor
 @dataclass(frozen=True, slots=True)
 class OrphanSweep:
     """Remove S3 objects that sagas left behind.
 
     Args:
         bucket_env: the environment variable that holds the bucket's name.
-        prefix: where the saga's objects are; ends in a slash.
+        prefix: the prefix of the saga's objects; ends in a slash.
         min_age: objects younger than this are never touched.
-        every: how often the prefix is swept; at least an hour, as the supervisor looks no more often.
+        every: how often the prefix is swept; at least an hour, because the supervisor checks once an hour.
         action: what happens to an orphan.
-        unreferenced: what happens to an object of a COMPLETED saga which neither its request nor any of its results
-            names: ``"keep"`` looks for none, ``"report"`` counts it, ``"delete"`` does with it what ``action`` says.
-        archive_bucket_env: with ``action="archive"``, the environment variable that holds the name of another bucket to
-            archive to; the same bucket by default.
+        unreferenced: what happens to an object of a COMPLETED saga that is neither in its request nor in its results.
+            ``"keep"`` does not search for any, ``"report"`` counts it, ``"delete"`` applies ``action`` to it.
+        archive_bucket_env: with ``action="archive"``, the environment variable that holds the name of the archive's
+            bucket; the same bucket by default.
     """
 
     bucket_env: str
@@ -302,18 +306,18 @@ class OrphanSweep:
     def __post_init__(self) -> None:
         prefix, archive = str(self.prefix), self.archive_bucket_env
         _check_variable("bucket_env", self.bucket_env)
-        good = prefix.endswith("/") and not prefix.startswith("/") and ".." not in prefix
-        _require(good, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
+        valid = prefix.endswith("/") and not prefix.startswith("/") and ".." not in prefix
+        _require(valid, f"OrphanSweep: prefix must be a relative path ending in a slash, not {self.prefix!r}")
         _check_duration("OrphanSweep", "min_age", self.min_age)
         _check_duration("OrphanSweep", "every", self.every)
         _require(self.every >= timedelta(hours=1), f"OrphanSweep: every must be at least an hour, not {self.every!r}")
-        known = self.action in ("delete", "archive", "report")
-        _require(known, f'OrphanSweep: action must be "delete", "archive" or "report", not {self.action!r}')
-        known = self.unreferenced in ("keep", "report", "delete")
-        told = f'OrphanSweep: unreferenced must be "keep", "report" or "delete", not {self.unreferenced!r}'
-        _require(known, told)
+        valid = self.action in ("delete", "archive", "report")
+        _require(valid, f'OrphanSweep: action must be "delete", "archive" or "report", not {self.action!r}')
+        valid = self.unreferenced in ("keep", "report", "delete")
+        problem = f'OrphanSweep: unreferenced must be "keep", "report" or "delete", not {self.unreferenced!r}'
+        _require(valid, problem)
         idle = self.unreferenced == "delete" and self.action == "report"
-        _require(not idle, 'OrphanSweep: unreferenced="delete" does what action says, and action is "report"')
+        _require(not idle, 'OrphanSweep: unreferenced="delete" applies action, and action is "report"')
         if archive is not None:
             _check_variable("archive_bucket_env", archive)
             _require(self.action == "archive", 'OrphanSweep: archive_bucket_env needs action="archive"')

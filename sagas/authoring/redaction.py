@@ -1,13 +1,12 @@
-"""Values that are not to be shown: which they are, and what is shown in their place.
+"""Redaction: which values of a saga are hidden from readers, and what replaces them.
 
-An author names them by type (``Secret[str]``) or by place (``redact=("request.card.number",)``). They are stored and
-handed to steps as they are; what is shown to people and programs has ``***`` there.
+Authors mark values by type (``Secret[str]``) or by path (``redact=("$.request.card.number",)``). Steps and the store
+have the real values; everything shown to people and programs has ``***`` instead.
 """
 
 from __future__ import annotations
 
 import collections.abc
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,32 +20,29 @@ from sagas.authoring.shapes.records import Record
 from sagas.authoring.shapes.unions import Union
 from sagas.authoring.signatures.annotations import SECRET
 from sagas.errors import DefinitionError
+from sagas.paths import EACH, Place, parse_path
 
 T = TypeVar("T")
 Secret = Annotated[T, SECRET]
-"""``Secret[str]``: a ``str`` that is shown as ``***``. For type checkers, and for the code that takes it, a ``str``."""
+"""``Secret[str]``: a ``str`` that is shown as ``***``. For type checkers and for your code it is a plain ``str``."""
 
 HIDDEN = "***"
 REQUEST = "request"
-EACH = "[*]"
 _SHORTEST = 4
-"""Characters of a value that is looked for in texts: shorter ones are found everywhere."""
-_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*((\.[^.\[\]]+)|(\[\*\]))*")
-_PART = re.compile(r"\.([^.\[\]]+)|(\[\*\])")
+"""Values shorter than this are not replaced in texts: they would match everywhere."""
 
-Place = tuple[str, ...]
 PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What of a saga type is not shown.
+    """The redacted values of a saga type.
 
     Args:
-        types: of the request, under ``request``, and of each step's result, under its name.
-        places: below these, by the same names: members by name, ``[*]`` for all of an array or object, ``[0]`` for the
-            first of an array.
-        hides: whether anything may not be shown.
+        types: the type of the request, under ``request``, and of each step's result, under the step's name.
+        places: paths to redacted values below these, under the same names: members by name, ``[*]`` for all items of an
+            array or object, ``[0]`` for the first item of an array.
+        hides: whether any value is redacted.
     """
 
     types: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -54,17 +50,17 @@ class Redaction:
     hides: bool = False
 
     def shown(self, source: str, data: Any) -> tuple[Any, list[str]]:
-        """Return what is shown of a request or a result, and the values that are not, as texts to look for."""
+        """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere."""
         walk = _Walk()
         if source not in self.types:
-            return (walk.hide(data) if self.hides else data), walk.found
+            return (walk.hide(data) if self.hides else data), walk.secrets
         for place in self.places.get(source, ()):
             data = walk.at(data, place)
-        return walk.typed(data, shape_of(self.types[source])), walk.found
+        return walk.typed(data, shape_of(self.types[source])), walk.secrets
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with ``***`` in place of values that are not to be shown; the longest first."""
+    """Return a text with ``***`` in place of secrets, the longest first."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, HIDDEN)
@@ -74,66 +70,67 @@ def without(text: str, secrets: Iterable[str]) -> str:
 def redaction_of(
     where: str, types: dict[str, Any], paths: Sequence[str], of_children: PlacesBySource = MappingProxyType({})
 ) -> Redaction:
-    """Return what is not shown of a saga type."""
-    places = {source: [*found] for source, found in of_children.items() if found}
+    """Return the redaction of a saga type."""
+    places = {source: [*inner] for source, inner in of_children.items() if inner}
     for path in paths:
-        if not _PATH.fullmatch(path):
-            raise DefinitionError(f"{where}: redact: {path!r} is no path like request.card.number or step.items[*].pin")
-        source = re.split(r"[.\[]", path, maxsplit=1)[0]
+        try:
+            source, *place = parse_path(path) or ("",)
+        except ValueError as error:
+            raise DefinitionError(f"{where}: redact: {error}") from None
         if source not in types:
-            known = ", ".join(types)
-            raise DefinitionError(f"{where}: redact: {path!r} begins with none of {known}")
-        place = tuple(name or star for name, star in _PART.findall(path[len(source) :]))
-        if not _leads_somewhere(shape_of(types[source]), place):
-            raise DefinitionError(f"{where}: redact: {path!r} names nothing that is there")
-        places.setdefault(source, []).append(place)
+            sources = ", ".join(f"$.{name}" for name in types)
+            raise DefinitionError(f"{where}: redact: {path!r} must start with one of {sources}")
+        if not _leads_somewhere(shape_of(types[source]), tuple(place)):
+            raise DefinitionError(f"{where}: redact: {path!r} does not exist in the type")
+        places.setdefault(source, []).append(tuple(place))
     hides = bool(places) or any(_has_secret(shape_of(type_), set()) for type_ in types.values())
-    return Redaction(types, {source: tuple(found) for source, found in places.items()}, hides)
+    return Redaction(types, {source: tuple(inner) for source, inner in places.items()}, hides)
 
 
 class _Walk:
-    """A walk over JSON that hides values and notes them."""
+    """A walk over JSON that hides values and collects them."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.secrets: list[str] = []
 
     def hide(self, data: Any) -> Any:
-        """Note all that is inside ``data``; what is shown instead. That there is nothing is shown."""
+        """Collect all values inside ``data`` and return their replacement. ``None`` stays visible."""
         if data is None:
             return None
-        self._note(data)
+        self._collect(data)
         return HIDDEN
 
-    def _note(self, data: Any) -> None:
+    def _collect(self, data: Any) -> None:
         match data:
             case dict():
                 for item in cast("dict[str, Any]", data).values():
-                    self._note(item)
+                    self._collect(item)
             case list():
                 for item in cast("list[Any]", data):
-                    self._note(item)
+                    self._collect(item)
             case str():
-                self.found.append(data)
+                self.secrets.append(data)
             case bool() | None:
                 pass
             case _:
-                self.found.append(str(data))
+                self.secrets.append(str(data))
 
     def at(self, data: Any, place: Place) -> Any:
-        """Hide what is at a place."""
+        """Hide the value at a place."""
         if not place:
             return self.hide(data)
-        first, rest = place[0], place[1:]
+        first, remaining = place[0], place[1:]
         if isinstance(data, dict):
             members = cast("dict[str, Any]", data)
-            return {name: self.at(item, rest) if first in (name, EACH) else item for name, item in members.items()}
+            return {name: self.at(item, remaining) if first in (name, EACH) else item for name, item in members.items()}
         if isinstance(data, list):
             items = enumerate(cast("list[Any]", data))
-            return [self.at(item, rest) if first in (EACH, f"[{index}]") else item for index, item in items]
+            return [self.at(item, remaining) if first in (EACH, f"[{index}]") else item for index, item in items]
         return data
 
     def typed(self, data: Any, shape: Shape) -> Any:
-        """Hide what a type says. What does not fit the type, which may have changed since, is shown."""
+        """Hide what the type marks as secret. Data that does not fit the type stays: the type may have changed
+        since."""
         if shape.secret:
             return self.hide(data)
         if isinstance(shape, Union):
@@ -149,33 +146,33 @@ class _Walk:
             if isinstance(shape, Array):
                 return [self.typed(item, shape.item) for item in items]
             if isinstance(shape, FixedArray):
-                known = [*shape.items, *[_UNKNOWN] * len(items)]
-                return [self.typed(item, one) for item, one in zip(items, known, strict=False)]
+                shapes = [*shape.items, *[_ANYTHING] * len(items)]
+                return [self.typed(item, item_shape) for item, item_shape in zip(items, shapes, strict=False)]
         return cast("Any", data)
 
 
-_UNKNOWN = Json()
+_ANYTHING = Json()
 
 
 def _member(shape: Shape, name: str) -> Shape:
-    """The shape of an object's member, as far as anything is known of it."""
+    """The shape of an object's member; any JSON if the object's shape does not say."""
     if isinstance(shape, Mapping):
         return shape.item
     if isinstance(shape, Record):
-        return shape.fields[name].shape if name in shape.fields else _UNKNOWN
-    return _model_members(shape).get(name, _UNKNOWN) if isinstance(shape, Model) else _UNKNOWN
+        return shape.fields[name].shape if name in shape.fields else _ANYTHING
+    return _model_members(shape).get(name, _ANYTHING) if isinstance(shape, Model) else _ANYTHING
 
 
 def _model_members(shape: Model) -> dict[str, Shape]:
-    """The shapes of a pydantic model's fields, as far as its types are known here too."""
-    found = dict[str, Shape]()
+    """The shapes of a pydantic model's fields; any JSON for types that only pydantic supports."""
+    members = dict[str, Shape]()
     for name, info in shape.type.model_fields.items():
-        known = info.serialization_alias or info.alias or name
+        key = info.serialization_alias or info.alias or name
         try:
-            found[known] = shape_of(Annotated[info.annotation, SECRET] if SECRET in info.metadata else info.annotation)
+            members[key] = shape_of(Annotated[info.annotation, SECRET] if SECRET in info.metadata else info.annotation)
         except UnsupportedType:
-            found[known] = _UNKNOWN
-    return found
+            members[key] = _ANYTHING
+    return members
 
 
 def _inside(shape: Shape) -> list[Shape]:
@@ -186,30 +183,31 @@ def _inside(shape: Shape) -> list[Shape]:
     if isinstance(shape, FixedArray):
         return shape.items
     if isinstance(shape, Record):
-        return [one.shape for one in shape.fields.values()]
+        return [record_field.shape for record_field in shape.fields.values()]
     return [*_model_members(shape).values()] if isinstance(shape, Model) else []
 
 
 def _has_secret(shape: Shape, seen: set[int]) -> bool:
-    """Whether there may be a secret inside. What a pydantic model refers to may not be known yet."""
+    """Whether a value can contain a secret. For a pydantic model the answer is yes: its references may be
+    unresolved."""
     if id(shape) in seen:
         return False
     seen.add(id(shape))
-    return shape.secret or isinstance(shape, Model) or any(_has_secret(one, seen) for one in _inside(shape))
+    return shape.secret or isinstance(shape, Model) or any(_has_secret(inner, seen) for inner in _inside(shape))
 
 
 def _leads_somewhere(shape: Shape, place: Place) -> bool:
-    """Whether a place may be there in values of a shape."""
+    """Whether values of a shape can have this place."""
     if not place or isinstance(shape, Json):
         return True
-    first, rest = place[0], place[1:]
+    first, remaining = place[0], place[1:]
     if isinstance(shape, Union):
         return any(_leads_somewhere(member, place) for member in shape.members)
-    if first == EACH or isinstance(shape, Mapping):
-        return any(_leads_somewhere(one, rest) for one in _inside(shape))
+    if first == EACH or isinstance(shape, Mapping) or (first.startswith("[") and isinstance(shape, Array | FixedArray)):
+        return any(_leads_somewhere(inner, remaining) for inner in _inside(shape))
     if isinstance(shape, Record):
-        return first in shape.fields and _leads_somewhere(shape.fields[first].shape, rest)
+        return first in shape.fields and _leads_somewhere(shape.fields[first].shape, remaining)
     if isinstance(shape, Model):
-        known = _model_members(shape)
-        return first in known and _leads_somewhere(known[first], rest)
+        members = _model_members(shape)
+        return first in members and _leads_somewhere(members[first], remaining)
     return False

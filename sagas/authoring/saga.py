@@ -1,4 +1,4 @@
-"""The base class of sagas, and the moment its subclasses are read and checked."""
+"""The base class of sagas. Its subclasses are read and checked when they are created."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def _where(class_name: str, keywords: Mapping[str, Any]) -> str:
 
 
 def _refuse_keywords(where: str, unknown: Mapping[str, Any]) -> NoReturn:
-    known = ", ".join(OPTION_NAMES)
-    raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; known are {known}')
+    names = ", ".join(OPTION_NAMES)
+    raise DefinitionError(f'{where}: unknown class keyword "{next(iter(unknown))}"; expected one of {names}')
 
 
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
-    """Read and check a class, and keep its definition with it; of a base only there is none."""
+    """Read and check a class, and store its definition in it. A class that serves only as a base has none."""
     earlier = body.get(DEFINITION)
     if isinstance(earlier, SagaDefinition):
-        # @dataclass(slots=True) makes the class again from its finished namespace
+        # @dataclass(slots=True) creates the class a second time from its finished namespace.
         setattr(cls, DEFINITION, dataclasses.replace(earlier, saga_class=cls))
         return
     keywords: dict[str, Any] = {}
@@ -56,36 +56,42 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     bound = bindings(cls)
     request_type = bound.get(ReqT, ReqT)
     if request_type is ReqT or (has_type_variables(request_type) and not open_variables):
-        raise DefinitionError(f"{where}: the type of its request is missing; derive from Saga[TheRequest]")
+        raise DefinitionError(f"{where}: the request type is missing; derive from Saga[YourRequest]")
     module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     try:
         request_type = resolve(request_type, module, scope)
     except DefinitionError as error:
-        raise DefinitionError(f"{where}: the type of its request {error}") from None
+        raise DefinitionError(f"{where}: the request type {error}") from None
 
     members = collect(cls, where)
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
-        return  # a base only
+        return  # it serves only as a base
     options = SagaOptions(cls.__name__, **keywords)
-    # The create() of Saga must be able to make it. What one of its own does is seen when it is called.
-    maker = next(base for base in cls.__mro__ if "create" in vars(base))
-    if maker is Saga and cls.__init__ is not object.__init__:
+    # Saga.create() passes no arguments. An override of create() is checked when it is called.
+    creator = next(base for base in cls.__mro__ if "create" in vars(base))
+    if creator is Saga and cls.__init__ is not object.__init__:
         _self, *parameters = inspect.signature(cls.__init__).parameters.values()
-        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        wanted = [one.name for one in parameters if one.default is one.empty and one.kind not in several]
-        if wanted:
-            told = f"__init__ takes {', '.join(wanted)}, which nothing gives it; override the classmethod create()"
-            raise DefinitionError(f"{where}: {told}")
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        required = [
+            parameter.name
+            for parameter in parameters
+            if parameter.default is parameter.empty and parameter.kind not in variadic
+        ]
+        if required:
+            arguments = ", ".join(required)
+            raise DefinitionError(
+                f"{where}: __init__ needs {arguments}; override the classmethod create() to pass them"
+            )
     setattr(cls, DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
 if TYPE_CHECKING:
-    # a type checker that sees ABCMeta no longer checks class keywords
+    # With ABCMeta, type checkers no longer check class keywords.
     _Meta = type
 else:
 
     class _Meta(ABCMeta):
-        """Reads a saga class when it is created. An ABCMeta, so that a mixin may be an ABC."""
+        """Reads a saga class when it is created. It is an ABCMeta so that a mixin can be an ABC."""
 
         @classmethod
         def __prepare__(cls, name, bases, /, **keywords):
@@ -97,7 +103,7 @@ else:
             try:
                 cls = super().__new__(metacls, name, bases, {_OPTIONS: own, **body}, **keywords)
             except TypeError:
-                if keywords:  # a mixin that takes no keywords stood before Saga
+                if keywords:  # a mixin before Saga takes no keywords
                     _refuse_keywords(_where(name, own), keywords)
                 raise
             if bases != (Generic,):
@@ -108,30 +114,31 @@ else:
 class Saga(Generic[ReqT], metaclass=_Meta):
     """A saga: a class whose methods, decorated with ``@step``, run in the order of the class body.
 
-    Parameters are filled by name: ``request``, ``ctx``, or the name of an earlier step, which gives its result. The
-    class is checked when it is created; whatever cannot work is a :class:`DefinitionError`.
+    Parameters are filled by name: ``request``, ``ctx``, or the name of an earlier step for its result. The class is
+    checked when it is created; mistakes raise a :class:`DefinitionError`.
 
-    A subclass inherits steps, undos and class keywords, all but ``name``. A class that leaves a type variable open
-    (``class Audited(Saga[T])``) or has abstract methods is a base only: it is not checked and has no definition.
+    A subclass inherits steps, undos and all class keywords except ``name``. A class with an open type variable
+    (``class Audited(Saga[T])``) or abstract methods serves only as a base: it is not checked and has no definition.
 
     Class keywords:
-        name: 1 to 40 characters of a-z, 0-9 and ``-``, from a letter; the class's name in kebab-case by default.
+        name: 1 to 40 characters of a-z, 0-9 and ``-``, starting with a letter; by default the class's name in
+            kebab-case.
         version: recorded with every saga, never interpreted.
-        lock_expiry: the length of the lease; a heartbeat extends it at half.
-        max_recovery_attempts: how often the supervisor revives a saga that makes no progress.
+        lock_expiry: the length of the lease; a heartbeat extends it after half of that time.
+        max_recovery_attempts: how often the supervisor restarts a saga that makes no progress.
         auto_disable: refuse new starts of a type that keeps failing; off by default.
         orphans: sweep S3 objects left behind; off by default.
-        stale_after: silence after which a message counts as lost.
-        timeout: how long the saga may take in all, at most a year (365 days); then it is cancelled and undone, and ends
-            COMPENSATED with the error ``SagaTimedOut``. Past its pivot it goes on, and is on the attention list. None
+        stale_after: time without progress after which a message counts as lost.
+        timeout: how long the saga can take in all, at most 365 days. Then it is cancelled and undone, and ends
+            COMPENSATED with the error ``SagaTimedOut``. After its pivot it continues and is on the attention list. None
             by default.
-        result: the name of the step's result that is the saga's; the last step's by default.
-        cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
-            waits for a person.
-        redact: what is shown as ``***``, besides what is typed ``Secret``: paths into the request or a step's result,
-            like ``request.card.number`` or ``book.seats[*].code``.
-        find_by: what sagas are found by, besides their ids: at most four values of the request by name, like
-            ``{"customer": "$.customer.id"}``; texts, whole numbers or booleans.
+        result: the name of the step result that becomes the saga's result; the last step's by default.
+        cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
+            stopped and waits for one.
+        redact: values that are shown as ``***``, in addition to those of type ``Secret``: paths into the request or a
+            step's result, like ``$.request.card.number`` or ``$.book.seats[*].code``.
+        find_by: search keys: at most four values of the request by name, like ``{"customer": "$.customer.id"}``. They
+            must be texts, whole numbers or booleans.
     """
 
     if TYPE_CHECKING:
@@ -156,35 +163,38 @@ class Saga(Generic[ReqT], metaclass=_Meta):
     else:
 
         def __init_subclass__(cls, **unknown):
-            # the metaclass took the known ones, and a mixin its own
+            # The metaclass has taken Saga's keywords, and a mixin its own.
             if unknown:
                 _refuse_keywords(_where(cls.__name__, vars(cls)[_OPTIONS]), unknown)
             super().__init_subclass__()
 
     @classmethod
     def create(cls) -> Self:
-        """Make the instance that runs the steps, once a function environment. Override it to read configuration."""
+        """Create the instance that runs the steps, once per execution environment. Override it to read
+        configuration."""
         return cls()
 
     def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> Awaitable[None] | None:
-        """Override it to deal with orphaned objects yourself: it is called in place of the action of ``orphans``.
+        """Override it to handle orphaned objects yourself, instead of the action of ``orphans``.
 
-        Called once for each page of the listing that has orphans, never in a dry run. What it leaves in place comes
-        again with the next sweep; so does what it raised over.
+        It is called once for each page of the listing that has orphans, but not in a dry run. Objects that it leaves in
+        place come again with the next sweep, and so do all objects of a call that raises.
 
         Args:
-            orphans: at most a thousand objects, in the order of their keys, each with its size and when it was stored.
-                All are old enough, and of sagas that are over.
-            ctx: ``saga``, ``deadline``, ``remaining_time()``, ``logger`` and ``client()`` are as in a step. The
-                orphans are those of many sagas, so ``saga_id`` is empty.
+            orphans: at most 1,000 objects in the order of their keys, each with its size and the time it was stored.
+                All are old enough, and their sagas have ended.
+            ctx: ``saga``, ``deadline``, ``remaining_time()``, ``logger`` and ``client()`` are as in a step. ``saga_id``
+                is empty, since the orphans belong to many sagas.
         """
         raise NotImplementedError
 
 
 def definition_of(cls: type[Saga[Any]]) -> SagaDefinition:
-    """Return what a saga class declares."""
-    definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
+    """Return the definition of a saga class."""
+    definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers pass any object from an app module
     if not isinstance(definition, SagaDefinition):
         name = getattr(cls, "__name__", repr(cls))
-        raise DefinitionError(f"{name} is no saga class: it does not derive from Saga[...], or is a base only")
+        raise DefinitionError(
+            f"{name} is not a saga class: it does not derive from Saga[...], or serves only as a base"
+        )
     return definition

@@ -1,4 +1,4 @@
-"""Steps and their undos, as the author writes them: decorated methods that stay plain Python when called."""
+"""``@step`` and ``@<step>.compensate``: decorated methods that are still plain Python when called."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from sagas.authoring.calls import told
+from sagas.authoring.calls import checked_call
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.errors import DefinitionError
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds an attempt of a step may take when it names no timeout."""
+"""Seconds that an attempt of a step can take by default."""
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -24,8 +24,8 @@ Undo_co = TypeVar("Undo_co", bound="Coroutine[Any, Any, None] | None", covariant
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 MAKERS: list[Callable[..., Any]] = []
-"""The functions that declare a member when they are called. One that stands in a class body uncalled declares nothing,
-and is refused there."""
+"""The functions that declare a member when they are called. A class body that uses one without calling it is
+refused."""
 
 
 def maker(function: Maker) -> Maker:
@@ -36,19 +36,19 @@ def maker(function: Maker) -> Maker:
 
 @dataclass(frozen=True, slots=True)
 class WaitOptions:
-    """What a wait was given.
+    """The options of a wait.
 
     Args:
-        kind: what it waits for.
+        kind: what the step waits for.
         value: the type of the signal.
-        length: how long it waits at most, or for how long it sleeps; ``None``: until what ``until`` says.
+        length: how long it waits at most, or how long it sleeps; ``None`` if ``until`` decides.
         on_timeout: what happens when no signal comes.
-        public: whether a signal may come without AWS credentials.
-        until: says until when it sleeps.
-        types: the saga classes of its children.
-        concurrency: how many of them are under way at a time, at most.
-        tolerate: how many of them may fail.
-        in_reverse: they are undone one by one, the last that completed first.
+        public: whether signals are accepted without AWS credentials.
+        until: the function that returns when the sleep ends.
+        types: the saga classes of the children.
+        concurrency: how many children run at a time, at most.
+        tolerate: how many children can fail.
+        in_reverse: children are undone one at a time, the last to complete first.
     """
 
     kind: Literal["signal", "time", "children"]
@@ -65,7 +65,7 @@ class WaitOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What ``@step`` was given. Unchecked: the class that holds the step checks it, since it can name itself."""
+    """The options of ``@step``, not yet checked. The saga class checks them, because it can name itself in errors."""
 
     retry: Retry | None = None
     timeout: float | timedelta = DEFAULT_TIMEOUT
@@ -80,25 +80,25 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """What ``@<step>.compensate`` was given; None means the step's."""
+    """The options of ``@<step>.compensate``; None means the step's option."""
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None
 
 
 class Member:
-    """What a saga's class body declares. Equal, once it has an owner, by owner and name."""
+    """A member that the body of a saga class declares. Members with an owner are equal by owner and name."""
 
     __wrapped__: Callable[..., Any]
 
     def __init__(self, function: Callable[..., Any] | None) -> None:
         self.name: str = getattr(function, "__name__", "")
         self.owner: type[Any] | None = None
-        if function is None:  # a wait that asks nobody
+        if function is None:  # a wait without a method
             return
         if not callable(function) or isinstance(function, type | staticmethod | classmethod | Member):
-            told = "@step, @wait_for, @children and @<step>.compensate decorate a method"
-            raise DefinitionError(f"{told}, not {function!r}")
+            decorators = "@step, @wait_for, @children and @<step>.compensate"
+            raise DefinitionError(f"{decorators} must decorate a method, not {function!r}")
         functools.update_wrapper(cast("Callable[..., Any]", self), function)
 
     @property
@@ -107,11 +107,11 @@ class Member:
         return self.__wrapped__
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
-        if self.owner is None:  # else it belongs to another class, which a second name must not change
+        if self.owner is None:  # a second name in another class must not change the owner
             self.owner, self.name = owner, name
 
     def of(self, owner: type[Any]) -> Self:
-        """Return the member as one of ``owner``, which may have inherited it."""
+        """Return the member as a member of ``owner``, which may have inherited it."""
         if owner is self.owner:
             return self
         copy = object.__new__(type(self))
@@ -134,11 +134,11 @@ class Member:
 
 
 class Decorator:
-    """What ``step(...)`` and its like return. Without a method under it, it would silently declare nothing.
+    """The decorator that ``step(...)`` and the like return. It records its use, so that an unused one is reported.
 
     Args:
-        call: what returned it, for messages.
-        declare: makes the member.
+        call: the function that returned it, for error messages.
+        declare: creates the member.
     """
 
     def __init__(self, call: str, declare: Callable[[Callable[..., Any]], Member]) -> None:
@@ -146,11 +146,11 @@ class Decorator:
         self.used = False
         self._declare = declare
 
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        if len(given) != 1 or options:
-            raise DefinitionError(f"{self.call}: with its options given it decorates one method")
+    def __call__(self, *functions: Any, **options: Any) -> Any:
+        if len(functions) != 1 or options:
+            raise DefinitionError(f"{self.call}: when called with options it must decorate exactly one method")
         self.used = True
-        return self._declare(given[0])
+        return self._declare(functions[0])
 
 
 class Compensation(Member, Generic[Q, Undo_co]):
@@ -184,7 +184,7 @@ class _CompensateDecorator(Protocol):
 
 
 class Undoable(Member):
-    """What may have an undo: a step, or a wait.
+    """A member that can have an undo: a step or a wait.
 
     Args:
         function: the undecorated method, if there is one.
@@ -202,7 +202,7 @@ class Undoable(Member):
         self, /, *, retry: Retry | None = None, timeout: float | timedelta | None = None
     ) -> _CompensateDecorator: ...
     @maker
-    @told("compensate")
+    @checked_call("compensate")
     def compensate(
         self,
         fn: Callable[..., Any] | None = None,
@@ -211,13 +211,13 @@ class Undoable(Member):
         retry: Retry | None = None,
         timeout: float | timedelta | None = None,
     ) -> Any:
-        """Declare the decorated method the undo of this step.
+        """Declare the undo of this step.
 
         Args:
             fn: the method, when used bare.
-            retry: the undo's own policy; the step's if None.
-            timeout: seconds, or a timedelta, that an attempt of the undo may take; the step's if None. One that takes
-                longer has failed with ``TimedOut``, and is repeated.
+            retry: the retry policy of the undo; the step's if None.
+            timeout: how long an attempt of the undo can take: seconds or a timedelta; the step's if None. An attempt
+                that takes longer fails with ``TimedOut`` and is retried.
         """
         options = UndoOptions(retry, timeout)
         if fn is not None:
@@ -229,8 +229,8 @@ class Undoable(Member):
 class Step(Undoable, Generic[P, R_co]):
     """A step of a saga, made by ``@step``. On an instance it is a plain method.
 
-    On a class it is a value that names the step: hashable, equal to another that has the same ``owner`` and ``name``.
-    A step that a class inherits belongs, when read from that class, to that class.
+    On a class it is a value that names the step. It is hashable, and steps are equal by ``owner`` and ``name``. The
+    owner of an inherited step is the class that you read it from.
 
     Args:
         function: the undecorated method.
@@ -248,7 +248,7 @@ class Step(Undoable, Generic[P, R_co]):
         return self.of(owner) if instance is None else self.function.__get__(instance, owner)
 
     def __call__(self, instance: Any, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the step as a plain function of an instance: an override may call the one it replaces."""
+        """Call the step as a plain function of an instance, so that an override can call the step that it replaces."""
         return self.function(instance, *args, **kwargs)
 
 
@@ -271,7 +271,7 @@ def step(
     pivot: bool = False,
 ) -> _StepDecorator: ...
 @maker
-@told("step")
+@checked_call("step")
 def step(
     fn: Callable[..., Any] | None = None,
     /,
@@ -285,27 +285,27 @@ def step(
     patience: timedelta | None = None,
     pivot: bool = False,
 ) -> Any:
-    """Declare a method a step of its saga. Parameters are filled by name: see :class:`sagas.Saga`.
+    """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
     Args:
         fn: the method, when used bare.
         retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
-        timeout: seconds, or a timedelta, that an attempt may take, from when its code begins; at most 890 seconds. What
-            it returns or raises later is refused: the attempt has failed with ``TimedOut``, and whether it took effect
-            is not known. An ``async`` method is cancelled then, and when its saga is; a plain one can look at
+        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds. A
+            later result or error is refused: the attempt fails with ``TimedOut``, and its outcome is in doubt. An
+            ``async`` method is cancelled at that time, or when its saga is cancelled; a plain method can check
             ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the step's name by default.
-        undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed;
-            ``"started"`` also if it failed or its outcome is unknown, and then the undo's parameter for the step's own
-            result is annotated ``T | None``.
-        retired: new sagas skip the step; its code and undo stay for the sagas that have it.
-        patience: how long the step may go on raising ``NotYet``, from the first time on; a day by default, at most a
-            year (365 days). Time for which it could not look, as in a pause, does not count. Then it has failed for
-            good. The same holds for its undo. With it ``Exhausted.CONTINUE`` may be the policy, and the result is
-            annotated ``T | None``; so is the undo's parameter for the step's own result.
-        pivot: the point of no return, at most one in a class: once the step has completed, or may have taken effect,
-            the saga only goes forward. It has no undo, nor have the steps behind it.
+        undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed.
+            ``"started"`` also undoes it if it failed or its outcome is in doubt. The undo's parameter for the step's
+            own result must then be annotated ``T | None``.
+        retired: new sagas skip the step; its code and undo stay for earlier sagas that have it.
+        patience: how long the step can keep raising ``NotYet``, counted from the first time; a day by default, at most
+            365 days. Then it fails for good. Time in which it could not run, such as a pause, does not count. The same
+            limit applies to its undo. Only a step with ``patience`` can have ``Exhausted.CONTINUE``; its result is then
+            annotated ``T | None``. So is the undo's parameter for the step's own result.
+        pivot: the point of no return, at most one per class. Once the step has completed, or may have taken effect, the
+            saga only goes forward. Neither the pivot nor the steps after it have an undo.
     """
     options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, patience, pivot=pivot)
     if fn is not None:

@@ -1,1 +1,1 @@
-"""The local stack: an embedded emulator of AWS, and the synthesized template deployed to it."""
+"""The local stack: an embedded AWS emulator with the synthesized template deployed to it."""

@@ -1,4 +1,4 @@
-"""What can go wrong with the local stack. Each message is one line that a person can act on."""
+"""The errors of the local stack. Each message is one line that helps to fix the problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the local stack keeps its files: ``.sagas/`` under the project's directory."""
+"""The files of the local stack, in ``.sagas/`` under the project's directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Files:
     """Paths of one project's local stack.
 
     Args:
-        project: the directory that holds ``.sagas``.
+        project: the directory that has ``.sagas``.
     """
 
     def __init__(self, project: Path) -> None:
@@ -27,9 +27,9 @@ class Files:
         self.clock = self.root / "clock"
 
     def running_pid(self) -> int | None:
-        """Return the process id of the emulator that runs for this project, or None.
+        """Return the process id of this project's running emulator, or None.
 
-        A running emulator holds a lock, which ends with its process; so a stale file never points at a stranger.
+        A running emulator holds a lock that ends with its process, so a stale file never names an unrelated process.
         """
         with suppress(FileNotFoundError), self.lock.open() as file:
             if not _try_lock(file.fileno()):
@@ -38,13 +38,13 @@ class Files:
 
 
 def still_running(lock: Path) -> Path:
-    """Return the file in which an emulator that was asked to end names the functions it still waits for."""
+    """Return the file in which a stopping emulator names the functions that it still waits for."""
     return lock.with_name("still-running")
 
 
 def hold_lock(path: Path) -> bool:
-    """Lock ``path`` for as long as this process lives, and write the process id into it. Returns false if another
-    process holds it."""
+    """Lock ``path`` until this process ends, and write the process id into it. Returns false if another process
+    holds the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if not _try_lock(descriptor):

@@ -1,4 +1,4 @@
-"""Starting, watching and ending the emulator's process."""
+"""Start, watch and stop the emulator's process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sagas.local.files import Files, still_running
 
 REGION = "us-east-1"
 PATIENCE = 30.0
-"""Seconds that running functions get to finish when the stack stops."""
+"""Seconds for running functions to finish when the stack stops."""
 
 _START_DEADLINE = 30.0
 _POLL = 0.05
@@ -31,15 +31,15 @@ class Emulator:
     """A running emulator.
 
     Args:
-        files: of the project.
-        port: on 127.0.0.1.
-        persist: where state is kept from one run to the next; nowhere by default.
+        files: the project's files.
+        port: the port on 127.0.0.1.
+        persist: directory for state that survives restarts; none by default.
         attached: end when this process ends.
-        enforce_iam: have every call allowed or denied by the caller's policies.
-        origins: whose pages in a browser may call it.
+        enforce_iam: whether the caller's policies allow or deny every call.
+        origins: origins of web pages that may call it.
 
     Raises:
-        LocalStackError: the port is taken, or the kept state belongs to another.
+        LocalStackError: the port is in use, or the stored state belongs to another port.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Emulator:
     ) -> None:
         require_free_port(port)
         if persist is not None:
-            # Kept queues are known by URLs that hold the port; under another one, nothing would find them.
+            # The URLs of stored queues include the port, so they are not valid with another port.
             note = persist / "port"
             before = note.read_text().strip() if note.is_file() else str(port)
             if before != str(port):
-                raise LocalStackError(f"the state in {persist} was kept under port {before}; add --port {before}")
+                raise LocalStackError(f"the state in {persist} was stored with port {before}; add --port {before}")
             persist.mkdir(parents=True, exist_ok=True)
             note.write_text(f"{port}\n")
         self._see_log = f"see {files.emulator_log}"
@@ -69,7 +69,7 @@ class Emulator:
         files.scratch.mkdir(parents=True, exist_ok=True)
         files.clock.unlink(missing_ok=True)
         if persist is not None:
-            # What is kept was stamped by a clock that may have been ahead: it must not be behind afterwards.
+            # The clock may have been ahead when the state was stored, and must not go back.
             files.clock.symlink_to(persist.resolve() / "clock")
         command = [sys.executable, "-m", "sagas.local.emulator.emulator", str(port), str(files.lock), str(PATIENCE)]
         with files.emulator_log.open("wb") as log:
@@ -91,11 +91,11 @@ class Emulator:
         return self._process.pid
 
     def wait_until_locked(self) -> None:
-        """Return when the emulator holds the project's lock: from then on no other one writes into ``.sagas``."""
+        """Wait until the emulator holds the project's lock: from then on no other emulator writes into ``.sagas``."""
         self._wait(self._has_lock)
 
     def wait_until_healthy(self) -> None:
-        """Return when the emulator answers."""
+        """Wait until the emulator answers."""
         self._wait(self._answers)
 
     def _wait(self, until: Callable[[], bool]) -> None:
@@ -108,13 +108,13 @@ class Emulator:
         self.check_alive()
 
     def _has_lock(self) -> bool:
-        # Read, not tried: whoever tries a lock holds it for a moment, in which the emulator would find it taken.
+        # Trying the lock would hold it for a moment, and the emulator could fail to get it. So the file is read.
         with suppress(FileNotFoundError):
             return self._lock.read_text().strip() == str(self.pid)
         return False
 
     def wait(self) -> None:
-        """Return when the emulator has ended in an orderly way."""
+        """Wait until the emulator has ended normally."""
         if self._process.wait():
             raise self._death()
 
@@ -124,7 +124,7 @@ class Emulator:
             raise self._death()
 
     def is_running(self) -> bool:
-        """Tell whether it runs; False after an orderly end."""
+        """Whether the emulator is running; False after it ended normally."""
         if self._process.poll() is None:
             return True
         if self._process.returncode:
@@ -132,15 +132,15 @@ class Emulator:
         return False
 
     def stop(self, tell: Callable[[str], None] = lambda line: None) -> None:
-        """Let running functions finish, end the emulator, and leave no process of its group behind."""
-        told = ""
+        """Let running functions finish, stop the emulator, and leave no process of its group behind."""
+        reported = ""
 
         def has_ended() -> bool:
-            nonlocal told
+            nonlocal reported
             with suppress(OSError):
                 names = self._still_running.read_text()
-                if names not in ("", told):
-                    told = names
+                if names not in ("", reported):
+                    reported = names
                     tell(names)
             return self._process.poll() is not None
 
@@ -163,12 +163,12 @@ class Emulator:
     def _death(self) -> LocalStackError:
         code = self._process.returncode
         if code == _LOCK_HELD:
-            return LocalStackError("a local stack is already running for this project; `sagas local down` ends it")
+            return LocalStackError("a local stack is already running for this project; `sagas local down` stops it")
         return LocalStackError(f"the emulator ended with exit code {code}; {self._see_log}")
 
 
 def runs_functions_itself(endpoint_url: str) -> bool:
-    """Tell whether an endpoint is the kind of emulator that we embed, which runs functions in its own interpreter."""
+    """Whether an endpoint is the kind of emulator that we embed, which runs functions in its own interpreter."""
     with suppress(OSError), urllib.request.urlopen(f"{endpoint_url}/_ministack/health", timeout=5) as answer:  # noqa: S310
         return answer.status == http.HTTPStatus.OK
     return False
@@ -177,17 +177,17 @@ def runs_functions_itself(endpoint_url: str) -> bool:
 def require_free_port(port: int) -> None:
     """Raise LocalStackError if something listens on the port."""
     with socket.socket() as probe:
-        # As servers do: a port whose last connections have just ended counts as free.
+        # As for servers, a port whose last connections have just ended counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
-            raise LocalStackError(f"port {port} is not free ({reason}); choose another by --port") from error
+            raise LocalStackError(f"port {port} is not free ({reason}); choose another with --port") from error
 
 
 def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
-    """Ask an emulator to end; after its patience is over, kill it. What is left of its group is killed in any case."""
+    """Ask an emulator to end, and kill it if it takes too long. The rest of its process group is killed in any case."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE + 10
@@ -200,7 +200,7 @@ def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
 
 
 def environment_of(files: Files, port: int, persist: Path | None) -> dict[str, str]:
-    """The emulator's whole environment, which functions inherit: no real credentials, nothing else of the user's but
+    """The whole environment of the emulator and its functions: no real credentials, and nothing of the user's except
     whether requests are validated."""
     environment = ({VALIDATE: os.environ[VALIDATE]} if VALIDATE in os.environ else {}) | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.defpath]),

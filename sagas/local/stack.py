@@ -1,4 +1,4 @@
-"""The local stack from start to end."""
+"""Start, update and stop the local stack."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from sagas.local.process import PATIENCE, REGION, Emulator, end_process, require
 
 
 class Stopped(BaseException):
-    """A signal asked the local stack to end. Like KeyboardInterrupt, not an error."""
+    """A signal asked the local stack to stop. Like KeyboardInterrupt, it is not an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What ``sagas local up`` was asked for.
+    """The options of ``sagas local up``.
 
     Args:
         project: the directory of the CDK app.
         app: the command that synthesizes it.
-        port: of the emulator, on 127.0.0.1.
-        persist: where state is kept between runs.
-        watch: deploy the code anew when it changes; state stays.
-        enforce_iam: have every call, the API's included, allowed or denied by the caller's policies, as AWS does.
-        origins: whose pages in a browser may call the emulator and the API.
+        port: the emulator's port on 127.0.0.1.
+        persist: directory for state that survives restarts.
+        watch: deploy the code again when it changes; state stays.
+        enforce_iam: whether the caller's policies allow or deny every call, also to the API, as on AWS.
+        origins: origins of web pages that may call the emulator and the API.
     """
 
     project: Path
@@ -53,7 +53,7 @@ class Settings:
 
 
 def _nothing(_line: str) -> None:
-    """Tell nobody."""
+    """Print nothing."""
 
 
 def up(
@@ -64,8 +64,8 @@ def up(
     tell: Callable[[str], None] = _nothing,
     begins: Callable[[str], None] = _nothing,
 ) -> None:
-    """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish. ``begins``:
-    told what is done next, of all that takes seconds until it is ready."""
+    """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish. ``begins``
+    is called with the name of each phase of the start."""
     files = Files(settings.project)
     _require_none_running(files)
     require_free_port(settings.port)
@@ -80,24 +80,24 @@ def up(
             origins=settings.origins,
         )
         before = seen(settings.project) if settings.watch else {}
-        kept, clients, description = False, Clients(emulator.endpoint_url, REGION), None
+        stays, clients, description = False, Clients(emulator.endpoint_url, REGION), None
         try:
             begins("Starting the emulator")
             emulator.wait_until_locked()
             try:
-                # Until it answers, it takes as long as Python and Node take to load the CDK.
+                # The emulator starts while Python and Node load the CDK.
                 begins(f"Synthesizing: {settings.app}")
                 directory = synthesize(settings.app, files)
                 emulator.wait_until_healthy()
                 description, stacks = _deploy(clients, settings, directory, pid=emulator.pid, begins=begins)
-                begins("Asking each saga type for its instance")
+                begins("Creating an instance of each saga type")
                 _require_creatable(clients, description, settings, tell)
                 description.write(files.description)
             except LocalStackError:
-                # If the emulator died on the way, that is the cause and the rest its consequence.
+                # If the emulator has died, report that: it is the cause.
                 emulator.check_alive()
                 raise
-            kept = detach  # also where nobody reads any more what is told of it
+            stays = detach  # also if printing the description fails
             ready(description)
             if settings.watch:
                 live = LiveCode(clients, settings.project, files.root, stacks)
@@ -106,9 +106,9 @@ def up(
             elif not detach:
                 emulator.wait()
         except Stopped:
-            kept = False
+            stays = False
         finally:
-            if not kept:
+            if not stays:
                 try:
                     emulator.stop(lambda names: tell(_waits_for(names, description)))
                 finally:
@@ -118,7 +118,7 @@ def up(
 def deploy_to_endpoint(
     settings: Settings, endpoint_url: str, *, begins: Callable[[str], None] = _nothing
 ) -> Description:
-    """Deploy the app to an endpoint that is already running, and describe it."""
+    """Deploy the app to an endpoint that is already running, and return its description."""
     files = Files(settings.project)
     _require_none_running(files)
     files.root.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def deploy_to_endpoint(
 
 
 def down(project: Path) -> str:
-    """End the local stack of a project, also one that is already dead. Returns what was done, in one line."""
+    """Stop the local stack of a project, even if its emulator has died. Returns a one-line report."""
     files = Files(project)
     pid = files.running_pid()
     description = None
@@ -171,15 +171,15 @@ def _deploy(
 def _require_creatable(
     clients: Clients, description: Description, settings: Settings, tell: Callable[[str], None]
 ) -> None:
-    """Have a function of each saga type make its instance, where configuration and permissions are the function's."""
+    """Have a function of each saga type create its instance, with the function's configuration and permissions."""
     functions = clients.client("lambda")
     for steps in description.functions.values():
         try:
             answer = functions.invoke(FunctionName=next(iter(steps.values())), Payload=b'{"check": "create"}')
-            found: object = json.loads(answer["Payload"].read())
+            result: object = json.loads(answer["Payload"].read())
         except (BotoCoreError, ClientError, ValueError):
-            continue  # what is no function of ours is not asked
-        problems: list[str] = cast("dict[str, Any]", found).get("problems", []) if isinstance(found, dict) else []
+            continue  # not a function of this library
+        problems: list[str] = cast("dict[str, Any]", result).get("problems", []) if isinstance(result, dict) else []
         for problem in problems:
             if not settings.watch:
                 raise LocalStackError(problem)
@@ -195,7 +195,7 @@ def _renew(
     changed: Sequence[Path],
     tell: Callable[[str], None],
 ) -> tuple[Description, LiveCode]:
-    """Deploy what changed: the code of the functions at once, and the whole stack where that is not all of it."""
+    """Deploy changes: the code of the functions at once, and the whole stack if more has changed."""
     names = ", ".join(path.as_posix() for path in changed)
     try:
         began = time.monotonic()
@@ -204,34 +204,36 @@ def _renew(
             tell(f"{names}: new code in {functions} functions after {time.monotonic() - began:.1f} s")
             _require_creatable(clients, description, settings, tell)
         if everything:
-            tell(f"{names}: deploying the stack anew")
+            tell(f"{names}: deploying the whole stack")
             directory = synthesize(settings.app, files)
             description, stacks = _deploy(clients, settings, directory, pid=description.pid)
             description.write(files.description)
             live = LiveCode(clients, settings.project, files.root, stacks)
             tell(f"Deployed after {time.monotonic() - began:.1f} s.")
     except (LocalStackError, BotoCoreError, ClientError) as error:
-        tell(f"{error}; what was deployed before goes on")
+        tell(f"{error}; the previous deployment keeps running")
     return description, live
 
 
 def _waits_for(names: str, description: Description | None) -> str:
-    """Say what is waited for, by saga and step where a function runs one."""
+    """Name the functions that are still running, by saga and step if possible."""
     steps = description.functions if description is not None else {}
-    known = {name: f"{saga} {step}" for saga, by_step in steps.items() for step, name in by_step.items()}
-    told = ", ".join(known.get(name, name) for name in names.split())
-    return f"Waiting up to {PATIENCE:.0f} s for what runs: {told}"
+    labels = {name: f"{saga} {step}" for saga, by_step in steps.items() for step, name in by_step.items()}
+    running = ", ".join(labels.get(name, name) for name in names.split())
+    return f"Waiting up to {PATIENCE:.0f} s for running functions: {running}"
 
 
 def _require_none_running(files: Files) -> None:
     pid = files.running_pid()
     if pid is not None:
-        raise LocalStackError(f"a local stack is already running here (process {pid}); `sagas local down` ends it")
+        raise LocalStackError(
+            f"a local stack is already running for this project (process {pid}); `sagas local down` stops it"
+        )
 
 
 @contextmanager
 def _signals_as_exception() -> Generator[None]:
-    """Turn the signals that end a process into :class:`Stopped`, so that what was started is ended too."""
+    """Turn the signals that end a process into :class:`Stopped`, so that child processes are ended too."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Stopped

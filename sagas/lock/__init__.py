@@ -1,1 +1,1 @@
-"""What a release leaves to the next: the definitions and JSON Schemas that sagas in flight were started with."""
+"""The lock file: the definitions and JSON Schemas that sagas in flight were started with, for the next release."""

@@ -1,4 +1,4 @@
-"""The lock file: what of the definitions sagas in flight depend on, as JSON that a person can read in a diff."""
+"""The lock file: the parts of the definitions that sagas in flight depend on, as JSON with readable diffs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sagas.authoring.shapes.compiler import shape_of
 from sagas.errors import InvalidRequest, NotFound, Problem
 
 LOCK = "sagas.lock.json"
-"""What the file is called, in the root of a repository."""
+"""The file's name, in the root of a repository."""
 
 FORMAT = 1
-"""Of the file."""
+"""The version of the file's format."""
 
 _WIDTH = 120
-"""Characters of a line."""
+"""The longest line, in characters."""
 
 Content = dict[str, Any]
 
 
 def content_of(definitions: Iterable[SagaDefinition]) -> Content:
-    """Return what the lock file says of these saga types; policies at their defaults are left out."""
+    """Return the lock file's content for these saga types, without policies that have their defaults."""
     sagas = Content()
     for definition in definitions:
         types = SchemaDefinitions(f"#/sagas/{definition.name}/types/{{name}}")
@@ -41,73 +41,75 @@ def content_of(definitions: Iterable[SagaDefinition]) -> Content:
 
 
 def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
-    said: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
+    content: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
     if step.waits_for:
-        said["waits_for"] = step.waits_for
+        content["waits_for"] = step.waits_for
     if step.undo is not None:
-        said["undo"] = taken_by(step.undo)
+        content["undo"] = inputs_of(step.undo)
     if step.undo_when != "completed":
-        said["undo_when"] = step.undo_when
+        content["undo_when"] = step.undo_when
     if step.on_exhausted is not Exhausted.COMPENSATE:
-        said["on_exhausted"] = step.on_exhausted.value
+        content["on_exhausted"] = step.on_exhausted.value
     if step.pivot:
-        said["pivot"] = True
+        content["pivot"] = True
     if step.retired:
-        said["retired"] = True
-    return said
+        content["retired"] = True
+    return content
 
 
-def taken_by(code: Any) -> list[str]:
-    """Return what a step or undo takes: ``request``, and the names of steps whose results it takes."""
-    named = {Source.REQUEST: "request", Source.CONTEXT: None}
-    taken = (parameter.step or named[parameter.source] for parameter in code.parameters)
-    return sorted(name for name in taken if name is not None)
+def inputs_of(code: Any) -> list[str]:
+    """Return the inputs of a step or undo: ``request``, and the names of steps whose results it takes."""
+    names = {Source.REQUEST: "request", Source.CONTEXT: None}
+    inputs = (parameter.step or names[parameter.source] for parameter in code.parameters)
+    return sorted(name for name in inputs if name is not None)
 
 
 def _short(node: Any) -> Any:
-    """Leave out of schemas what says nothing more: titles, and the patterns of known formats."""
+    """Remove redundant parts of schemas: titles, and the patterns of standard formats."""
     if isinstance(node, list):
         return [_short(item) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    known = cast("Content", node)
-    schema = isinstance(known.get("type"), str)
+    members = cast("Content", node)
+    schema = isinstance(members.get("type"), str)
     drop = {"title", "description"} if schema else set[str]()
-    drop |= {"pattern"} if schema and known.keys() & {"format", "contentEncoding"} else set()
-    return {name: _short(item) for name, item in known.items() if name not in drop}
+    drop |= {"pattern"} if schema and members.keys() & {"format", "contentEncoding"} else set()
+    return {name: _short(item) for name, item in members.items() if name not in drop}
 
 
 def text_of(content: Content) -> str:
-    """Return the file's text: sorted, what fits into a line in one line, and the same for the same content."""
+    """Return the file's text: sorted, with short values on one line, and the same for the same content."""
     return _written(content, 0, "") + "\n"
 
 
 def _written(node: Any, depth: int, name: str) -> str:
     line = json.dumps(node, sort_keys=True, ensure_ascii=False)
-    # A saga type, each of its steps and each of its types begins a line of its own, however short it is.
+    # Each saga type, step and type starts on its own line, however short it is.
     apart = depth < 3 or (depth == 3 and name in ("steps", "types"))
     if not node or not isinstance(node, dict | list) or (not apart and 2 * depth + len(name) + len(line) + 5 < _WIDTH):
         return line
     inner, end = "\n" + "  " * (depth + 1), "\n" + "  " * depth
     if isinstance(node, list):
         return "[" + ",".join(inner + _written(item, depth + 1, "") for item in cast("list[Any]", node)) + end + "]"
-    known = cast("Content", node)
-    pairs = (f"{inner}{json.dumps(key)}: {_written(known[key], depth + 1, key)}" for key in sorted(known))
+    members = cast("Content", node)
+    pairs = (f"{inner}{json.dumps(key)}: {_written(members[key], depth + 1, key)}" for key in sorted(members))
     return "{" + ",".join(pairs) + end + "}"
 
 
 def read(path: Path) -> Content:
-    """Return what a lock file says."""
+    """Return the content of a lock file."""
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NotFound(f"there is no {path}: `sagas check --write` writes it") from None
+        raise NotFound(f"{path} does not exist; `sagas check --write` creates it") from None
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"{path} is not JSON", [Problem("$", str(error))]) from None
-    content = cast("Content", found) if isinstance(found, dict) else Content()
+    content = cast("Content", data) if isinstance(data, dict) else Content()
     if not isinstance(content.get("format"), int) or not isinstance(content.get("sagas"), dict):
-        raise InvalidRequest(f"{path} is no lock file", [Problem("$", "expected format and sagas")])
+        raise InvalidRequest(f"{path} is not a lock file", [Problem("$", "expected format and sagas")])
     if content["format"] > FORMAT:
-        problem = Problem("$.format", f"expected {FORMAT} at most: a newer version of lambda-sagas wrote it")
+        problem = Problem(
+            "$.format", f"expected at most {FORMAT}; the file was written by a newer version of lambda-sagas"
+        )
         raise InvalidRequest(f"{path} cannot be read", [problem])
     return content

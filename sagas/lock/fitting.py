@@ -1,8 +1,8 @@
-"""Whether everything that one JSON Schema allows is allowed by another, and where it is not.
+"""Check whether a JSON Schema allows everything that an older one allows, and where it does not.
 
-Both are schemas as :func:`sagas.authoring.codec.json_schema` makes them, of this version or an earlier one. What cannot
-be shown to fit counts as unfit: a field with a default may be absent, though a dataclass always writes it. What no
-schema says (a ``__post_init__``, a validator of pydantic's) is not seen.
+Both schemas come from :func:`sagas.authoring.codec.json_schema`, of this version or an earlier one. In doubt, a value
+does not fit: a field with a default counts as optional, although a dataclass always writes it. Checks that are not in
+a schema, such as ``__post_init__`` or a pydantic validator, are ignored.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, cast
 
 Schema = dict[str, Any]
 
-_SAID = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator")
-"""Keywords that allow and forbid nothing."""
+_ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator")
+"""Keywords that do not restrict values."""
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _STRUCTURAL = frozenset(
@@ -37,10 +37,10 @@ _KINDS: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """One place where what is stored may not fit.
+    """A place where stored data may not fit.
 
     Args:
-        path: where, as in the problems of a request (``$.order.id``); ``[]`` stands for any item.
+        path: the place, as in the problems of a request (``$.order.id``); ``[]`` is any item.
         what: what changed there.
     """
 
@@ -50,16 +50,16 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What the references of a schema point to, by name."""
+    """The named types that references in the schemas point to."""
 
     old: dict[str, Schema]
     new: dict[str, Schema]
     seen: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
-    """Pairs of references that are being compared: a recursive type comes back to itself."""
+    """Pairs of references that are being compared, so that recursive types end."""
 
 
 def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Misfit]:
-    """Return where a value of the old schema may not fit the new one; none if every value does."""
+    """Return the places where a value of the old schema may not fit the new one; none if every value fits."""
     pair = (str(old.get("$ref", "")), str(new.get("$ref", "")))
     if all(pair):
         if pair in types.seen:
@@ -69,83 +69,83 @@ def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Mis
     if not new:
         return []
     if "anyOf" in old:
-        found = [one for member in old["anyOf"] for one in misfits(member, new, types, path)]
-        return list(dict.fromkeys(found))
+        each = [misfit for member in old["anyOf"] for misfit in misfits(member, new, types, path)]
+        return list(dict.fromkeys(each))
     if "anyOf" in new:
-        return _fits_one(old, new["anyOf"], types, path)
+        return _union_misfits(old, new["anyOf"], types, path)
     if "enum" in old:
-        gone = [value for value in old["enum"] if not _is_one(value, new)]
-        return [Misfit(path, f"{', '.join(map(repr, gone))} is not allowed any more")] if gone else []
+        missing = [value for value in old["enum"] if not _allows(new, value)]
+        return [Misfit(path, f"{', '.join(map(repr, missing))} is no longer allowed")] if missing else []
     if "enum" in new:
-        return [Misfit(path, f"was {_kind(old)}, is one of {', '.join(map(repr, new['enum']))} now")]
+        return [Misfit(path, f"changed from {_kind(old)} to one of {', '.join(map(repr, new['enum']))}")]
     kinds = _types_of(new)
     form = _form(new)
     if not _types_of(old) <= (kinds | {"integer"} if "number" in kinds else kinds) or (form and form != _form(old)):
-        return [Misfit(path, f"was {_kind(old)}, is {_kind(new)} now")]
+        return [Misfit(path, f"changed from {_kind(old)} to {_kind(new)}")]
     return list(_narrower(old, new, types, path))
 
 
 def _plain(schema: Schema, types: dict[str, Schema]) -> Schema:
-    """The schema itself where it was a reference, in the one form that the rest of this module knows."""
+    """Resolve references and bring the schema into the form that this module compares."""
     while "$ref" in schema:
         schema = types[schema["$ref"].rsplit("/", 1)[1]]
-    known = {name: value for name, value in schema.items() if name not in _SAID}
-    if "const" in known:
-        known["enum"] = [known.pop("const")]
-    if "oneOf" in known:
-        known["anyOf"] = known.pop("oneOf")
-    if len(known.get("allOf", ())) == 1:
-        [only] = known.pop("allOf")
-        known = _plain(only, types) | known
-    if "enum" in known:
-        known.pop("type", None)
-    if "contentEncoding" in known or "format" in known:
-        known.pop("pattern", None)  # says the same, at length
-    return known
+    plain = {name: value for name, value in schema.items() if name not in _ANNOTATIONS}
+    if "const" in plain:
+        plain["enum"] = [plain.pop("const")]
+    if "oneOf" in plain:
+        plain["anyOf"] = plain.pop("oneOf")
+    if len(plain.get("allOf", ())) == 1:
+        [only] = plain.pop("allOf")
+        plain = _plain(only, types) | plain
+    if "enum" in plain:
+        plain.pop("type", None)
+    if "contentEncoding" in plain or "format" in plain:
+        plain.pop("pattern", None)  # redundant
+    return plain
 
 
 def _types_of(schema: Schema) -> frozenset[str]:
-    """The JSON types that a schema allows; a made-up one where it allows all."""
-    given = schema.get("type", "any")
-    return frozenset(cast("list[str]", given) if isinstance(given, list) else [str(given)])
+    """The JSON types that a schema allows; ``any`` if it allows all."""
+    types = schema.get("type", "any")
+    return frozenset(cast("list[str]", types) if isinstance(types, list) else [str(types)])
 
 
 def _kind(schema: Schema) -> str:
-    """How a person calls what a schema allows."""
+    """A readable name for the values of a schema."""
     kinds = "any value" if "type" not in schema else " or ".join(sorted(_types_of(schema)))
     kinds = {"object": "an object", "array": "an array", "integer": "an integer"}.get(kinds, kinds)
     return f"{kinds} ({_form(schema)})" if _form(schema) else kinds
 
 
 def _form(schema: Schema) -> str:
-    """What a string stands for."""
+    """The format of a string."""
     return str(schema.get("format") or schema.get("contentEncoding") or "")
 
 
-def _is_one(value: object, schema: Schema) -> bool:
-    """Whether a value of an enum is allowed, as far as its type tells."""
+def _allows(schema: Schema, value: object) -> bool:
+    """Whether a schema allows a value of an enum, judging by its type."""
     if "enum" in schema:
-        return any(type(value) is type(one) and value == one for one in schema["enum"])
+        return any(type(value) is type(allowed) and value == allowed for allowed in schema["enum"])
     kind = _KINDS.get(type(value), "")
     return set(schema) <= {"type"} and bool({kind, "number" if kind == "integer" else kind} & _types_of(schema))
 
 
-def _fits_one(old: Schema, members: list[Schema], types: Types, path: str) -> list[Misfit]:
-    """A value must fit a member of a union; if one alone is of its kind, that tells best what is wrong."""
+def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) -> list[Misfit]:
+    """The misfits with a union. If only one member is of the same kind, its misfits describe the problem best."""
     if "enum" in old and len(old["enum"]) > 1:
         each = [{"enum": [value]} for value in old["enum"]]
-        return [one for value in each for one in _fits_one(value, members, types, path)]
-    tried = [misfits(old, member, types, path) for member in members]
-    if not all(tried):
+        return [misfit for value in each for misfit in _union_misfits(value, members, types, path)]
+    by_member = [misfits(old, member, types, path) for member in members]
+    if not all(by_member):
         return []
-    near = [found for found in tried if all(one.path != path for one in found)]
+    near = [each for each in by_member if all(misfit.path != path for misfit in each)]
     if len(near) == 1:
         return near[0]
-    return [Misfit(path, f"{_kind(old)} is not allowed any more")]
+    return [Misfit(path, f"{_kind(old)} is no longer allowed")]
 
 
 def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
-    """Where a schema of the same type allows less: inside, or by its limits."""
+    """The places where a schema of the same type allows less, in its parts or by its limits."""
     kinds = _types_of(old) & _types_of(new)
     if "object" in kinds:
         yield from _fields(old, new, types, path)
@@ -159,12 +159,12 @@ def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Mis
                 yield from misfits(was, now, types, f"{path}[{index}]")
         if len(before) < old.get("maxItems", len(before) + 1) and "items" in new:
             yield from misfits(old.get("items", {}), new["items"], types, f"{path}[]")
-    # A bound may move outward, any other keyword must be as it was.
+    # A limit can be relaxed; any other keyword must stay the same.
     for name in sorted(new.keys() - _STRUCTURAL):
         was, now = old.get(name), new[name]
-        outward = was is not None and ((name in _LOWER and now <= was) or (name in _UPPER and now >= was))
-        if was != now and not outward and not (name == "minItems" and now == 0):
-            yield Misfit(path, f"{name} was {'not limited' if was is None else repr(was)}, is {now!r} now")
+        relaxed = was is not None and ((name in _LOWER and now <= was) or (name in _UPPER and now >= was))
+        if was != now and not relaxed and not (name == "minItems" and now == 0):
+            yield Misfit(path, f"{name} changed from {'unlimited' if was is None else repr(was)} to {now!r}")
 
 
 def _fields(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
@@ -173,26 +173,26 @@ def _fields(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfi
         if name not in before:
             yield Misfit(f"{path}.{name}", "a new field without a default")
         elif name not in old.get("required", ()):
-            yield Misfit(f"{path}.{name}", "has no default any more")
+            yield Misfit(f"{path}.{name}", "no longer has a default")
     others = _others(new)
     for name, schema in before.items():
         now = after.get(name, others)
         if now is not None:
             yield from misfits(schema, now, types, f"{path}.{name}")
         else:
-            yield Misfit(f"{path}.{name}", "was removed, and a value that has it is refused")
+            yield Misfit(f"{path}.{name}", "was removed, and values that have it are refused")
     more = _others(old)
     if more is not None and others is None:
-        yield Misfit(path, "had any fields, has only some now")
+        yield Misfit(path, "no longer allows other fields")
     elif others is not None:
         yield from misfits(more, others, types, f"{path}.*") if more is not None else ()
         text = {"type": "string"}
         keys = {**text, **old.get("propertyNames", {})} if more is not None else {"enum": list(old["properties"])}
         if misfits(keys, {**text, **new.get("propertyNames", {})}, types):
-            yield Misfit(path, "has keys of another type now")
+            yield Misfit(path, "the type of its keys changed")
 
 
 def _others(schema: Schema) -> Schema | None:
-    """What an object's other fields may be; ``None`` if it has no others."""
+    """The schema of an object's other fields; ``None`` if it allows no others."""
     others = schema.get("additionalProperties", True)
     return None if others is False else cast("Schema", others) if isinstance(others, dict) else {}

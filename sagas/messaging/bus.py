@@ -1,4 +1,4 @@
-"""The bus of EventBridge that a service tells its events on."""
+"""The EventBridge bus that a service publishes its events to."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sagas.aws import HOT, connect, translated
 from sagas.errors import Unavailable
 
 _MOST = 10
-"""Events that one request takes."""
+"""The most events in one request."""
 LARGEST = 240 * 1024
-"""Bytes of the events of one request: EventBridge takes 256 KB, names and all."""
+"""The most bytes of events in one request. EventBridge's limit is 256 KB including names."""
 _TRIES = 3
 
 
 class EventBus:
-    """A bus.
+    """An EventBridge bus.
 
     Args:
-        name: of the bus, or its ARN.
-        source: of all events.
+        name: the bus's name or ARN.
+        source: the source of all events.
     """
 
     def __init__(self, name: str, source: str) -> None:
@@ -34,23 +34,23 @@ class EventBus:
         return connect("events", HOT)
 
     def connect(self) -> None:
-        """Make the client, which the first request does otherwise."""
+        """Create the client now instead of with the first request."""
         _ = self._client
 
     def put(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> int:
-        """Put events on the bus, ten in a request; return how many."""
+        """Publish events, up to ten per request; return their number."""
         count = 0
         for entries in self._batches(events):
-            left = entries
+            remaining = entries
             for _ in range(_TRIES):
                 with translated("EventBridge"):
-                    answer = self._client.put_events(Entries=left)
+                    answer = self._client.put_events(Entries=remaining)
                 results = answer.get("Entries", [])
-                left = [one for one, result in zip(left, results, strict=True) if "ErrorCode" in result]
-                if not left:
+                remaining = [entry for entry, result in zip(remaining, results, strict=True) if "ErrorCode" in result]
+                if not remaining:
                     break
             else:
-                raise Unavailable(f"EventBridge PutEvents: {len(left)} of {len(entries)} were not taken")
+                raise Unavailable(f"EventBridge PutEvents: {len(remaining)} of {len(entries)} events were not accepted")
             count += len(entries)
         return count
 
@@ -63,8 +63,8 @@ class EventBus:
             if batch and (len(batch) == _MOST or size + added > LARGEST):
                 yield batch
                 batch, size = [], 0
-            told = {"EventBusName": self._name, "Source": self._source, "DetailType": name, "Detail": text}
-            batch.append(told)
+            entry = {"EventBusName": self._name, "Source": self._source, "DetailType": name, "Detail": text}
+            batch.append(entry)
             size += added
         if batch:
             yield batch

@@ -1,7 +1,6 @@
-"""The messages of a service's command queue: what callers would ask the API for, and events that stand for it.
+"""The messages of a service's command queue: requests as to the API, and events that cause them.
 
-Whatever else is sent to the queue, such as a notification of SNS, becomes one of these by what the service declares of
-its source.
+Other messages, such as SNS notifications, are converted to commands by the service's declaration for their source.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from msgspec import Meta
 from sagas.core.characters import sendable
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.json_paths import pick
+from sagas.messaging.selectors import pick
 from sagas.operations import CANCEL, SIGNAL, START
 
 LARGEST_COMMAND = 1024 * 1024
-"""Bytes that SQS takes as one message."""
+"""The most bytes in an SQS message."""
 _END = r"(?!\n)"
-"""What Python needs besides ``$``, which elsewhere means the very end."""
+"""Python's ``$`` also matches before a final newline, so patterns need this, too."""
 _Saga = Annotated[str, Meta(min_length=1, max_length=64, description="name of the saga type")]
 _SagaId = Annotated[
     str,
@@ -43,19 +42,19 @@ _Key = Annotated[
         description="idempotency key: the same key and request start one saga; the message's id when absent",
     ),
 ]
-_Event = Annotated[Any, Meta(description="an event, of EventBridge for one")]
+_Event = Annotated[Any, Meta(description="an event, for example of EventBridge")]
 _Selector = Annotated[
     Any,
-    Meta(description="a JSON path into the event, such as $.detail, or JSON in which texts may be such paths"),
+    Meta(description="a path into the event, such as $.detail, or JSON that contains such paths"),
 ]
 _Keys = Annotated[
     str | list[str],
-    Meta(description="a JSON path into the event; or several, and other texts, which are joined by slashes"),
+    Meta(description="a path into the event; or a list of paths and texts, joined with slashes"),
 ]
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="command"):
-    """What a message of the command queue asks for."""
+    """A message of the command queue."""
 
     @property
     def body(self) -> str:
@@ -67,7 +66,7 @@ class Start(Command, frozen=True, tag=START.name):
     """Start a saga, as ``POST /sagas/{name}`` does."""
 
     saga: _Saga
-    request: Annotated[Any, Meta(description="what the saga type takes")]
+    request: Annotated[Any, Meta(description="the request of the saga")]
     key: _Key | None = None
 
 
@@ -77,7 +76,7 @@ class Signal(Command, frozen=True, tag=SIGNAL.name):
     saga: _Saga
     saga_id: _SagaId
     step: _StepName
-    value: Annotated[Any, Meta(description="what the step waits for")]
+    value: Annotated[Any, Meta(description="the value that the step waits for")]
 
 
 class Cancel(Command, frozen=True, tag=CANCEL.name):
@@ -85,7 +84,7 @@ class Cancel(Command, frozen=True, tag=CANCEL.name):
 
     saga: _Saga
     saga_id: _SagaId
-    note: Annotated[str, Meta(description="why; kept in the audit trail", max_length=LONGEST_CANCEL_NOTE)] = ""
+    note: Annotated[str, Meta(description="the reason, for the audit trail", max_length=LONGEST_CANCEL_NOTE)] = ""
 
 
 class StartOn(Command, frozen=True, tag="start_on"):
@@ -101,11 +100,11 @@ class StartOn(Command, frozen=True, tag="start_on"):
         parts = [self.key] if isinstance(self.key, str) else self.key
         texts = list[str]()
         for path in parts:
-            found = pick(self.event, path, "$.key")
-            if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
-                told = f"{path} must be a text or a whole number"
-                raise InvalidRequest("the event does not fit", [Problem("$.key", told)])
-            texts.append(str(found))
+            value = pick(self.event, path, "$.key")
+            if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+                problem = Problem("$.key", f"{path} must be a text or a whole number")
+                raise InvalidRequest("the event does not fit", [problem])
+            texts.append(str(value))
         return Start(self.saga, pick(self.event, self.request, "$.request"), usable_key("/".join(texts)))
 
 
@@ -115,15 +114,15 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
     saga: _Saga
     step: _StepName
     event: _Event
-    saga_id: Annotated[str, Meta(description="a JSON path into the event: where the saga's id is")] = "$.detail.saga_id"
+    saga_id: Annotated[str, Meta(description="a path to the saga's id in the event")] = "$.detail.saga_id"
     value: _Selector = "$.detail"
 
     def resolved(self) -> Signal:
         """Return the plain command."""
-        found = pick(self.event, self.saga_id, "$.saga_id")
-        if not isinstance(found, str) or not _UUID.fullmatch(found):
+        saga_id = pick(self.event, self.saga_id, "$.saga_id")
+        if not isinstance(saga_id, str) or not _UUID.fullmatch(saga_id):
             raise InvalidRequest("the event does not fit", [Problem("$.saga_id", "must be the id of a saga, a UUID")])
-        return Signal(self.saga, found, self.step, pick(self.event, self.value, "$.value"))
+        return Signal(self.saga, saga_id, self.step, pick(self.event, self.value, "$.value"))
 
 
 AnyCommand = Start | Signal | Cancel | StartOn | SignalOn
@@ -139,33 +138,33 @@ def parse_command(record: Mapping[str, Any], sources: Mapping[str, Any]) -> AnyC
         if declared is not None:
             return msgspec.convert({**declared, "event": _event_of_queue(record)}, AnyCommand)
         decoded: Any = msgspec.json.decode(text) if sources else None
-        found = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
-        if found.get("Type") == "Notification":  # what SNS delivers to a queue
-            declared = sources.get(str(found.get("TopicArn")))
+        message = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+        if message.get("Type") == "Notification":  # SNS delivers this to a queue
+            declared = sources.get(str(message.get("TopicArn")))
             if declared is not None:
-                return msgspec.convert({**declared, "event": _event_of_topic(found)}, AnyCommand)
+                return msgspec.convert({**declared, "event": _event_of_topic(message)}, AnyCommand)
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-        told, _, place = str(error).partition(" - at `")
-        raise InvalidRequest("the message is no command", [Problem(place.rstrip("`") or "$", told)]) from None
+        text, _, place = str(error).partition(" - at `")
+        raise InvalidRequest("the message is not a command", [Problem(place.rstrip("`") or "$", text)]) from None
 
 
 def usable_key(text: str) -> str:
-    """Return an idempotency key for what identifies an event: the text itself, or its digest where that is no key."""
+    """Return an idempotency key for an event's identifier: the text, or its digest if the text is not a valid key."""
     if len(text) <= LONGEST_KEY and re.fullmatch(KEY_PATTERN, text):
         return text
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def command_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of what the command queue takes."""
+    """Return the JSON Schema (2020-12) of messages in the command queue."""
     (schema,), parts = msgspec.json.schema_components([AnyCommand], ref_template="#/$defs/{name}")
-    told = "A message of a service's command queue"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": told, **schema, "$defs": parts}
+    title = "A message of a service's command queue"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema, "$defs": parts}
 
 
 def _event_of_topic(notification: Mapping[str, Any]) -> dict[str, Any]:
-    """A notification, in the form of EventBridge's events."""
+    """Convert a notification to the form of EventBridge's events."""
     attributes: Any = notification.get("MessageAttributes") or {}
     return {
         "id": notification.get("MessageId"),
@@ -173,18 +172,18 @@ def _event_of_topic(notification: Mapping[str, Any]) -> dict[str, Any]:
         "source": notification.get("TopicArn"),
         "detail": _json_or_text(notification.get("Message")),
         "subject": notification.get("Subject"),
-        "attributes": {name: one.get("Value") for name, one in attributes.items()},
+        "attributes": {name: attribute.get("Value") for name, attribute in attributes.items()},
     }
 
 
 def _event_of_queue(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of a foreign queue, in the same form."""
+    """Convert a message of an external queue to the same form."""
     attributes: Any = record.get("messageAttributes") or {}
     return {
         "id": record.get("messageId"),
         "source": record.get("eventSourceARN"),
         "detail": _json_or_text(record.get("body")),
-        "attributes": {name: one.get("stringValue") for name, one in attributes.items()},
+        "attributes": {name: attribute.get("stringValue") for name, attribute in attributes.items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""Sending messages, and having one come back later."""
+"""Send messages to SQS queues, and delay received ones."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sagas.messaging.work import NOW, OneSaga, Work
 
 _COUNTS = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
 _BATCH = 10
-"""Messages that one request may send."""
+"""The most messages in one request."""
 _REQUEST = 1_000_000
-"""Bytes that they may have together: SQS accepts 1 MiB."""
+"""The most bytes of messages in one request; the limit of SQS is 1 MiB."""
 _ATTRIBUTES = 300
-"""Bytes of a message's attributes, at most."""
+"""The most bytes of a message's attributes."""
 
 
 class Queues:
     """The queues of the sagas.
 
     Args:
-        routes: which queue belongs to which step.
-        region: AWS region; ``None`` takes the environment's.
-        endpoint_url: ``None`` takes the environment's.
+        routes: the queues of the steps.
+        region: AWS region; ``None`` uses the environment's.
+        endpoint_url: ``None`` uses the environment's.
     """
 
     def __init__(self, routes: Routes, region: str | None = None, endpoint_url: str | None = None) -> None:
@@ -43,12 +43,12 @@ class Queues:
         return connect("sqs", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
     def connect(self) -> None:
-        """Make the client, which the first request does otherwise."""
+        """Create the client now instead of with the first request."""
         _ = self._client
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Send ``message`` to its step's queue; one that takes no code of its saga's to ``now``, where that is known.
-        ``delay``: seconds before it may be delivered; what goes beyond SQS's 15 minutes is left to the receiver."""
+        """Send ``message`` to its step's queue, or to ``now``, if there is one, when it needs no author's code.
+        ``delay``: seconds until it can be delivered; beyond SQS's 15 minutes the receiver must wait longer."""
         if message.codeless and self.has_work(NOW):
             self.send_work(NOW, [OneSaga(message.saga_id, message.dispatch).work()], delay)
             return
@@ -61,27 +61,29 @@ class Queues:
             )
 
     def send_all(self, messages: Sequence[Message]) -> None:
-        """Send messages to their steps' queues, without delay, ten in a request where they go to the same one."""
+        """Send messages to their steps' queues without delay, up to ten per request to the same queue."""
         by_queue = dict[str, list[Message]]()
         for message in messages:
             if message.codeless and self.has_work(NOW):
                 self.send(message)
                 continue
             by_queue.setdefault(self._routes.queue(message.saga, message.step), []).append(message)
-        for url, own in by_queue.items():
-            for ten in _together(own):
+        for url, waiting in by_queue.items():
+            for batch in _batches(waiting):
                 entries = [
-                    {"Id": str(place), "MessageBody": one.body, "MessageAttributes": _attributes_of(one)}
-                    for place, one in enumerate(ten)
+                    {"Id": str(place), "MessageBody": message.body, "MessageAttributes": _attributes_of(message)}
+                    for place, message in enumerate(batch)
                 ]
                 with translated("SQS"):
                     answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
                 if answer.get("Failed"):
-                    raise Unavailable(f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(ten)} were not taken")
+                    raise Unavailable(
+                        f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(batch)} messages were not accepted"
+                    )
 
     def queue_elsewhere(self, record: Mapping[str, Any], message: Message) -> str | None:
-        """Return the URL of a message's own queue if its record came from another one, as after a redrive to a wrong
-        destination; ``None`` if it came from its own, or none is known."""
+        """Return the URL of a message's own queue if its record came from another queue, for example after a redrive to
+        the wrong destination; otherwise ``None``. Also ``None`` if its step has no queue."""
         try:
             url = self._routes.queue(message.saga, message.step)
         except NotFound:
@@ -90,16 +92,16 @@ class Queues:
         return url if isinstance(source, str) and self._routes.by_arn(source) != url else None
 
     def send_copy(self, record: Mapping[str, Any], delay: float, url: str | None = None) -> None:
-        """Send the text and the attributes of a record, as they are, to a queue. ``delay``: seconds before the copy may
-        be delivered, at most SQS's 15 minutes."""
+        """Send the text and attributes of a record unchanged to a queue. ``delay``: seconds until the copy can be
+        delivered, at most SQS's 15 minutes."""
         received: dict[str, Any] = record.get("messageAttributes") or {}
         attributes = dict[str, dict[str, Any]]()
-        for name, value in received.items():  # Lambda gives them other than SQS takes them
+        for name, value in received.items():  # Lambda and SQS use different names
             if value["dataType"].startswith("Binary"):
-                kept = {"BinaryValue": base64.b64decode(value["binaryValue"])}
+                content = {"BinaryValue": base64.b64decode(value["binaryValue"])}
             else:
-                kept = {"StringValue": value["stringValue"]}
-            attributes[name] = {"DataType": value["dataType"], **kept}
+                content = {"StringValue": value["stringValue"]}
+            attributes[name] = {"DataType": value["dataType"], **content}
         with translated("SQS"):
             self._client.send_message(
                 QueueUrl=url or self._routes.by_arn(record["eventSourceARN"]),
@@ -109,44 +111,46 @@ class Queues:
             )
 
     def send_text(self, url: str, text: str, attributes: Mapping[str, str], delay: float = 0.0) -> None:
-        """Send a text to a queue that is none of a saga's. ``delay``: seconds before it may be delivered, at most SQS's
-        15 minutes."""
+        """Send a text to a queue outside the service's sagas. ``delay``: seconds until it can be delivered, at most
+        SQS's 15 minutes."""
         named = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
         seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
         with translated("SQS"):
             self._client.send_message(QueueUrl=url, MessageBody=text, MessageAttributes=named, DelaySeconds=seconds)
 
     def delay(self, message: Message, seconds: float) -> None:
-        """Have this same message come back in ``seconds``, at the earliest."""
+        """Hide this message for at least ``seconds``, so that it comes back then."""
         self._change_visibility(self._routes.queue(message.saga, message.step), message.receipt, seconds)
 
     def waiting(self, saga: str, step: str) -> int:
-        """Return about how many messages a step's queue holds: to be received, in flight, and delayed."""
+        """Return the approximate number of messages in a step's queue: visible, in flight and delayed."""
         return self._count(self._routes.queue(saga, step))
 
     def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
-        """Send messages to a work queue, ten in a request. ``delay``: seconds before they may be delivered, at most
+        """Send messages to a work queue, up to ten per request. ``delay``: seconds until they can be delivered, at most
         SQS's 15 minutes."""
         url = self._routes.work_queue(queue)
         for start in range(0, len(work), _BATCH):
-            ten = work[start : start + _BATCH]
-            later = {"DelaySeconds": min(math.ceil(delay), LONGEST_DELAY)} if delay > 0 else {}
-            entries = [{"Id": str(place), "MessageBody": one.body, **later} for place, one in enumerate(ten)]
+            batch = work[start : start + _BATCH]
+            delays = {"DelaySeconds": min(math.ceil(delay), LONGEST_DELAY)} if delay > 0 else {}
+            entries = [{"Id": str(place), "MessageBody": message.body, **delays} for place, message in enumerate(batch)]
             with translated("SQS"):
                 answer = self._client.send_message_batch(QueueUrl=url, Entries=entries)
             if answer.get("Failed"):
-                raise Unavailable(f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(ten)} were not taken")
+                raise Unavailable(
+                    f"SQS SendMessageBatch: {len(answer['Failed'])} of {len(batch)} messages were not accepted"
+                )
 
     def has_work(self, queue: str) -> bool:
-        """Tell whether this function may send to a work queue of that name."""
+        """Whether this function can send to a work queue of that name."""
         return queue in self._routes.work
 
     def work_waiting(self, queue: str) -> int:
-        """Return about how many messages a work queue holds: to be received, in flight, and delayed."""
+        """Return the approximate number of messages in a work queue: visible, in flight and delayed."""
         return self._count(self._routes.work_queue(queue))
 
     def delay_record(self, record: Mapping[str, Any], seconds: float) -> None:
-        """Have a received message come back in ``seconds``, whatever it holds."""
+        """Hide a received message of any kind for ``seconds``, so that it comes back then."""
         self._change_visibility(self._routes.by_arn(record["eventSourceARN"]), record["receiptHandle"], seconds)
 
     def _count(self, url: str) -> int:
@@ -155,11 +159,11 @@ class Queues:
         return sum(int(answer["Attributes"].get(name, 0)) for name in _COUNTS)
 
     def lane(self, saga: str, step: str) -> str:
-        """Return the step that stands for all that share a step's queue."""
+        """Return the step that represents all steps that share this step's queue."""
         return self._routes.lane(saga, step)
 
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
-        """Have a message that will never succeed come back at once, so that its redrive policy gets it soon."""
+        """Make a message that can never succeed visible at once, so that it reaches the dead-letter queue soon."""
         self._change_visibility(self._routes.by_arn(source_arn), receipt, 0)
 
     def _change_visibility(self, url: str, receipt: str, seconds: float) -> None:
@@ -173,15 +177,15 @@ def _attributes_of(message: Message) -> dict[str, Any]:
     return {key: {"DataType": "String", "StringValue": value} for key, value in named.items()}
 
 
-def _together(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Split messages into requests: at most ten each, and no more bytes than SQS accepts."""
-    ten, size = list[Message](), 0
+def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Split messages into requests within SQS's limits: at most ten messages each, and a limit on bytes."""
+    batch, size = list[Message](), 0
     for message in messages:
-        own = len(message.body.encode()) + _ATTRIBUTES
-        if ten and (len(ten) == _BATCH or size + own > _REQUEST):
-            yield ten
-            ten, size = [], 0
-        ten.append(message)
-        size += own
-    if ten:
-        yield ten
+        added = len(message.body.encode()) + _ATTRIBUTES
+        if batch and (len(batch) == _BATCH or size + added > _REQUEST):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += added
+    if batch:
+        yield batch

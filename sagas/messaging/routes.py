@@ -1,4 +1,4 @@
-"""Which queue belongs to which step."""
+"""The queues of steps."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from sagas.errors import NotFound
 
 _ROOM = 64
-"""Characters of a derived name before its token. SQS takes 80 in all."""
+"""The most characters of a derived name before its token. SQS allows 80 in all."""
 TYPES_FILE = "sagas-types.json"
-"""Beside the code of functions that deal with more saga types than their variables have room to name."""
+"""A file next to the code of a function, with the saga types that do not fit its environment variables."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def derived_name(saga: str, queue: str, token: str) -> str:
-    """Return the name of a queue that is derived rather than written down. ``token``: tells the services of an account
-    and region apart; at most 15 characters."""
+    """Return the derived name of a queue. ``token``: distinguishes the services of an account and region, at most 15
+    characters."""
     plain = _UNFIT.sub("_", f"{saga}-{queue}")
     if plain != f"{saga}-{queue}" or len(plain) > _ROOM:
         digest = hashlib.sha256(f"{saga}-{queue}".encode()).hexdigest()[:8]
@@ -33,10 +33,10 @@ class Routes:
     """Queues by saga and step.
 
     Args:
-        base: what every queue's URL begins with, without a slash at the end.
+        base: the start of every queue's URL, without a slash at the end.
         queues: queue names by saga and step.
-        lanes: by saga, of a step without a queue the one whose queue it uses.
-        work: names of the service's own work queues, as far as the function may send to them.
+        lanes: by saga, for each step without a queue, the step whose queue it uses.
+        work: names of the service's own work queues that the function can send to.
     """
 
     base: str
@@ -53,9 +53,9 @@ class Routes:
     ) -> Routes:
         """Read the routes from the JSON in a function's environment.
 
-        Lambda allows 4 KB for all variables of a function. So queues are not listed: their names are derived from a
-        token. A queue that all steps of a saga have is ``shared``, and ``groups`` has those that some steps share, here
-        or in a file where the variables have no room.
+        Lambda allows 4 KB for all environment variables of a function. So queues are not listed: their names are
+        derived from a token. ``shared`` is a queue for all steps of a saga. ``groups`` has queues that some steps
+        share; it can also be in a file if the variables have no room.
         """
         data: dict[str, Any] = json.loads(text)
         token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
@@ -69,18 +69,18 @@ class Routes:
         """Return the URL of a step's queue."""
         name = self.queues.get(saga, {}).get(self.lanes.get(saga, {}).get(step, step))
         if name is None:
-            raise NotFound(f"no queue for step {step!r} of saga {saga!r} is deployed")
+            raise NotFound(f"no queue is deployed for step {step!r} of saga {saga!r}")
         return f"{self.base}/{name}"
 
     def lane(self, saga: str, step: str) -> str:
-        """Return the first of the steps that share a step's queue: it stands for the line in front of them all."""
+        """Return the first of the steps that share this step's queue; it represents the queue."""
         queues = self.queues.get(saga, {})
         return next((other for other, name in queues.items() if name == queues.get(step)), step)
 
     def work_queue(self, name: str) -> str:
         """Return the URL of a work queue."""
         if name not in self.work:
-            raise NotFound(f"no work queue {name!r} is deployed for this function")
+            raise NotFound(f"this function has no work queue {name!r}")
         return f"{self.base}/{self.work[name]}"
 
     def by_arn(self, arn: str) -> str:

@@ -1,8 +1,7 @@
-"""The messages of a service's own work queues, by which its functions hand work to each other.
+"""The messages of a service's own work queues, with which its functions pass work to each other.
 
-A message names a task and what the task needs: many sagas to look after or to purge, a stretch to sweep, or one saga
-that has something to do which takes no code of its own. Losing one loses nothing: what is to be done stands in the
-tables, and is found again.
+A message names a task and its details: sagas to advance or purge, a range to sweep, or one saga that can advance
+without the author's code. A lost message does no harm: the tables record the work, and the supervisor finds it again.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.formats import FORMAT, check_format
 
 BULK = "bulk"
-"""The queue of what may take its time: recovery, purges and sweeps."""
+"""The queue for work that is not urgent: recovery, purges and sweeps."""
 NOW = "now"
-"""The queue of what is to happen soon and takes little time: ends of waits. A service has it where some saga waits."""
+"""The queue for short, urgent work: ends of waits. A service has it if any saga waits."""
 LOOK = "look"
-"""The task of the queue ``now`` that looks after one saga."""
+"""The task of the queue ``now`` that advances one saga."""
 CHILDREN, START = "children", "start"
-"""Its tasks that look after parents and children, and that start children."""
+"""Its tasks that advance parents and children, and that start children."""
 MOST_HOPS = 1_000
-"""How often in a row a message may lead to another. What gets there is caught in a loop: at the five minutes that a
-message may take, so many are three days."""
+"""The most messages in a chain, each sent by the one before. A longer chain is a loop: at up to five minutes per
+message, this many take three days."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A message of a work queue. What is added to it needs a default; what is unknown in it is passed over.
+    """A message of a work queue. New fields need a default; unknown fields are ignored.
 
     Args:
-        task: what is to be done.
-        details: what that needs, as the task has it; JSON only.
-        hops: how many messages, each sent by the one before, led to this one.
-        format: of the message.
+        task: the name of the task.
+        details: the task's parameters; JSON only.
+        hops: the number of messages before this one in a chain.
+        format: the version of the message format.
     """
 
     task: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -57,45 +56,45 @@ _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 
 
 class DueSagas(msgspec.Struct, frozen=True):
-    """The details of the tasks ``recover`` and ``purge``: where the index of what is due had some sagas.
+    """The details of the tasks ``recover`` and ``purge``: sagas from the index of due work.
 
     Args:
-        sagas: since when each was due, and its id.
-        until: epoch seconds from which on the message is void: what is still due then is found again.
+        sagas: the time since which each saga is due, and its id.
+        until: epoch seconds at which the message expires; sagas that are still due then are found again.
     """
 
     sagas: Annotated[list[tuple[_Time, _Uuid]], Meta(min_length=1, max_length=100)]
     until: float
 
     def work(self, task: str) -> Work:
-        """Return the message that asks for this."""
+        """Return the message with these details."""
         return Work(task, msgspec.to_builtins(self))
 
     @classmethod
     def of(cls, work: Work) -> DueSagas:
-        """Read them from a message."""
+        """Read the details from a message."""
         return details_of(work, cls)
 
 
 class OneSaga(msgspec.Struct, frozen=True):
-    """The details of the task ``look``: a saga that is to be looked after.
+    """The details of the task ``look``: a saga to advance.
 
     Args:
-        saga_id: which.
-        dispatch: the number of the saga's message that this one stands for, and with which it becomes stale; 0 where it
-            stands for none.
+        saga_id: the saga's id.
+        dispatch: the number of the saga's message that this one replaces; it becomes stale with that. 0 if it replaces
+            none.
     """
 
     saga_id: _Uuid
     dispatch: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
     def work(self) -> Work:
-        """Return the message that asks for this."""
+        """Return the message with these details."""
         return Work(LOOK, msgspec.to_builtins(self))
 
     @classmethod
     def of(cls, work: Work) -> OneSaga:
-        """Read them from a message; likewise."""
+        """Read the details from a message."""
         return details_of(work, cls)
 
 
@@ -108,23 +107,23 @@ def details_of(work: Work, kind: type[Details]) -> Details:
 
 
 class SagasToLookAfter(msgspec.Struct, frozen=True):
-    """The details of the task ``children``: parents and children that are to be looked after.
+    """The details of the task ``children``: parents and children to advance.
 
     Args:
         sagas: their ids.
-        thorough: whether to see to what an earlier look may have left half done.
+        thorough: whether to also complete work that an earlier task may have left unfinished.
     """
 
     sagas: Annotated[list[_Uuid], Meta(min_length=1, max_length=100)]
     thorough: bool = False
 
     def work(self) -> Work:
-        """Return the message that asks for this."""
+        """Return the message with these details."""
         return Work(CHILDREN, msgspec.to_builtins(self))
 
     @classmethod
     def of(cls, work: Work) -> SagasToLookAfter:
-        """Read them from a message; likewise."""
+        """Read the details from a message."""
         return details_of(work, cls)
 
 
@@ -132,9 +131,9 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
     """The details of the task ``start``: children of one step, by their positions.
 
     Args:
-        saga_id: their parent.
-        step: its step.
-        round: how often the step's failed children had been started anew.
+        saga_id: the parent's id.
+        step: the parent's step.
+        round: how often the step's failed children were restarted before.
         first: the first position, from 0.
         count: how many.
     """
@@ -146,17 +145,17 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
     count: Annotated[int, Meta(ge=1, le=100)]
 
     def work(self) -> Work:
-        """Return the message that asks for this."""
+        """Return the message with these details."""
         return Work(START, msgspec.to_builtins(self))
 
     @classmethod
     def of(cls, work: Work) -> ChildrenToStart:
-        """Read them from a message; likewise."""
+        """Read the details from a message."""
         return details_of(work, cls)
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """What is read first of a message: a newer one may be otherwise unlike ours."""
+    """The part of a message that is read first: in a newer format, the other fields may differ."""
 
     format: Any = None
 
@@ -168,8 +167,8 @@ def parse_work(record: Mapping[str, Any]) -> Work:
         check_format(msgspec.json.decode(text, type=_Format).format, "a message of a work queue")
         work = msgspec.json.decode(text, type=Work)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest("the message is none of a work queue", [Problem("$", str(error))]) from None
+        raise InvalidRequest("the message does not belong to a work queue", [Problem("$", str(error))]) from None
     if work.hops > MOST_HOPS:
         problem = Problem("$.hops", f"must be at most {MOST_HOPS}")
-        raise InvalidRequest(f"the message is the last of {work.hops} in a row: it is caught in a loop", [problem])
+        raise InvalidRequest(f"the message is the last in a chain of {work.hops}: it is in a loop", [problem])
     return work

@@ -2,7 +2,7 @@
 
 "A finished step's outcome waits in its queue and is committed later, without running the step again." For ChildrenStarted the worker
 sends that message, but `parse_record` refuses it: `pending_commit._SUCCESSES` does not know the action, and no payload is allowed but for
-StepCompleted. So after an outage of DynamoDB of some seconds each such message goes to the dead letters ("the message lacks:
+StepCompleted. So after an outage of DynamoDB of some seconds each such message goes to the dead letters ("the message is not valid:
 $.commit.action"), of a saga that is RUNNING; redriving it is refused again. The supervisor finds the lease expired and journals StepLost:
 an attempt is used up, the code asks once more, and where no attempt is left the saga is undone.
 

@@ -185,7 +185,7 @@ class TestRefused:
         assert "two sagas" in refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, Checkout]))
 
     def test_something_else_than_a_saga(self) -> None:
-        assert "int is no saga class" in refused(lambda stack: SagaService(stack, "Shop", sagas=[int]))
+        assert "int is not a saga class" in refused(lambda stack: SagaService(stack, "Shop", sagas=[int]))
 
     def test_options_for_a_step_of_no_saga_here(self) -> None:
         functions = {CreateZip.upload: FunctionOptions()}

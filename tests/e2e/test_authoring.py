@@ -85,7 +85,7 @@ def test_an_edit_is_live_in_two_seconds_and_sagas_stay(trips: Path, up: Callable
     assert "charged anew" not in running.sagas("logs", first["saga_id"]).stdout
     # a syntax error leaves what was deployed
     change(trips, "functions/trip.py", "class Trip(", "class Trip((")
-    assert "functions/trip.py:" in said(running, "what was deployed before goes on")
+    assert "functions/trip.py:" in said(running, "the previous deployment keeps running")
     change(trips, "functions/trip.py", "class Trip((", "class Trip(")
     # a step more is more than code
     step = '\n\n    @step\n    def thank(self, ctx: Context) -> str:\n        return "thanks"\n'
@@ -124,5 +124,5 @@ def test_the_end_says_what_it_waits_for(trips: Path, up: Callable[..., Running])
     running.saga_client().start("trip", {"order_id": "o-1", "seats": 2, "budget": 100})
     poll("the step", began.exists)
     assert running.stop(signal.SIGINT) == 0
-    assert said(running, "Waiting up to 30 s for what runs: trip charge")
+    assert said(running, "Waiting up to 30 s for running functions: trip charge")
     assert processes(group) == []

@@ -193,7 +193,7 @@ def test_time_is_skipped_where_the_emulator_is_ours_only(trials: Stack, tmp_path
     (tmp_path / ".sagas" / "local.json").write_text(json.dumps(elsewhere))
     ticked = Stack(tmp_path).sagas("local", "tick", "--advance", "1d")
     assert ticked.returncode == 1
-    assert "and nowhere else: this stack is at http://127.0.0.1" in ticked.stderr
+    assert "starts itself; this stack is at http://127.0.0.1" in ticked.stderr
     (tmp_path / ".sagas" / "local.json").unlink()
     assert "no local stack is running here" in Stack(tmp_path).sagas("local", "tick").stderr
 

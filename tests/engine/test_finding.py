@@ -180,7 +180,7 @@ def test_not_all_of_a_batch_were_taken(bench: Make, monkeypatch: pytest.MonkeyPa
         return {"Failed": [{"Id": "1"}]}
 
     monkeypatch.setattr(client, "send_message_batch", refuse)
-    with pytest.raises(Unavailable, match="1 of 2 were not taken"):
+    with pytest.raises(Unavailable, match="1 of 2 messages were not accepted"):
         b.engine.queues.send_work("bulk", [Work("sweep"), Work("sweep")])
 
 

@@ -189,7 +189,7 @@ def test_a_subclass_that_says_nonsense_has_failed(bench: Make) -> None:
     b = bench(Unsure)
     saga_id = b.start("unsure", {"item": "x", "count": 1})
     b.deliver("unsure", "look")
-    told = "NotYet: after must be a number of seconds from 1 on, not 'soon'"
+    told = "NotYet: after must be a number of seconds, at least 1, not 'soon'"
     assert b.show(saga_id)["error"] == {"step": "look", "type": "ValueError", "message": told}
 
 

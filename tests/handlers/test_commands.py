@@ -186,9 +186,9 @@ class TestBadCommands:
     @pytest.mark.parametrize(
         ("body", "reason"),
         [
-            ("{", "the message is no command: $: Input data was truncated"),
-            ("[]", "the message is no command: $: Expected `object`"),
-            ({"command": "begin"}, "the message is no command: $.command"),
+            ("{", "the message is not a command: $: Input data was truncated"),
+            ("[]", "the message is not a command: $: Expected `object`"),
+            ({"command": "begin"}, "the message is not a command: $.command"),
             ({"command": "start", "saga": "trip"}, "missing required field `request`"),
             ({"command": "start", "saga": "trip", "request": {}, "kee": "a"}, "unknown field `kee`"),
             ({"command": "start", "saga": "trip", "request": {"itm": 1}}, "$.item"),

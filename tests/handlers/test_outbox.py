@@ -264,7 +264,7 @@ def test_what_the_bus_does_not_take_is_sent_again_and_then_left_to_lambda(box: M
     assert b.bus.requests == [10, 1, 2]
     b.site.begin("trip")
     b.bus.down = 3
-    with pytest.raises(Unavailable, match="1 of 1 were not taken"):
+    with pytest.raises(Unavailable, match="1 of 1 events were not accepted"):
         b.tell()
     assert b.tell() == ["SagaStarted"]
 
@@ -278,7 +278,7 @@ def test_what_cannot_be_read_holds_nothing_up(box: MakeBox, capsys: pytest.Captu
     other = {"eventName": "INSERT", "dynamodb": {"NewImage": {"saga_id": {"S": "breaker#trip#pay"}}}}
     gone = {"eventName": "REMOVE", "dynamodb": {"OldImage": good[0]["dynamodb"]["NewImage"]}}
     assert outbox.handler({"Records": [bad, other, gone, *good]}, LambdaContext()) == {"told": 1}
-    assert "EventUntold" in capsys.readouterr().out
+    assert "EventNotPublished" in capsys.readouterr().out
 
 
 def test_steps_are_told_where_that_is_asked_for(box: MakeBox) -> None:

@@ -27,7 +27,7 @@ class Waiting(Saga[Request], timeout=30):  # pyright: ignore[reportArgumentType,
     neither = sleep()  # pyright: ignore[reportCallIssue, reportUnknownVariableType] -- how long
     seconds = sleep(60)  # pyright: ignore[reportArgumentType] -- a timedelta
 
-    @wait_for(str, timeout=timedelta(days=1))  # pyright: ignore[reportArgumentType] -- code that asks returns None
+    @wait_for(str, timeout=timedelta(days=1))  # pyright: ignore[reportArgumentType] -- it must return None
     def answer(self) -> str: ...
 
     @sleep(timedelta(days=1))  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator] -- it decorates nothing

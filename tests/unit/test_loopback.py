@@ -222,8 +222,12 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("header", "status", "rule"),
         [
-            (("Host", "evil.example"), 421, "Host is 'evil.example'; this port answers to 127.0.0.1, [::1], localhost"),
-            (("Origin", "null"), 403, "Origin is 'null', whose pages are not allowed to call this port"),
+            (
+                ("Host", "evil.example"),
+                421,
+                "Host is 'evil.example'; this port answers only to 127.0.0.1, [::1], localhost",
+            ),
+            (("Origin", "null"), 403, "Origin is 'null'; pages of this origin are not allowed to call this port"),
             (("Sec-Fetch-Site", "cross-site"), 403, "Sec-Fetch-Site is 'cross-site': the request comes from a page"),
         ],
     )

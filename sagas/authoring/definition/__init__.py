@@ -1,1 +1,1 @@
-"""What a saga class declares, read once and checked."""
+"""The definition of a saga class, read and checked when the class is created."""

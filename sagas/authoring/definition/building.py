@@ -1,4 +1,4 @@
-"""From a saga class to its frozen definition, with every mistake found on the way."""
+"""Build the frozen definition of a saga class and report mistakes in it."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from sagas.authoring.steps import Step, WaitOptions
 from sagas.errors import DefinitionError
 
 MAX_TIMEOUT = 890
-"""Seconds. Lambda ends a function after 900; the rest is for the commit."""
+"""In seconds. Lambda ends a function after 900 s; the last ten are for the commit."""
 
 MAX_RETRY_SECONDS = 14 * 24 * 3600
 """SQS keeps a message for at most 14 days."""
 
 DEEPEST = 5
-"""Sagas that may be children of each other, the topmost one counted."""
+"""The most levels of sagas below each other, including the top one."""
 
 _FIXED = ("request", "ctx")
 
 
 @dataclass(slots=True)
 class _Builder:
-    """One run: what is known of the class, and the steps made so far."""
+    """The class that is being read, and the steps defined so far."""
 
     where: str
     name: str
@@ -56,10 +56,10 @@ class _Builder:
     bound: dict[Any, Any]
     reserved: frozenset[str]
     module: dict[str, Any]
-    made: list[StepDefinition] = field(default_factory=list[StepDefinition])
+    steps: list[StepDefinition] = field(default_factory=list[StepDefinition])
 
     def check_names(self) -> None:
-        """Check the names of steps, undos and results against each other and against what is reserved."""
+        """Check that the names of steps, undos and results are valid, unique and not reserved."""
         undos = {undo.name for undo in self.members.undos.values()}
         results: dict[str, str] = {}
         for name, step in self.members.steps.items():
@@ -69,22 +69,26 @@ class _Builder:
             self._check_name(result, f"{where}: result {result!r}")
             other = results.setdefault(result, name)
             if other != name:
-                raise DefinitionError(f'{where}: its result is called "{result}" like that of step "{other}"')
+                raise DefinitionError(
+                    f'{where}: its result has the same name as the result of step "{other}": "{result}"'
+                )
             if result != name and (result in self.members.steps or result in undos):
-                raise DefinitionError(f'{where}: its result is called "{result}" like another step or compensation')
+                raise DefinitionError(
+                    f'{where}: its result has the same name as another step or compensation: "{result}"'
+                )
         for undo in undos:
             self._check_name(undo, f'{self.where}: compensation "{undo}"')
 
     def _check_name(self, name: Any, where: str) -> None:
         if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= 40):
-            raise DefinitionError(f"{where}: a name is an ASCII identifier of at most 40 characters")
+            raise DefinitionError(f"{where}: a name must be an ASCII identifier of at most 40 characters")
         if name in _FIXED:
-            raise DefinitionError(f'{where}: the name "{name}" is taken: it fills a parameter of every step')
+            raise DefinitionError(f'{where}: the name "{name}" is reserved for a parameter of every step')
         if name in self.reserved or name.startswith("__"):
-            raise DefinitionError(f'{where}: the name "{name}" is taken by a member of Saga')
+            raise DefinitionError(f'{where}: the name "{name}" is reserved: it is a member of Saga')
 
     def add_step(self, name: str, step: AnyStep) -> None:
-        """Make the definition of the next step and of its undo."""
+        """Add the definition of the next step and of its undo."""
         where = f'{self.where}: step "{name}"'
         options = step.options
         retry, timeout = _policies(options.retry, options.timeout, where)
@@ -96,7 +100,7 @@ class _Builder:
         on_exhausted = self._policy(step, retry.on_exhausted, "on_exhausted", where)
         definition = StepDefinition(
             name=name,
-            function=_asks_nobody,
+            function=_no_code,
             parameters=(),
             result=name if options.result is None else options.result,
             result_type=None,
@@ -114,20 +118,20 @@ class _Builder:
         else:
             definition = self._step(definition, step, where)
         undo, pivot = self.members.undos.get(name), self._pivot_before(step)
-        self.made.append(definition)
+        self.steps.append(definition)
         if undo is None:
             return
         where = f'{where}: compensation "{undo.name}"'
         if definition.children is not None:
-            raise DefinitionError(f"{where}: children are undone by their own compensations")
+            raise DefinitionError(f"{where}: a children step cannot have a compensation; each child undoes itself")
         if definition.pivot:
-            raise DefinitionError(f"{where}: a pivot has no undo: it is the point of no return")
+            raise DefinitionError(f"{where}: a pivot is the point of no return, so it cannot have a compensation")
         if pivot:
-            raise DefinitionError(f'{where}: the step is behind the pivot "{pivot}", where nothing is undone')
-        given = undo.options.retry
-        if isinstance(given, Retry) and given.on_exhausted not in (None, Exhausted.COMPENSATE):
+            raise DefinitionError(f'{where}: steps after the pivot "{pivot}" are never undone')
+        undo_retry = undo.options.retry
+        if isinstance(undo_retry, Retry) and undo_retry.on_exhausted not in (None, Exhausted.COMPENSATE):
             raise DefinitionError(
-                f"{where}: its retry has on_exhausted, but an undo that fails always needs an operator"
+                f"{where}: remove on_exhausted from its retry; an undo that fails always waits for an operator"
             )
         retry, timeout = _policies(
             retry if undo.options.retry is None else undo.options.retry,
@@ -136,55 +140,61 @@ class _Builder:
         )
         signature = read_signature(undo.function, self.scope, self.bound, where)
         if signature.says_return and not can_hold(None, signature.returns):
-            raise DefinitionError(f"{where}: it returns {type_name(signature.returns)}; an undo returns None")
-        # the step is made already: its undo may take its result
+            raise DefinitionError(
+                f"{where}: it returns {type_name(signature.returns)}; a compensation must return None"
+            )
+        # The undo can take the step's own result, so the step is in self.steps already.
         parameters = self._parameters(signature, where, retired=definition.retired, undone=definition)
         none = signature.returns in (None, type(None))
-        self.made[-1] = replace(
+        self.steps[-1] = replace(
             definition, undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, declares_none=none)
         )
 
     def _pivot_before(self, step: AnyStep) -> str:
-        """The name of the pivot that new sagas take before a step; empty if there is none."""
-        pivots = (made.name for made in self.made if made.pivot and not made.retired)
+        """The name of the pivot that new sagas run before a step; empty if there is none."""
+        pivots = (earlier.name for earlier in self.steps if earlier.pivot and not earlier.retired)
         return "" if step.options.retired else next(pivots, "")
 
-    def _policy(self, step: AnyStep, given: Exhausted | None, option: str, where: str) -> Exhausted:
-        """What happens when a step has failed for good. Behind a pivot nothing that undoes the saga, or ends it."""
+    def _policy(self, step: AnyStep, policy: Exhausted | None, option: str, where: str) -> Exhausted:
+        """What happens when a step has failed for good. After a pivot, the saga must be neither undone nor ended."""
         pivot = self._pivot_before(step)
-        if pivot and given in (Exhausted.COMPENSATE, Exhausted.FAIL):
-            told = f'{option} must be DEAD_LETTER or CONTINUE behind the pivot "{pivot}", where nothing is undone'
-            raise DefinitionError(f"{where}: {told}, not {given}")
-        return given or (Exhausted.DEAD_LETTER if pivot else Exhausted.COMPENSATE)
+        if pivot and policy in (Exhausted.COMPENSATE, Exhausted.FAIL):
+            expected = f'{option} must be DEAD_LETTER or CONTINUE after the pivot "{pivot}"'
+            raise DefinitionError(f"{where}: {expected}, not {policy}; nothing is undone there")
+        return policy or (Exhausted.DEAD_LETTER if pivot else Exhausted.COMPENSATE)
 
     def _check_pivot(self, definition: StepDefinition, where: str) -> None:
         if not isinstance(cast("object", definition.pivot), bool):
             raise DefinitionError(f"{where}: pivot must be True or False, not {definition.pivot!r}")
         if not definition.pivot or definition.retired:
             return
-        for made in self.made:
-            if made.pivot and not made.retired:
-                raise DefinitionError(f'{where}: a saga has one pivot at most, and "{made.name}" is one')
+        for earlier in self.steps:
+            if earlier.pivot and not earlier.retired:
+                raise DefinitionError(f'{where}: a saga can have only one pivot, and "{earlier.name}" is one')
         if definition.on_exhausted is Exhausted.CONTINUE:
-            raise DefinitionError(f"{where}: a pivot cannot have Exhausted.CONTINUE: a saga does not go on without it")
+            raise DefinitionError(
+                f"{where}: a pivot cannot have Exhausted.CONTINUE: the saga cannot continue without it"
+            )
 
     def _step(self, definition: StepDefinition, step: AnyStep, where: str) -> StepDefinition:
-        """Complete the definition of a step that does something itself."""
+        """Complete the definition of an ordinary step."""
         signature = read_signature(step.function, self.scope, self.bound, where)
         if not signature.says_return:
-            raise DefinitionError(f"{where}: it has no return annotation; a step without a result returns None")
+            raise DefinitionError(f"{where}: add a return annotation; a step without a result returns None")
         self.check_type(signature.returns, f"{where}: the result")
-        patience, goes_on = step.options.patience, definition.on_exhausted is Exhausted.CONTINUE
+        patience, continues = step.options.patience, definition.on_exhausted is Exhausted.CONTINUE
         if patience is not None and not (
             isinstance(cast("object", patience), timedelta) and timedelta(0) < patience <= LONGEST_WAIT
         ):
             raise DefinitionError(
-                f"{where}: patience must be a positive timedelta of at most a year (365 days), not {patience!r}"
+                f"{where}: patience must be a positive timedelta of at most 365 days, not {patience!r}"
             )
-        if goes_on and patience is None:
+        if continues and patience is None:
             raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with patience")
-        if goes_on and not is_optional(signature.returns):
-            raise DefinitionError(f'{where}: its result must be annotated "... | None": it goes on without one')
+        if continues and not is_optional(signature.returns):
+            raise DefinitionError(
+                f'{where}: its result must be annotated "... | None", because the saga can continue without it'
+            )
         return replace(
             definition,
             function=step.function,
@@ -194,7 +204,7 @@ class _Builder:
         )
 
     def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
-        """Complete the definition of a wait, which may have code that asks, or that says until when."""
+        """Complete the definition of a wait, with its code if it has any."""
         if definition.on_exhausted is Exhausted.CONTINUE:
             raise DefinitionError(f"{where}: its retry cannot have Exhausted.CONTINUE; on_timeout can")
         if wait.kind == "children":
@@ -208,53 +218,55 @@ class _Builder:
             function = as_method(wait.until, f"{where}: until")
             signature = read_signature(function, self.scope, self.bound, f"{where}: until")
             if signature.returns is not datetime:
-                told = type_name(signature.returns) if signature.says_return else "nothing"
-                raise DefinitionError(f"{where}: until is annotated to return {told}, not a datetime")
+                returned = type_name(signature.returns) if signature.says_return else "nothing"
+                raise DefinitionError(f"{where}: until is annotated to return {returned}, not a datetime")
             parameters = self._parameters(signature, f"{where}: until", retired=False)
             return replace(definition, result_type=type(None), function=function, parameters=parameters, asks=True)
         try:
             value = resolve(wait.value, self.module, self.scope)
         except DefinitionError as error:
-            raise DefinitionError(f"{where}: the type of its signal {error}") from None
+            raise DefinitionError(f"{where}: the signal type {error}") from None
         self.check_type(value, f"{where}: the signal")
         result = value | None if wait.on_timeout is Exhausted.CONTINUE and not is_optional(value) else value
         definition = replace(definition, signal_type=value, result_type=result, public=wait.public)
         if not isinstance(step, Step) and wait.public:
-            told = "public=True needs a method that passes ctx.callback_url on; without one nobody learns the URL"
-            raise DefinitionError(f"{where}: {told}. Write @wait_for(..., public=True) over that method")
+            problem = "public=True needs a method that sends ctx.callback_url to somebody"
+            raise DefinitionError(f"{where}: {problem}; write @wait_for(..., public=True) above such a method")
         if not isinstance(step, Step):
             return definition
         signature = read_signature(step.function, self.scope, self.bound, where)
         if signature.says_return and not can_hold(None, signature.returns):
-            told = type_name(signature.returns)
-            raise DefinitionError(f"{where}: it returns {told}; code that asks returns None, the result is the signal")
+            returned = type_name(signature.returns)
+            raise DefinitionError(f"{where}: it returns {returned}; it must return None, as the result is the signal")
         parameters = self._parameters(signature, where, retired=False)
         return replace(definition, function=step.function, parameters=parameters, asks=True)
 
     def _children(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
         """Complete the definition of a step that starts other sagas."""
         sagas: list[SagaDefinition] = []
-        for one in wait.types:
-            found = vars(one).get(DEFINITION)
-            if not isinstance(found, SagaDefinition):
-                raise DefinitionError(f"{where}: {one.__name__} is no saga class, or is a base only")
-            sagas.append(found)
-            if self.name in [found.name, *(other.name for other in found.family)]:
-                raise DefinitionError(f'{where}: saga "{self.name}" would start itself, by "{found.name}"')
-        deep = 1 + max(one.depth for one in sagas)
-        if deep > DEEPEST:
-            raise DefinitionError(f"{where}: with its children it is {deep} sagas deep, {DEEPEST} are the most")
+        for child in wait.types:
+            saga = vars(child).get(DEFINITION)
+            if not isinstance(saga, SagaDefinition):
+                raise DefinitionError(f"{where}: {child.__name__} is not a saga class, or serves only as a base")
+            sagas.append(saga)
+            if self.name in [saga.name, *(other.name for other in saga.family)]:
+                raise DefinitionError(f'{where}: saga "{self.name}" would start itself, through "{saga.name}"')
+            depth = 1 + max(saga.depth for saga in sagas)
+            if depth > DEEPEST:
+                raise DefinitionError(
+                    f"{where}: sagas can be nested {DEEPEST} deep; with its children this one is {depth} deep"
+                )
         several = len(sagas) > 1
         requests: Any = list[sagas[0].request_type]
         if several:
-            requests = tuple[tuple(one.request_type for one in sagas)]
+            requests = tuple[tuple(saga.request_type for saga in sagas)]
         signature = read_signature(step.function, self.scope, self.bound, where)
         if not signature.says_return or not can_hold(requests, signature.returns):
-            told = type_name(signature.returns) if signature.says_return else "nothing"
-            raise DefinitionError(f"{where}: it is annotated to return {told}, not the requests: {type_name(requests)}")
+            returned = type_name(signature.returns) if signature.says_return else "nothing"
+            raise DefinitionError(f"{where}: it is annotated to return {returned}; expected {type_name(requests)}")
         absent = wait.tolerate > 0 or wait.on_timeout is Exhausted.CONTINUE
-        results = [one.result_step.result_type for one in sagas]
-        results = [one if not absent or is_optional(one) else one | None for one in results]
+        results = [saga.result_step.result_type for saga in sagas]
+        results = [result if not absent or is_optional(result) else result | None for result in results]
         of_children = ChildrenDefinition(
             tuple(sagas), requests, several, wait.concurrency, wait.tolerate, wait.in_reverse
         )
@@ -271,60 +283,62 @@ class _Builder:
     def _parameters(
         self, signature: Signature, where: str, *, retired: bool, undone: StepDefinition | None = None
     ) -> tuple[Parameter, ...]:
-        """Find what fills each parameter, by its name."""
+        """Find the source of each parameter by its name."""
         parameters: list[Parameter] = []
         for name, type_ in signature.parameters.items():
-            here = f'{where}: parameter "{name}"'
+            place = f'{where}: parameter "{name}"'
             if name == "request":
-                _check_holds(type_, self.request_type, "the request", here)
+                _check_holds(type_, self.request_type, "the request", place)
                 parameters.append(Parameter(name, Source.REQUEST, type_))
                 continue
             if name == "ctx":
                 if not can_hold_context(type_):
-                    raise DefinitionError(f"{here} is annotated {type_name(type_)}, which cannot hold the Context")
+                    raise DefinitionError(f"{place} is annotated {type_name(type_)}, which cannot hold the Context")
                 parameters.append(Parameter(name, Source.CONTEXT, type_))
                 continue
-            producer = self._producer(name, here)
+            producer = self._producer(name, place)
             if producer.retired and not retired:
-                text = f'is the result of the retired step "{producer.name}", which new sagas skip'
-                raise DefinitionError(f"{here} {text}")
-            _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', here)
+                raise DefinitionError(
+                    f'{place} is the result of the retired step "{producer.name}", which new sagas skip'
+                )
+            _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', place)
             polls = self.members.steps[producer.name].options.patience is not None
             if producer is undone and (polls or producer.undo_when == "started") and not is_optional(type_):
-                why = "with patience=, as a step that raised NotYet is undone though it never completed,"
-                why = 'with undo_when="started"' if producer.undo_when == "started" else why
-                raise DefinitionError(f'{here} must be annotated "... | None": {why} it may be absent')
+                option = 'undo_when="started"' if producer.undo_when == "started" else "patience="
+                raise DefinitionError(
+                    f'{place} must be annotated "... | None": with {option}, a step that never completed can be undone'
+                )
             optional = producer is undone and is_optional(type_)
-            goes_on = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
-            optional = optional or (goes_on and producer.children is None)  # which have a result all the same
+            continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
+            optional = optional or (continues and producer.children is None)  # children have a result in any case
             parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
     def _producer(self, name: str, where: str) -> StepDefinition:
-        """Return the step made so far whose result is called ``name``."""
-        for made in self.made:
-            if made.result == name:
-                return made
+        """Return the earlier step whose result is called ``name``."""
+        for earlier in self.steps:
+            if earlier.result == name:
+                return earlier
         for step in self.members.steps.values():
             if name not in (step.options.result, step.name):
                 continue
             why = f'is the result of step "{step.name}", which is not an earlier step'
-            if any(made.name == step.name for made in self.made):
+            if any(earlier.name == step.name for earlier in self.steps):
                 why = f'is unknown: the result of step "{step.name}" is called "{step.options.result}"'
             raise DefinitionError(f"{where} {why}")
-        known = ", ".join([*_FIXED, *(made.result for made in self.made)])
-        raise DefinitionError(f"{where} is unknown; known here are {known}")
+        names = ", ".join([*_FIXED, *(earlier.result for earlier in self.steps)])
+        raise DefinitionError(f"{where} is unknown; expected one of {names}")
 
     def check_type(self, type_: Any, what: str) -> None:
-        """Check that values of a type can be kept."""
+        """Check that values of a type can be stored."""
         try:
             shape_of(type_, self.scope.names)
         except UnsupportedType as error:
-            raise DefinitionError(f"{what} is of an unsupported type: {error}") from None
+            raise DefinitionError(f"{what} has an unsupported type: {error}") from None
 
 
-def _asks_nobody(instance: object) -> None:
-    """Stand for the code of a wait that has none."""
+def _no_code(instance: object) -> None:
+    """The function of a wait without code."""
 
 
 def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
@@ -341,10 +355,10 @@ def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]
         raise DefinitionError(f"{where}: retry must be a Retry, not {retry!r}")
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
-        told = f"timeout must be seconds or a timedelta, over 0 and at most {MAX_TIMEOUT} seconds, not {timeout!r}"
-        raise DefinitionError(f"{where}: {told}")
+        expected = f"timeout must be seconds or a timedelta, more than 0 and at most {MAX_TIMEOUT} seconds"
+        raise DefinitionError(f"{where}: {expected}, not {timeout!r}")
     if retry.longest_wait > MAX_RETRY_SECONDS:
-        raise DefinitionError(f"{where}: all retries together may wait longer than 14 days, which SQS does not")
+        raise DefinitionError(f"{where}: all retries together can take longer than 14 days, the limit of SQS")
     return retry, float(seconds)
 
 
@@ -365,25 +379,27 @@ def build(
     builder.check_type(request_type, f"{where}: the request")
     builder.check_names()
     if all(step.options.retired for step in members.steps.values()):
-        raise DefinitionError(f"{where}: it has no steps; decorate methods with @step")
+        raise DefinitionError(f"{where}: the class has no steps; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
-    check_instance_state(cls, where, builder.made)
-    current = [step for step in builder.made if not step.retired]
+    check_instance_state(cls, where, builder.steps)
+    current = [step for step in builder.steps if not step.retired]
     if not any(step.asks for step in current):
-        raise DefinitionError(f"{where}: it only waits; decorate a method with @step")
+        raise DefinitionError(f"{where}: the class has only waits; decorate a method with @step")
     if options.result is not None and all(options.result not in (step.result, step.name) for step in current):
-        known = ", ".join(step.result for step in current)
-        raise DefinitionError(f'{where}: the class keyword result names no step: "{options.result}"; known are {known}')
-    types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.made}
-    of_children = {step.name: step.children.hidden for step in builder.made if step.children is not None}
+        names = ", ".join(step.result for step in current)
+        raise DefinitionError(
+            f'{where}: result="{options.result}" is not the result of a step; expected one of {names}'
+        )
+    types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.steps}
+    of_children = {step.name: step.children.hidden for step in builder.steps if step.children is not None}
     redaction = redaction_of(where, types, options.redact, of_children)
     return SagaDefinition(
         name=options.name,
         version=options.version,
         saga_class=cls,
         request_type=request_type,
-        steps=tuple(builder.made),
+        steps=tuple(builder.steps),
         lock_expiry=options.lock_expiry,
         stale_after=options.stale_after,
         max_recovery_attempts=options.max_recovery_attempts,

@@ -1,4 +1,4 @@
-"""The frozen result of declaring a saga class. Plain data: the engine and the CDK constructs read it."""
+"""The frozen definition of a saga class: plain data for the engine and the CDK constructs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 from sagas.authoring.find_by import FindBy
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
-from sagas.authoring.redaction import EACH, Place, Redaction
+from sagas.authoring.redaction import Redaction
+from sagas.paths import EACH, Place
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
-"""What a step is, by what it waits for."""
+"""The kinds of steps, by ``waits_for``."""
 
 
 class Source(StrEnum):
-    """Where the value of a parameter comes from."""
+    """The source of a parameter's value."""
 
     REQUEST = "request"
     CONTEXT = "context"
@@ -26,15 +27,15 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a step or an undo, as it is filled by name.
+    """A parameter of a step or an undo, filled by name.
 
     Args:
         name: the parameter's name.
-        source: what fills it.
+        source: where its value comes from.
         type: its resolved annotation.
         step: for ``Source.RESULT``, the name of the step whose result it is.
-        optional: the result may be absent: that of the undo's own step, if the annotation allows it, or that of a step
-            without which the saga goes on (``Exhausted.CONTINUE``).
+        optional: whether the result can be absent. An undo's own step may have none, if the annotation allows that. A
+            step with ``Exhausted.CONTINUE`` may also have none.
     """
 
     name: str
@@ -46,8 +47,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class UndoDefinition:
-    """The compensation of a step. ``retry`` and ``timeout`` (seconds) are already the step's where it named none.
-    ``declares_none``: its annotation says that it returns ``None``."""
+    """The compensation of a step. ``retry`` and ``timeout`` (seconds) default to the step's.
+    ``declares_none``: its return annotation is ``None``."""
 
     name: str
     function: Callable[..., Any]
@@ -62,12 +63,12 @@ class ChildrenDefinition:
     """The children that a step starts.
 
     Args:
-        sagas: the types: of all children, or of each.
-        requests: the type of what its code returns: their requests.
-        several: each child has a type of its own.
-        concurrency: how many are under way at a time, at most.
-        tolerate: how many may fail.
-        in_reverse: they are undone one by one, the last that completed first.
+        sagas: the type of all children, or one type per child.
+        requests: the return type of the step's code: the requests of the children.
+        several: whether each child has its own type.
+        concurrency: how many children run at a time, at most.
+        tolerate: how many children can fail.
+        in_reverse: children are undone one at a time, the last to complete first.
     """
 
     sagas: tuple[SagaDefinition, ...]
@@ -79,7 +80,7 @@ class ChildrenDefinition:
 
     @property
     def hidden(self) -> list[Place]:
-        """What of the step's result is not shown, as the children's own types say of theirs."""
+        """The redacted places in the step's result, taken from the children's own types."""
         items = [f"[{number}]" if self.several else EACH for number in range(len(self.sagas))]
         return [
             (item, *place)
@@ -92,10 +93,10 @@ class ChildrenDefinition:
 class StepDefinition:
     """One step: its code, its inputs by name, its policies. ``timeout`` in seconds.
 
-    Of a wait: ``waits_for`` says for what, ``asks`` whether it has code at all (then ``function`` is it), ``wait`` how
-    many seconds it waits, ``signal_type`` what it takes, ``children`` which sagas it starts (then ``on_timeout`` is
-    what happens when they fail). ``patience``: seconds for which a step may say that it is not yet time. ``pivot``:
-    behind it nothing is undone.
+    For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
+    ``asks`` says whether it has code, in ``function``. ``children`` are the sagas that it starts; ``on_timeout`` then
+    applies when they fail. ``patience``: seconds for which a step can raise ``NotYet``. ``pivot``: nothing is undone
+    after it.
     """
 
     name: str
@@ -122,25 +123,25 @@ class StepDefinition:
 
     @property
     def has_lane(self) -> bool:
-        """Whether any code belongs to it, which takes a queue and a function."""
+        """Whether the step has code, and so needs a queue and a function."""
         return self.asks or self.undo is not None
 
     @property
     def returned_type(self) -> Any:
-        """What its code returns: its result, but of a wait the moment until which it waits, or nothing, or requests."""
+        """The type that its code returns: the result of a step, the end of a sleep, or the requests of children."""
         if self.children is not None:
             return self.children.requests
         return {"": self.result_type, "signal": type(None), "time": datetime}[self.waits_for]
 
     def code(self, *, undo: bool) -> StepDefinition | UndoDefinition:
-        """Return what runs: the step itself, or its undo."""
+        """Return the step itself or its undo."""
         if undo and self.undo is None:
-            raise LookupError(f"the step {self.name!r} has no undo")
+            raise LookupError(f"step {self.name!r} has no compensation")
         return self.undo if undo and self.undo else self
 
 
 DEFINITION = "__saga_definition__"
-"""The attribute of a saga class that has its definition."""
+"""The attribute of a saga class that holds its definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +172,15 @@ class SagaDefinition:
 
     @property
     def family(self) -> tuple[SagaDefinition, ...]:
-        """All types that are started by it, or by what it starts, each once."""
-        found: dict[str, SagaDefinition] = {}
+        """All types that it starts, directly or through its children, each once."""
+        types: dict[str, SagaDefinition] = {}
         for child in self.children:
-            found |= {one.name: one for one in (child, *child.family)}
-        return tuple(found.values())
+            types |= {saga.name: saga for saga in (child, *child.family)}
+        return tuple(types.values())
 
     @property
     def depth(self) -> int:
-        """How many sagas deep it is: 1 without children."""
+        """The levels of sagas in it: 1 without children."""
         return 1 + max((child.depth for child in self.children), default=0)
 
     @property
@@ -190,7 +191,7 @@ class SagaDefinition:
 
     @property
     def works_now(self) -> bool:
-        """Whether some of what its sagas do takes no code, but the service's own queue ``now``: they wait."""
+        """Whether its sagas wait: the end of a wait needs no author's code and uses the service's own queue ``now``."""
         return any(step.waits_for for step in self.steps)
 
     def step(self, name: str) -> StepDefinition:
@@ -201,7 +202,7 @@ class SagaDefinition:
         raise KeyError(name)
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
-        """Return it with the service's ``auto_disable``, if it declares none."""
+        """Return the definition with the service's ``auto_disable`` unless it has its own."""
         return self if self.auto_disable is not None else replace(self, auto_disable=auto_disable)
 
     @property

@@ -1,7 +1,7 @@
-"""State that one step keeps on ``self`` for another, which does not find it: no two executions share an instance.
+"""Detect state that one step stores on ``self`` for another. It would be lost: executions do not share an instance.
 
-A class is refused where that is certain by the source of its methods. What their source does not show, such as what a
-helper or a decorator does, is named in a note of the ``AttributeError`` that it leads to.
+If the source of the methods makes this certain, the class is refused. Otherwise, for example if a helper or decorator
+sets the attribute, a note on the resulting ``AttributeError`` explains it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sagas.errors import DefinitionError
 
 _STORE = dis.opmap["STORE_ATTR"]
 _HOOKS = ("__new__", "__getattr__", "__getattribute__", "__setattr__")
-"""Methods by which an instance may have attributes that nothing else shows."""
+"""Methods that can add attributes in ways that the source does not show."""
 _UNCLEAR = frozenset({"super", "suppress", "AttributeError", "Exception", "BaseException"})
-"""Names of what runs other code, or has a missing attribute do no harm."""
+"""Names in code that runs other code, or that tolerates a missing attribute."""
 
 
 def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinition]) -> None:
-    """Check that no step or undo reads from its instance what only another one sets."""
+    """Check that no step or undo reads an attribute of its instance that only another one sets."""
     functions = dict(_functions(steps))
     if not any(_stores(function) for function in functions.values()):
-        return  # nearly all classes, without a look at their source
+        return  # nearly all classes, without reading their source
     sources = {label: source for label, function in functions.items() if (source := _Source.of(function))}
     setters: dict[str, list[str]] = {}
     for label, source in sources.items():
@@ -45,7 +45,7 @@ def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinit
 
 
 def note_on_instance_state(definition: SagaDefinition, reader: str, name: str) -> str:
-    """Return what to say of an attribute that a step or undo did not find on its instance; empty if no code sets it."""
+    """Return a note about an attribute that a step or undo missed on its instance; empty if no code sets it."""
     functions = dict(_functions(definition.steps))
     label = next((label for label in functions if label.endswith(f' "{reader}"')), reader)
     for method, function in _Surroundings(definition.saga_class, functions.values()).helpers():
@@ -56,7 +56,7 @@ def note_on_instance_state(definition: SagaDefinition, reader: str, name: str) -
 
 
 def _message(where: str, reader: str, name: str, setters: list[str]) -> str:
-    advice = "no two executions share an instance; return it as a result, and take it as a parameter"
+    advice = "executions do not share an instance; return the value as a result and take it as a parameter"
     return f"{where}: {reader} reads self.{name}, which is set only by {' and '.join(setters)}; {advice}"
 
 
@@ -74,25 +74,25 @@ def _stores(function: object) -> bool:
 
 def _sets(function: object, name: str) -> bool:
     instructions = dis.get_instructions(function) if isinstance(function, FunctionType) else ()
-    return any(one.opname == "STORE_ATTR" and one.argval == name for one in instructions)
+    return any(instruction.opname == "STORE_ATTR" and instruction.argval == name for instruction in instructions)
 
 
 def _words(code: CodeType) -> set[str]:
-    """The names and texts in a code object: that of an attribute is among them, however it is set."""
-    words = {*code.co_names, *(one for one in code.co_consts if isinstance(one, str))}
-    return words.union(*(_words(one) for one in code.co_consts if isinstance(one, CodeType)))
+    """The names and texts in a code object. They include each attribute's name, however it is set."""
+    words = {*code.co_names, *(const for const in code.co_consts if isinstance(const, str))}
+    return words.union(*(_words(const) for const in code.co_consts if isinstance(const, CodeType)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What the source of a method does with its instance.
+    """How the source of a method uses its instance.
 
     Args:
-        sets: attributes that it sets or deletes.
-        reads: attributes that it reads.
-        conditions: attributes that decide which of its code runs.
-        words: names and texts in it.
-        keeps: it uses its instance for its attributes only, and catches nothing.
+        sets: attributes that the method sets or deletes.
+        reads: attributes that the method reads.
+        conditions: attributes that its conditions depend on.
+        words: names and texts in its source.
+        keeps: it only uses attributes of its instance, and catches no exceptions.
     """
 
     sets: frozenset[str]
@@ -103,35 +103,35 @@ class _Source:
 
     @classmethod
     def of(cls, function: object) -> _Source | None:
-        """Read a function; ``None`` where its source does not show what it does."""
+        """Read a function; ``None`` if its source does not show what it does."""
         node = _node(function)
-        parameters = [] if node is None else [one.arg for one in ast.walk(node) if isinstance(one, ast.arg)]
+        parameters = [] if node is None else [item.arg for item in ast.walk(node) if isinstance(item, ast.arg)]
         if node is None or not parameters or parameters.count(parameters[0]) > 1:
             return None
-        instance, nodes = parameters[0], [one for statement in node.body for one in ast.walk(statement)]
+        instance, nodes = parameters[0], [item for statement in node.body for item in ast.walk(statement)]
         attributes = _attributes(nodes, instance)
-        names = [one for one in nodes if isinstance(one, ast.Name)]
-        uses = [one for one in names if one.id == instance]
-        if not all(isinstance(one.ctx, ast.Load) for one in uses):
+        names = [item for item in nodes if isinstance(item, ast.Name)]
+        uses = [item for item in names if item.id == instance]
+        if not all(isinstance(item.ctx, ast.Load) for item in uses):
             return None
-        texts = [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        caught = any(isinstance(one, ast.Try | ast.TryStar) for one in nodes)
-        deciding = [part for one in nodes for condition in _conditions(one) for part in ast.walk(condition)]
+        texts = [item.value for item in nodes if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+        caught = any(isinstance(item, ast.Try | ast.TryStar) for item in nodes)
+        deciding = [part for item in nodes for condition in _conditions(item) for part in ast.walk(condition)]
         return cls(
-            sets=frozenset(one.attr for one in attributes if not isinstance(one.ctx, ast.Load)),
-            reads=frozenset(one.attr for one in attributes if isinstance(one.ctx, ast.Load)),
-            conditions=frozenset(one.attr for one in _attributes(deciding, instance)),
-            words=frozenset([*texts, *(one.id for one in names)]),
+            sets=frozenset(item.attr for item in attributes if not isinstance(item.ctx, ast.Load)),
+            reads=frozenset(item.attr for item in attributes if isinstance(item.ctx, ast.Load)),
+            conditions=frozenset(item.attr for item in _attributes(deciding, instance)),
+            words=frozenset([*texts, *(item.id for item in names)]),
             keeps=len(uses) == len(attributes) and not caught,
         )
 
     def fails_without(self, name: str) -> bool:
-        """Whether it fails where its instance lacks the attribute, unless a method that it calls sets it."""
+        """Whether it fails if the instance lacks the attribute, unless a method that it calls sets it."""
         return self.keeps and self.conditions <= {name} and not self.words & (_UNCLEAR | {name})
 
 
 class _Surroundings:
-    """What of a class runs besides its steps and undos.
+    """The code of a class besides its steps and undos.
 
     Args:
         cls: the class.
@@ -140,31 +140,31 @@ class _Surroundings:
 
     def __init__(self, cls: type[Any], steps: Iterable[Callable[..., Any]]) -> None:
         self._bases = [
-            one for one in cls.__mro__ if one.__module__ not in ("builtins", "typing", "sagas.authoring.saga")
+            base for base in cls.__mro__ if base.__module__ not in ("builtins", "typing", "sagas.authoring.saga")
         ]
-        self._steps = [inspect.unwrap(one) for one in steps]
+        self._steps = [inspect.unwrap(step) for step in steps]
 
     @cached_property
     def methods(self) -> dict[str, list[FunctionType]]:
-        """The functions in the bodies of the class and its bases, by name; those of a property are several."""
+        """The functions in the bodies of the class and its bases, by name; a property has several."""
         members = [member for base in reversed(self._bases) for member in vars(base).items()]
         return {name: functions for name, value in members if (functions := list(_inside(value)))}
 
     def helpers(self) -> Iterator[tuple[str, FunctionType]]:
-        """The functions that are no step or undo."""
+        """The functions that are neither steps nor undos."""
         for name, functions in self.methods.items():
             yield from ((name, function) for function in functions if function not in self._steps)
 
     def may_set(self, name: str) -> bool:
-        """Whether the class body, ``create()``, or what these call may have set an attribute."""
+        """Whether the class body, ``create()`` or the functions that they call can set an attribute."""
         for base in self._bases:
             if name in vars(base) or _annotates(base, name) or any(hook in vars(base) for hook in _HOOKS):
                 return True
-        return not self._made_plainly or any(name in _words(one.__code__) for _, one in self.helpers())
+        return not self._created_plainly or any(name in _words(helper.__code__) for _, helper in self.helpers())
 
     @cached_property
-    def _made_plainly(self) -> bool:
-        """Whether nothing but the methods of the class sees an instance while it is made."""
+    def _created_plainly(self) -> bool:
+        """Whether only the methods of the class see an instance while it is created."""
         for base in self._bases:
             for name in ("__init__", "__post_init__"):
                 source = _Source.of(vars(base)[name]) if name in vars(base) else None
@@ -176,38 +176,38 @@ class _Surroundings:
 
 
 def _calls_its_class(create: Any) -> bool:
-    """Whether a ``create()`` uses its class for nothing but to call it, and returns what that returns."""
+    """Whether a ``create()`` only calls its class and returns the result."""
     node = _node(getattr(create, "__func__", None))
     if node is None or len(node.args.args) != 1:
         return False
-    own, nodes = node.args.args[0].arg, [one for statement in node.body for one in ast.walk(statement)]
-    returned = [one.value for one in nodes if isinstance(one, ast.Return)]
-    called = [one.func for one in returned if isinstance(one, ast.Call)]
-    uses = [one for one in nodes if isinstance(one, ast.Name) and one.id in (own, "super")]
-    return bool(uses) and len(uses) == len(returned) and all(one in called for one in uses)
+    own, nodes = node.args.args[0].arg, [item for statement in node.body for item in ast.walk(statement)]
+    returned = [item.value for item in nodes if isinstance(item, ast.Return)]
+    called = [item.func for item in returned if isinstance(item, ast.Call)]
+    uses = [item for item in nodes if isinstance(item, ast.Name) and item.id in (own, "super")]
+    return bool(uses) and len(uses) == len(returned) and all(item in called for item in uses)
 
 
 def _node(function: object) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Parse a function; ``None`` if its source is not there, or another function is around it."""
+    """Parse a function; ``None`` if its source is missing or another function wraps it."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         return None
     try:
         text = inspect.getsource(function)
-        # A method's lines are indented: they stand in a class here, too.
+        # A method's lines are indented, so they are parsed inside a class.
         node = ast.parse(f"class _:\n{text}" if text[:1].isspace() else text).body[0]
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     node = node.body[0] if isinstance(node, ast.ClassDef) else node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != function.__name__:
         return None
-    # A file that was changed after it was loaded shows other code.
-    used = {one.attr for statement in node.body for one in ast.walk(statement) if isinstance(one, ast.Attribute)}
+    # If the file was changed after it was loaded, its code does not match.
+    used = {item.attr for statement in node.body for item in ast.walk(statement) if isinstance(item, ast.Attribute)}
     return node if used <= _words(function.__code__) else None
 
 
 def _attributes(nodes: Iterable[ast.AST], instance: str) -> list[ast.Attribute]:
-    attributes = [one for one in nodes if isinstance(one, ast.Attribute)]
-    return [one for one in attributes if isinstance(one.value, ast.Name) and one.value.id == instance]
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    return [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == instance]
 
 
 def _conditions(node: ast.AST) -> Iterable[ast.AST]:
@@ -248,5 +248,5 @@ def _annotates(base: type[Any], name: str) -> bool:
     """Whether a class body annotates a name: a decorator of the class may make a field of it."""
     try:
         return name in inspect.get_annotations(base)
-    except NameError:  # from Python 3.14 on annotations are lazy, and may name what is not imported
+    except NameError:  # from Python 3.14 on annotations are lazy, and can use names that are not imported
         return True

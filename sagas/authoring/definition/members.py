@@ -1,4 +1,4 @@
-"""Which steps and undos a class has: those of its bases first, and an override in the place of what it overrides."""
+"""The steps and undos of a class: those of its bases first, and an override in place of the member it replaces."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AnyCompensation = Compensation[..., Any]
 
 
 class ClassBody(dict[str, Any]):
-    """The namespace of a class statement, in which a step is not silently replaced by a second of its name.
+    """The namespace of a class statement. It refuses a second member with the name of a step.
 
     Args:
-        where: how messages call the class.
+        where: the class, for error messages.
         scope: the names around the class statement.
     """
 
@@ -44,7 +44,7 @@ class Members:
 
     Args:
         steps: by name.
-        undos: by the name of the step undone.
+        undos: by the name of the step that they undo.
     """
 
     def __init__(self, steps: dict[str, AnyStep], undos: dict[str, AnyCompensation]) -> None:
@@ -60,48 +60,52 @@ def collect(cls: type[Any], where: str) -> Members:
         names: dict[int, str] = {}
         own_undos: dict[str, AnyCompensation] = {}
         for name, value in vars(base).items():
-            kind, known = _kind(value), _kind(members.get(name))
-            if known is not object and kind is not known:
-                raise DefinitionError(f'{where}: {_word(known)} "{name}": {base.__name__} hides it by something else')
+            kind, base_kind = _kind(value), _kind(members.get(name))
+            if base_kind is not object and kind is not base_kind:
+                raise DefinitionError(
+                    f'{where}: {_word(base_kind)} "{name}": {base.__name__} replaces it with something else'
+                )
             if kind is object:
-                _check_made(value, f'{where}: "{name}"')
+                _check_other(value, f'{where}: "{name}"')
                 continue
             if id(value) in names:
-                raise DefinitionError(f'{where}: {_word(kind)} "{name}": it is also called "{names[id(value)]}"')
+                raise DefinitionError(f'{where}: {_word(kind)} "{name}": it has a second name, "{names[id(value)]}"')
             names[id(value)] = name
             members[name] = value
             if isinstance(value, Compensation):
-                undone = value.step.name
-                if undone in own_undos:
-                    pair = f'"{own_undos[undone].name}" and "{value.name}"'
-                    raise DefinitionError(f'{where}: step "{undone}": it has two compensations, {pair}')
-                own_undos[undone] = value
+                step_name = value.step.name
+                if step_name in own_undos:
+                    pair = f'"{own_undos[step_name].name}" and "{value.name}"'
+                    raise DefinitionError(f'{where}: step "{step_name}": it has two compensations, {pair}')
+                own_undos[step_name] = value
         undos.update(own_undos)
     steps: dict[str, AnyStep] = {
         name: value for name, value in members.items() if isinstance(value, Step | Wait | Sleep)
     }
-    for undone, undo in undos.items():
-        if undone not in steps:
-            raise DefinitionError(f'{where}: compensation "{undo.name}": "{undone}" is not a step of this class')
+    for step_name, undo in undos.items():
+        if step_name not in steps:
+            raise DefinitionError(f'{where}: compensation "{undo.name}": "{step_name}" is not a step of this class')
     return Members(steps, undos)
 
 
-def _check_made(value: object, where: str) -> None:
-    """Check that what is no member hides none and would have made none: it would read like a step, and do nothing."""
+def _check_other(value: object, where: str) -> None:
+    """Refuse a value that looks like a step but declares none, or that hides a step."""
     if isinstance(value, Decorator) and not value.used:
-        raise DefinitionError(f"{where}: {value.call}(...) decorates a method, and there is none under it")
+        raise DefinitionError(f"{where}: {value.call}(...) must decorate a method, but none follows")
     itself: object = value.__func__ if isinstance(value, MethodType) else value
     if any(itself is maker for maker in MAKERS):
         name = getattr(itself, "__name__", "")
-        raise DefinitionError(f"{where}: it is the function {name} itself, which declares nothing until it is called")
+        raise DefinitionError(f"{where}: '{name}' is missing its parentheses: write {name}(...)")
     hidden = _within(value)
-    if hidden is not None and hidden.owner is None:  # else it is a step all the same, of this class or another
+    if hidden is not None and hidden.owner is None:  # with an owner it is a step anyway, of this class or another
         word = _word(_kind(hidden))
-        raise DefinitionError(f"{where}: a decorator above it hides the {word} from the saga; put that one below")
+        raise DefinitionError(
+            f"{where}: a decorator above it hides the {word} from the saga; put the other decorator below"
+        )
 
 
 def _within(value: object) -> Member | None:
-    """Return the member that a decorator was put around; None if there is none in it."""
+    """Return the member that a decorator wraps; None if it wraps none."""
     while value is not None and not isinstance(value, Member):
         match value:
             case property():

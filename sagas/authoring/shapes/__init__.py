@@ -1,1 +1,1 @@
-"""How values of the supported types look as JSON. One class a kind: it encodes, decodes and describes itself."""
+"""The JSON form of each supported type. One class per kind of type encodes, decodes and describes it."""

@@ -1,4 +1,4 @@
-"""What every shape offers, and how a walk over data says where it is and what it found wrong."""
+"""The base class of shapes, and how a walk over data records its position and the problems it meets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Literal
 from sagas.errors import Problem, SagaError
 
 MAX_DEPTH = 100
-"""Levels of nesting a value may have. Python's own limit on recursion is not far above."""
+"""The most levels of nesting in a value. Python's own recursion limit is not far above."""
 
 MAX_PROBLEMS = 1_000
-"""Problems kept of one value: a list of them goes into an HTTP answer."""
+"""The most problems reported for one value, because the list goes into an HTTP response."""
 
 _LONGEST_PATH = 1_000
-"""Characters a path is rendered with: a hundred long keys above a thousand bad items would make an answer of 75 MB."""
+"""The most characters of a rendered path. Without a limit, a hundred long keys above a thousand bad items would make
+a response of 75 MB."""
 
 JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 
@@ -31,22 +32,22 @@ _JSON_TYPES: dict[type[Any], JsonType] = {
 
 
 def json_type_of(data: object) -> JsonType | None:
-    """Return the kind of JSON value ``data`` is; None if it is none."""
+    """Return the JSON type of ``data``; None if it is not a JSON value."""
     return _JSON_TYPES.get(type(data))
 
 
 class UnsupportedType(SagaError):
-    """A type has no JSON form here. The caller knows the saga, step and parameter, and says so."""
+    """A type has no JSON form. The caller adds the saga, step and parameter to the message."""
 
 
 class Path(list[str | int]):
-    """Where a walk over a value is, rendered (``$.keys[0]``) only when something is wrong there.
+    """The position of a walk over a value, rendered (``$.keys[0]``) only if there is a problem.
 
-    A walk writes the name or index it is at into the one path it has: a path for each item would cost more than most
-    items do. What is beside the way is ``at / name``.
+    A walk updates one path as it goes, because a new path for each item would cost more than most items do. For other
+    positions use ``at / name``.
 
     Args:
-        root: what stands for the value itself.
+        root: the text for the value itself.
     """
 
     def __init__(self, root: str = "$") -> None:
@@ -70,11 +71,11 @@ class Path(list[str | int]):
 
 
 class Problems(list[Problem]):
-    """What a walk found wrong so far.
+    """The problems that a walk has met so far.
 
     Args:
-        tried: what unions found out about values, of the walk this one is part of. Without it, members that look alike
-            until far inside would have each level of a value walked twice as often as the level above.
+        tried: results of unions for values in the same walk. Without it, members that differ only deep inside would
+            double the work at each level of a value.
     """
 
     def __init__(self, tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] | None = None) -> None:
@@ -82,13 +83,13 @@ class Problems(list[Problem]):
         self.tried = {} if tried is None else tried
 
     def add(self, at: Path, message: str, found: str = "") -> None:
-        """Note a problem; beyond ``MAX_PROBLEMS`` it is only known that there are more."""
+        """Add a problem; those after the first ``MAX_PROBLEMS`` are dropped."""
         if len(self) < MAX_PROBLEMS:
             self.append(Problem(str(at), message, found))
 
 
 class SchemaDefinitions:
-    """Named schemas collected while a schema is made: what ``$ref`` points to."""
+    """The named schemas that ``$ref`` points to, collected while a schema is built."""
 
     def __init__(self, ref_template: str) -> None:
         self.schemas: dict[str, dict[str, Any]] = {}
@@ -97,34 +98,34 @@ class SchemaDefinitions:
         self._template = ref_template
 
     def reference(self, type_: Any, name: str) -> tuple[dict[str, Any], bool]:
-        """Return a ``$ref`` to the type's schema, and whether it is still to be made."""
-        known = self._names.get(type_)
-        if known is None:
-            # the names that OpenAPI allows; a generic class's has brackets
-            known = free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+        """Return a ``$ref`` to the type's schema, and whether the schema must still be built."""
+        unique = self._names.get(type_)
+        if unique is None:
+            # OpenAPI allows these characters only; the name of a generic class has brackets.
+            unique = free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
             number = 1
-            while known in self._names.values():
+            while unique in self._names.values():
                 number += 1
-                known = f"{free}_{number}"
-            self._names[type_] = known
-        missing = known not in self._begun
-        self._begun.add(known)
-        return {"$ref": self._template.format(name=known)}, missing
+                unique = f"{free}_{number}"
+            self._names[type_] = unique
+        missing = unique not in self._begun
+        self._begun.add(unique)
+        return {"$ref": self._template.format(name=unique)}, missing
 
     def define(self, type_: Any, schema: dict[str, Any]) -> None:
-        """Keep the schema of a type that was referenced."""
+        """Store the schema of a referenced type."""
         self.schemas[self._names[type_]] = schema
 
     def same(self, type_: Any, other: Any) -> None:
-        """Let ``type_`` be known by the name ``other`` has."""
+        """Give ``type_`` the name of ``other``."""
         self._names[type_] = self._names[other]
 
 
 class Shape:
     """The JSON form of one type.
 
-    ``encode`` and ``decode`` add to ``problems`` what is wrong and then return anything; a caller that sees the list
-    grow uses nothing of what was returned.
+    ``encode`` and ``decode`` add to ``problems`` if something is wrong. Their return value is then meaningless, and
+    callers ignore it.
     """
 
     label: str
@@ -132,35 +133,36 @@ class Shape:
     hashable: bool = True
     """Whether its values can be in a set."""
     secret: bool = False
-    """Whether its values are not to be shown."""
+    """Whether its values are redacted."""
 
     def encode(self, value: Any, at: Path, problems: Problems, /) -> Any:
         """Return the JSON form of ``value``."""
         raise NotImplementedError
 
     def decode(self, data: Any, at: Path, problems: Problems, /) -> Any:
-        """Return the value whose JSON form ``data`` is."""
+        """Return the value whose JSON form is ``data``."""
         raise NotImplementedError
 
     def schema(self, definitions: SchemaDefinitions, /) -> dict[str, Any]:
-        """Return the JSON Schema (2020-12) of exactly what ``decode`` takes."""
+        """Return the JSON Schema (2020-12) of exactly the data that ``decode`` accepts."""
         raise NotImplementedError
 
     def holds(self, value: Any, /) -> bool:
-        """Tell at a glance whether ``value`` is of the type: how a union picks the member that encodes it."""
+        """Check quickly whether ``value`` is of the type. Unions use this to choose the member that encodes."""
         raise NotImplementedError
 
     def accepts(self, data: Any, /) -> bool:
-        """Tell at a glance whether ``data`` may be such a value's form: how a union picks the member that decodes."""
+        """Check quickly whether ``data`` can be a form of the type. Unions use this to choose the member that
+        decodes."""
         return json_type_of(data) in self.json_types
 
-    def expected(self, at: Path, problems: Problems, found: Any) -> None:
-        """Note that ``found``, of which only the type is told, stands where a value of this type should."""
-        problems.add(at, f"expected {self.label}", type(found).__name__)
+    def expected(self, at: Path, problems: Problems, value: Any) -> None:
+        """Record a type mismatch. The value itself is never reported."""
+        problems.add(at, f"expected {self.label}", type(value).__name__)
 
 
 def too_deep(at: Path, problems: Problems) -> bool:
-    """Tell, and note, that the walk is deeper than it may be."""
+    """Whether the walk is too deep; if so, record a problem."""
     deep = len(at) > MAX_DEPTH + 1
     if deep:
         problems.add(at, f"nested deeper than {MAX_DEPTH} levels")

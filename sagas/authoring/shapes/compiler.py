@@ -1,4 +1,4 @@
-"""From a type to its shape."""
+"""Compile a type to its shape."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _compiled: dict[Any, Shape] = {}
 
 
 def shape_of(type_: Any, names: Namespace | None = None) -> Shape:
-    """Return the shape of a type. It is made once a type."""
+    """Return the shape of a type. Each type is compiled once."""
     try:
-        known = _compiled.get(type_)
+        cached = _compiled.get(type_)
     except TypeError:  # an annotation in it is not hashable
-        known = None
-    if known is not None:
-        return known
+        cached = None
+    if cached is not None:
+        return cached
     compiler = _Compiler(names or {})
     shape = compiler.compile(type_)
     compiler.check_unions()
-    _compiled.update(compiler.done)  # all or nothing: a shape that failed is not left half made
+    _compiled.update(compiler.done)  # only now: a failed compilation must not leave incomplete shapes
     return shape
 
 
@@ -53,7 +53,7 @@ def type_name(type_: Any) -> str:
 
 
 class _Compiler:
-    """One run. Records register themselves before their fields are known, so that types may be recursive."""
+    """One compilation. Records are registered before their fields are compiled, so that types can be recursive."""
 
     def __init__(self, names: Namespace) -> None:
         self.names = names
@@ -63,37 +63,37 @@ class _Compiler:
     def compile(self, type_: Any) -> Shape:
         """Return the shape of a type."""
         if is_secret(type_):
-            marked = copy.copy(self.compile(bare(type_, keep=_is_json_alias)))
-            marked.secret = True
-            return marked
+            secret = copy.copy(self.compile(bare(type_, keep=_is_json_alias)))
+            secret.secret = True
+            return secret
         type_ = bare(type_, keep=_is_json_alias)
         try:
-            known = self.done.get(type_) or _compiled.get(type_)
+            cached = self.done.get(type_) or _compiled.get(type_)
         except TypeError:  # an annotation in it is not hashable
             return self._make(type_)
-        if known is None:
-            known = self.done[type_] = self._make(type_)
-        return known
+        if cached is None:
+            cached = self.done[type_] = self._make(type_)
+        return cached
 
     def _make(self, type_: Any) -> Shape:
         return self._scalar(type_) or self._container(type_) or self._class(type_)
 
     def check_unions(self) -> None:
-        """Refuse unions with members that look alike."""
+        """Refuse unions with members that cannot be distinguished in JSON."""
         for union in self._unions:
             pair = first_ambiguity(union.members)
             if pair is not None:
-                one, other = (member.label for member in pair)
+                earlier, later = (member.label for member in pair)
                 raise UnsupportedType(
-                    f"the members {one!r} and {other!r} of a union cannot be told apart in JSON; "
-                    "put the more specific one first or give each a Literal field that names it"
+                    f"the members {earlier!r} and {later!r} of a union cannot be distinguished in JSON; "
+                    "put the more specific member first, or give each a Literal field with its name"
                 )
 
     def _item(self, arguments: tuple[Any, ...], index: int) -> Shape:
         return self.compile(arguments[index]) if arguments else Json()
 
     def _scalar(self, type_: Any) -> Shape | None:
-        """Return the shape of a type without parts, or of a choice between types; None if it is of another kind."""
+        """Return the shape of a scalar, literal, union or free JSON; None for other types."""
         if type_ is Any or type_ is object or _is_json_alias(type_):
             return Json()
         if get_origin(type_) is typing.Literal:
@@ -107,7 +107,7 @@ class _Compiler:
         return SCALARS.get(type_) if isinstance(type_, type) else None
 
     def _container(self, type_: Any) -> Shape | None:
-        """Return the shape of a list, tuple, set or dict, or of what stands for one; None if it is of another kind."""
+        """Return the shape of a list, tuple, set or dict, or of their abstract types; None for other types."""
         origin, arguments = get_origin(type_) or type_, get_args(type_)
         if origin is tuple:
             if get_origin(type_) is None or arguments[1:] == (...,):
@@ -120,17 +120,17 @@ class _Compiler:
         if origin in _SETS or origin is frozenset:
             item = self._item(arguments, 0)
             if not item.hashable:
-                raise UnsupportedType(f"{type_name(type_)} cannot hold its items: they are not hashable")
+                raise UnsupportedType(f"{type_name(type_)}: items must be hashable")
             return Array(item, frozenset if origin is frozenset else set, (set, frozenset))
         if origin in _DICTS:
             key = self.compile(arguments[0]) if arguments else SCALARS[str]
             if not (isinstance(key, Integer | Float) or key.json_types <= {"string"}):
-                raise UnsupportedType(f"{type_name(type_)} has keys that cannot be the keys of a JSON object")
+                raise UnsupportedType(f"{type_name(type_)}: its keys cannot be keys of a JSON object")
             return containers.Mapping(key, self._item(arguments, 1))
         return None
 
     def _class(self, type_: Any) -> Shape:
-        """Return the shape of a class of the author's."""
+        """Return the shape of a class that the author wrote."""
         origin: Any = get_origin(type_) or type_
         if is_model(type_):
             return Model(type_)
@@ -156,7 +156,7 @@ class _Compiler:
             fields = list[Field]()
             for name, hint in hints.items():
                 marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
-                # with postponed annotations __required_keys__ knows nothing of these marks
+                # With postponed annotations, __required_keys__ ignores these marks.
                 required = name in origin.__required_keys__ or typing.Required in marks
                 required = required and typing.NotRequired not in marks
                 fields.append(Field(name, self.compile(hint), required, required))
@@ -174,8 +174,8 @@ class _Compiler:
         if isinstance(type_, typing.ForwardRef | str):
             name = type_ if isinstance(type_, str) else type_.__forward_arg__
             raise UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
-        what = "use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
-        raise UnsupportedType(f"{type_name(type_)} has no JSON form; {what}")
+        advice = "use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
+        raise UnsupportedType(f"{type_name(type_)} has no JSON form; {advice}")
 
     def _hints(self, type_: Any, origin: Any) -> dict[str, Any]:
         """Return the types of a class's fields, with type variables replaced."""
@@ -187,7 +187,7 @@ class _Compiler:
                 hints = read(origin, localns=dict(self.names), include_extras=True)
             except NameError as error:
                 raise UnsupportedType(
-                    f"an annotation in {origin.__name__} names {error.name!r}, which cannot be found: it is imported "
+                    f"an annotation in {origin.__name__} uses {error.name!r}, which is not defined: it is imported "
                     "under TYPE_CHECKING only, or local to a function"
                 ) from None
         bound = bindings(type_)
@@ -199,14 +199,14 @@ def _is_class(type_: Any, base: type[Any]) -> bool:
 
 
 def _is_json_alias(type_: Any) -> bool:
-    """Tell whether it is an alias of JSON that mentions itself: ``dict[str, "Json"] | list["Json"] | str | ...``."""
+    """Whether a type is a recursive alias of JSON: ``dict[str, "Json"] | list["Json"] | str | ...``."""
     alias = type_ if hasattr(type_, "__value__") and not isinstance(type_, type) else None
     body = type_ if alias is None else alias.__value__
     return is_union(body) and _mentions(body, alias) and _is_json(body, alias)
 
 
 def _is_self(type_: Any, alias: Any) -> bool:
-    # what stays a ForwardRef after annotations were resolved is an alias within itself
+    # A ForwardRef in resolved annotations is an alias that refers to itself.
     return isinstance(type_, typing.ForwardRef | str) or (alias is not None and type_ is alias)
 
 

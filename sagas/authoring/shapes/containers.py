@@ -15,9 +15,9 @@ class Array(Shape):
     """A list, set, frozenset or variadic tuple: an array whose items have one type.
 
     Args:
-        item: the items' shape.
-        make: the container to build; ``list``, ``tuple``, ``set`` or ``frozenset``.
-        encodable: what may be encoded.
+        item: the shape of the items.
+        make: the type to build: ``list``, ``tuple``, ``set`` or ``frozenset``.
+        encodable: the types that can be encoded.
     """
 
     label = "an array"
@@ -31,7 +31,7 @@ class Array(Shape):
 
     @property
     def unordered(self) -> bool:
-        """Whether it is a set: encoded in a stable order, so that equal sets have equal hashes."""
+        """Whether it is a set. Sets are encoded in a stable order, so that equal sets have equal hashes."""
         return self.make is set or self.make is frozenset
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
@@ -67,23 +67,23 @@ class Array(Shape):
         try:
             return self.make(items)
         except TypeError:
-            return problems.add(at, "holds an item that cannot be in a set")
+            return problems.add(at, "has an item that cannot be in a set")
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
         return {"type": "array", "items": self.item.schema(definitions)}
 
     def holds(self, value: Any) -> bool:
-        """Tell whether it is such a container; a named tuple is not a tuple here."""
+        """Whether ``value`` is such a container; a named tuple does not count as a tuple."""
         return isinstance(value, self.encodable) and not hasattr(value, "_fields")
 
 
 class FixedArray(Shape):
-    """A tuple of a fixed length, or a named tuple: an array whose items have a type each.
+    """A tuple of a fixed length, or a named tuple: an array with a type for each item.
 
     Args:
         items: the shape of each item.
         type_: ``tuple``, or the named tuple's class.
-        required: how many items must be there; the others have defaults.
+        required: how many items are required; the others have defaults.
     """
 
     json_types = frozenset({"array"})
@@ -94,8 +94,8 @@ class FixedArray(Shape):
         self.required = required
 
     @property
-    def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- the items are known only later
-        """How messages call it."""
+    def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- the items are added later
+        """Its name in error messages."""
         least, most = self.required, len(self.items)
         return f"an array of {most} items" if least == most else f"an array of {least} to {most} items"
 
@@ -141,11 +141,11 @@ class FixedArray(Shape):
 
 
 class Mapping(Shape):
-    """A dict. Keys that are no strings travel as their text.
+    """A dict. Keys that are not strings are encoded as text.
 
     Args:
-        key: the keys' shape, a scalar.
-        item: the values' shape.
+        key: the shape of the keys, a scalar.
+        item: the shape of the values.
     """
 
     label = "an object"
@@ -184,12 +184,12 @@ class Mapping(Shape):
             at.append(text)
             form: Any = text
             if pattern is not None:
-                form = None  # if it is no number, the key's shape says what it expected
+                form = None  # if it is not a number, the key's shape reports what it expected
                 if len(text) <= _LONGEST_NUMBER and re.fullmatch(pattern, text):
                     form = int(text) if isinstance(self.key, Integer) else float(text)
             key = self.key.decode(form, at, problems)
             if key in decoded and key is not None:
-                problems.add(at, "another spelling of a key that is there already")
+                problems.add(at, "another spelling of a key that already exists")
             decoded[key] = self.item.decode(item, at, problems)
             at.pop()
         return decoded
@@ -206,7 +206,7 @@ class Mapping(Shape):
 
 
 _LONGEST_NUMBER = 1_234
-"""Characters of a number as a key: what the largest integer has, with its sign."""
+"""The most characters of a number as a key: those of the largest integer, with its sign."""
 
 _PATTERNS: dict[type[Shape], str] = {
     Integer: r"^(0|-?[1-9][0-9]*)$",
@@ -225,7 +225,8 @@ class Json(Shape):
         self._array = Array(self, list, (list,))
 
     def encode(self, value: object, at: Path, problems: Problems) -> Any:
-        """Return a copy; anything that is not JSON is a problem, a tuple too, since it would come back as a list."""
+        """Return a copy. Anything that is not JSON is a problem, also a tuple, because it would be decoded as a
+        list."""
         scalar = _PLAIN.get(type(value))
         if scalar is not None:
             return scalar.encode(value, at, problems)
@@ -248,7 +249,7 @@ _PLAIN: dict[type[Any], Shape] = {str: String(), bool: Boolean(), int: Integer()
 
 
 def with_whole_numbers(data: Any) -> Any:
-    """Return JSON builtins with ``1`` for ``1.0``, as far as floats are exact."""
+    """Return JSON builtins with ``1`` for ``1.0``, in the range where floats are exact."""
     if isinstance(data, float):
         number = whole(data)
         return data if number is None else number

@@ -1,4 +1,4 @@
-"""pydantic models, when the author uses pydantic. It is found among the loaded modules and never imported here."""
+"""pydantic models, if the author uses pydantic. This module never imports it, but takes it from the loaded modules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sagas.authoring.shapes.records import Field
 _JSON = Json()
 _DEFS = "#/$defs/"
 _STARS = "**********"
-"""What pydantic writes for a ``SecretStr``, whatever it holds."""
+"""pydantic writes every ``SecretStr`` like this."""
 
 
 def is_model(type_: Any) -> bool:
-    """Tell whether ``type_`` is a pydantic model, without importing pydantic."""
+    """Whether ``type_`` is a pydantic model, without importing pydantic."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(type_, type) and issubclass(type_, pydantic.BaseModel)
 
@@ -40,7 +40,7 @@ class Model(Shape):
 
     @property
     def fields(self) -> dict[str, Field]:
-        """The fields by their names in JSON; of what types, pydantic alone knows."""
+        """The fields by their names in JSON; only pydantic knows their types."""
         fields = self.type.model_fields.items()
         names = {info.serialization_alias or info.alias or name: info for name, info in fields}
         return {name: Field(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
@@ -58,14 +58,16 @@ class Model(Shape):
         data = _JSON.encode(dumped, at, problems)
         if len(problems) > before:
             return None
-        # What aliases and serializers write, pydantic need not take: better told now than to the next step.
+        # Aliases and serializers can write JSON that the model does not accept. Report it now, not in the next step.
         text = json.dumps(data)
         again, refusal = self._read(text)
         if refusal is not None:
-            told = "does not take what it writes: let its aliases and serializers fit what it reads"
-            return problems.add(at, f"{self.name} {told}")
+            problem = "cannot read the JSON it writes: make its aliases and serializers match its fields"
+            return problems.add(at, f"{self.name} {problem}")
         if _STARS in text and again.model_dump(round_trip=True) != value.model_dump(round_trip=True):
-            return problems.add(at, f"{self.name} writes a secret as stars: annotate it Secret[str], from sagas")
+            return problems.add(
+                at, f"{self.name} writes a secret as stars: annotate the field as Secret[str] from sagas"
+            )
         return data
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
@@ -73,7 +75,7 @@ class Model(Shape):
         plain = _JSON.decode(data, at, problems)
         if len(problems) > before:
             return None
-        # In strict mode pydantic takes 1.0 for no integer, though its schema does.
+        # In strict mode pydantic refuses 1.0 as an integer, although its schema allows it.
         refusal: ValueError | None = None
         for text in dict.fromkeys((json.dumps(plain), json.dumps(with_whole_numbers(plain)))):
             value, refusal = self._read(text)
@@ -83,14 +85,14 @@ class Model(Shape):
         if details is None:
             return problems.add(at, f"refused by {self.name} ({type(refusal).__name__})")
         for detail in details(include_input=False, include_context=False, include_url=False):
-            here = at
+            place = at
             for part in detail["loc"]:
-                here = here / part
-            problems.add(here, _message(detail, self.name))
+                place = place / part
+            problems.add(place, _message(detail, self.name))
         return None
 
     def _read(self, text: str) -> tuple[Any, ValueError | None]:
-        """Return the model that ``text`` is, or why it is none."""
+        """Return the model in ``text``, or the error that refuses it."""
         try:
             return self.type.model_validate_json(text, strict=True, extra=self._extra), None
         except ValueError as error:
@@ -100,12 +102,12 @@ class Model(Shape):
         ref, new = definitions.reference(self.type, self.name)
         if new:
             own = self.type.model_json_schema(mode="validation")
-            named: dict[str, Any] = own.pop("$defs", {})
+            nested: dict[str, Any] = own.pop("$defs", {})
             recursive = str(own.get("$ref", "")).removeprefix(_DEFS)
-            if recursive in named:
-                own = named.pop(recursive)
+            if recursive in nested:
+                own = nested.pop(recursive)
                 definitions.same((self.type, recursive), self.type)
-            for name, schema in named.items():
+            for name, schema in nested.items():
                 definitions.reference((self.type, name), name)
                 definitions.define((self.type, name), self._adapted(schema, definitions))
             definitions.define(self.type, self._adapted(own, definitions))
@@ -115,7 +117,7 @@ class Model(Shape):
         return type(value) is self.type
 
     def _adapted(self, schema: Any, definitions: SchemaDefinitions) -> Any:
-        """Point references to where this library keeps definitions, and close the objects."""
+        """Point references to the shared definitions, and forbid unknown fields."""
         if isinstance(schema, list):
             return [self._adapted(item, definitions) for item in cast("list[Any]", schema)]
         if not isinstance(schema, dict):
@@ -132,7 +134,7 @@ class Model(Shape):
 
 
 _QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
-"""Errors of pydantic whose text holds the value, or the text of the author's own exception, which may."""
+"""Errors of pydantic whose text has the value, or the text of the author's exception, which could have it."""
 
 
 def _message(detail: dict[str, Any], model: str) -> str:
@@ -141,9 +143,9 @@ def _message(detail: dict[str, Any], model: str) -> str:
         return "required field is missing"
     if kind == "extra_forbidden":
         return "unknown field"
-    known: tuple[str, ...] = get_args(sys.modules["pydantic_core.core_schema"].ErrorType)
-    if kind in _QUOTING or kind not in known:
+    error_types: tuple[str, ...] = get_args(sys.modules["pydantic_core.core_schema"].ErrorType)
+    if kind in _QUOTING or kind not in error_types:
         return f"refused by {model} ({kind})"
     text = str(detail["msg"])
-    # after the comma these quote what they met
+    # after the comma, these quote the value
     return text.split(",", 1)[0] if kind.endswith(("_parsing", "_invalid")) else text

@@ -1,7 +1,7 @@
-"""Whether a member of a union takes what a later member writes.
+"""Check whether a member of a union decodes the output of a later member.
 
-A union decodes as the first member that fits. So it gives back what it was given if, and only if, no member decodes
-what a later member encodes, except to an equal value.
+A union decodes with the first member that fits. So it returns the original value if and only if no member decodes the
+output of a later member, except to an equal value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sagas.authoring.shapes.unions import Union
 
 
 def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
-    """Return the first member that takes what a later one writes, and that one; None if a union of them is sound."""
+    """Return the first pair of members whose earlier one decodes the output of the later; None if there is none."""
     for index, earlier in enumerate(members):
         for later in members[index + 1 :]:
             if is_ambiguous_with(earlier, later):
@@ -25,7 +25,7 @@ def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
 
 
 def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]] = frozenset()) -> bool:
-    """Tell whether ``earlier`` may decode something ``later`` encodes, to another value than it was."""
+    """Whether ``earlier`` can decode the output of ``later`` to a different value."""
     pair = (id(earlier), id(later))
     if pair in seen:
         return True
@@ -53,7 +53,7 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
 
 
 def _reads_otherwise(shape: Shape, choice: Choice) -> bool:
-    """Tell whether ``shape`` decodes one of the forms of a choice, to another value than the choice's."""
+    """Whether ``shape`` decodes a form of the choice to a different value than the choice does."""
     for (_, form), value in choice.values.items():
         problems = Problems()
         read = shape.decode(form, Path(), problems)
@@ -67,39 +67,39 @@ def _arrays(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> b
         case Array(), Array():
             return earlier.make is not later.make or is_ambiguous_with(earlier.item, later.item, seen)
         case (Array(item=item), FixedArray(items=items)) | (FixedArray(items=items), Array(item=item)):
-            return all(_overlap(item, one, seen) for one in items)
+            return all(_overlap(item, other, seen) for other in items)
         case FixedArray(), FixedArray():
             pairs = zip(earlier.items, later.items, strict=False)
             fits = earlier.required <= len(later.items) <= len(earlier.items)
-            return fits and all(_overlap(one, other, seen) for one, other in pairs)
+            return fits and all(_overlap(*pair, seen) for pair in pairs)
         case _:
             return False
 
 
-def _overlap(one: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    """Tell whether a value may be of both: then, with all its siblings, one of the wholes is taken for the other."""
-    if "array" in one.json_types & other.json_types:
+def _overlap(shape: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool:
+    """Whether a value can have both shapes. If all parts overlap, one whole can be mistaken for the other."""
+    if "array" in shape.json_types & other.json_types:
         return True
-    if "object" in one.json_types & other.json_types:
-        return is_ambiguous_with(one, other, seen) or is_ambiguous_with(other, one, seen)
-    if isinstance(one, Choice) and isinstance(other, Choice):
-        return any(other.accepts(form) for _, form in one.values)
-    kinds = one.json_types & other.json_types or {"integer", "number"} <= one.json_types | other.json_types
-    both = isinstance(one, Formatted) and isinstance(other, Formatted)
-    return bool(kinds) and (not both or is_ambiguous_with(one, other, seen))
+    if "object" in shape.json_types & other.json_types:
+        return is_ambiguous_with(shape, other, seen) or is_ambiguous_with(other, shape, seen)
+    if isinstance(shape, Choice) and isinstance(other, Choice):
+        return any(other.accepts(form) for _, form in shape.values)
+    kinds = shape.json_types & other.json_types or {"integer", "number"} <= shape.json_types | other.json_types
+    both = isinstance(shape, Formatted) and isinstance(other, Formatted)
+    return bool(kinds) and (not both or is_ambiguous_with(shape, other, seen))
 
 
 def _objects(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> bool:
     if isinstance(earlier, Mapping) and isinstance(later, Mapping):
         return is_ambiguous_with(earlier.key, later.key, seen) or is_ambiguous_with(earlier.item, later.item, seen)
-    known = earlier.fields if isinstance(earlier, Record | Model) else {}
+    readable = earlier.fields if isinstance(earlier, Record | Model) else {}
     written = later.fields if isinstance(later, Record | Model) else {}
-    required = {name: field.shape for name, field in known.items() if field.required}
+    required = {name: field.shape for name, field in readable.items() if field.required}
     always = {name: field.shape for name, field in written.items() if field.always}
     if isinstance(earlier, Mapping):
         return all(_overlap(earlier.item, shape, seen) for shape in always.values())
     if isinstance(later, Mapping):
         return all(_overlap(later.item, shape, seen) for shape in required.values())
-    if not (required.keys() <= written.keys() and always.keys() <= known.keys()):
+    if not (required.keys() <= written.keys() and always.keys() <= readable.keys()):
         return False
-    return all(_overlap(known[name].shape, shape, seen) for name, shape in always.items())
+    return all(_overlap(readable[name].shape, shape, seen) for name, shape in always.items())

@@ -1,4 +1,4 @@
-"""Records: dataclasses and TypedDicts, JSON objects with known fields and no others."""
+"""Records: dataclasses and TypedDicts, JSON objects with a fixed set of fields."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Field:
     """A field of a record.
 
     Args:
-        name: its name, in Python and in JSON.
-        shape: its type's shape.
+        name: the field's name, in Python and in JSON.
+        shape: the shape of its type.
         required: whether the JSON form must have it.
         always: whether the JSON form of a value always has it.
     """
@@ -29,12 +29,12 @@ class Field:
 
 
 class Record(Shape):
-    """A JSON object with known fields.
+    """A JSON object with a fixed set of fields.
 
     Args:
-        type_: what the schema is known by; a class or a parametrized one.
+        type_: the class, or parametrized class, that identifies the schema.
         make: builds the value from its fields.
-        exact: the dataclass a value must be an instance of, exactly; None for a TypedDict, whose values are dicts.
+        exact: the dataclass of the values, without subclasses; None for a TypedDict, whose values are dicts.
     """
 
     json_types = frozenset({"object"})
@@ -50,7 +50,7 @@ class Record(Shape):
         self._exact = exact
 
     def complete(self, fields: list[Field]) -> None:
-        """Set the fields: after the constructor, since a field's type may be the record itself."""
+        """Set the fields. This is not in the constructor because a field can have the record's own type."""
         self.fields.update({field.name: field for field in fields})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
@@ -78,24 +78,24 @@ class Record(Shape):
         if too_deep(at, problems):
             return None
         before = len(problems)
-        given = cast("dict[Any, Any]", data)
+        members = cast("dict[Any, Any]", data)
         decoded: dict[str, Any] = {}
         at.append("")
         for name, field in self.fields.items():
             at[-1] = name
-            if name in given:
-                decoded[name] = field.shape.decode(given[name], at, problems)
+            if name in members:
+                decoded[name] = field.shape.decode(members[name], at, problems)
             elif field.required:
                 problems.add(at, "required field is missing")
         at.pop()
-        if len(decoded) < len(given):
-            self._refuse_unknown(given, at, problems)
+        if len(decoded) < len(members):
+            self._refuse_unknown(members, at, problems)
         if len(problems) > before:
             return None
         try:
             return self._make(**decoded)
-        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` may raise anything to refuse its fields
-            # its text may quote the value, so only its type is told
+        except Exception as error:  # noqa: BLE001 -- a ``__post_init__`` can raise anything to refuse its fields
+            # Report only the type: the text could quote the value.
             return problems.add(at, f"refused by {self.name} ({type(error).__name__})")
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
@@ -117,13 +117,13 @@ class Record(Shape):
         return self._exact is not None or self._has_kinds(value, _may_be)
 
     def accepts(self, data: Any) -> bool:
-        """Tell whether the names of the fields, and the kinds of their values, are this record's."""
+        """Whether the field names, and the JSON types of their values, fit this record."""
         return isinstance(data, dict) and self._has_kinds(cast("dict[Any, Any]", data), _may_be_form)
 
-    def _has_kinds(self, given: dict[Any, Any], check: Callable[[Shape, Any], bool]) -> bool:
-        complete = all(field.name in given for field in self.fields.values() if field.required)
-        known = self.fields
-        return complete and all(name in known and check(known[name].shape, item) for name, item in given.items())
+    def _has_kinds(self, members: dict[Any, Any], check: Callable[[Shape, Any], bool]) -> bool:
+        complete = all(field.name in members for field in self.fields.values() if field.required)
+        fields = self.fields
+        return complete and all(name in fields and check(fields[name].shape, item) for name, item in members.items())
 
     def _refuse_unknown(self, data: Mapping[Any, Any], at: Path, problems: Problems) -> None:
         for name in data:
@@ -135,11 +135,11 @@ class Record(Shape):
 
 
 def _may_be(shape: Shape, value: Any) -> bool:
-    """Tell at a glance whether a value may be one of the shape's."""
+    """Check quickly whether a value can have the shape."""
     kind = json_type_of(value)
     return kind is None or kind in shape.json_types
 
 
 def _may_be_form(shape: Shape, data: Any) -> bool:
-    """Tell at a glance whether it may be the form of a value of the shape."""
+    """Check quickly whether ``data`` can be a form of the shape."""
     return _may_be(shape, data) if isinstance(data, dict | list) else shape.accepts(data)

@@ -1,4 +1,4 @@
-"""Scalars: JSON's own, and those that travel as strings."""
+"""Scalars: those of JSON, and those that are encoded as strings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import msgspec
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape
 
 MAX_INTEGER_BITS = 4_096
-"""Beyond it Python itself refuses to write an integer as decimal digits (its limit is 4,300 digits)."""
+"""Python does not convert larger integers to decimal digits (its limit is 4,300 digits)."""
 
 _EXACT = 2.0**53
-"""From here on a float no longer tells one integer from the next."""
+"""From here on, a float cannot distinguish an integer from the next."""
 
-_SURROGATE = "holds a lone surrogate, which UTF-8 cannot carry"
+_SURROGATE = "has a lone surrogate, which UTF-8 cannot encode"
 
 
 def has_surrogate(text: str) -> bool:
-    """Tell whether ``text`` cannot be written as UTF-8."""
+    """Whether ``text`` cannot be encoded as UTF-8."""
     if text.isascii():
         return False
     try:
@@ -36,9 +36,9 @@ def has_surrogate(text: str) -> bool:
 
 
 def whole(data: object) -> int | None:
-    """Return the integer that a number of JSON is; ``None`` if it is none.
+    """Return a JSON number as an integer; ``None`` if it is not an integer.
 
-    ``1.0`` is one, as in JSON Schema. A float from 2**53 on is none: which integer was meant is lost already.
+    ``1.0`` is an integer, as in JSON Schema. Floats from 2**53 on are not, because they are no longer exact.
     """
     if isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
         return int(data)
@@ -85,13 +85,13 @@ class Boolean(Shape):
 
 
 class Integer(Shape):
-    """An int of any size Python can write down; never a bool. ``1.0`` is read as one, and never written."""
+    """An int with up to ``MAX_INTEGER_BITS``; never a bool. ``1.0`` is decoded as an int, but never encoded."""
 
     label = "an integer"
     json_types = frozenset({"integer"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the int; a member of an IntEnum becomes a plain one."""
+        """Return the int; a member of an IntEnum becomes a plain int."""
         if type(value) is not int and not self.holds(value):
             return self.expected(at, problems, value)
         if value.bit_length() > MAX_INTEGER_BITS:
@@ -113,7 +113,7 @@ class Integer(Shape):
 
 
 class Float(Shape):
-    """A finite float; an int will do."""
+    """A finite float; an int is accepted, too."""
 
     label = "a number"
     json_types = frozenset({"integer", "number"})
@@ -139,13 +139,13 @@ class Float(Shape):
 
 
 class String(Shape):
-    """A str that UTF-8 can carry."""
+    """A str that UTF-8 can encode."""
 
     label = "a string"
     json_types = frozenset({"string"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the str; a member of a StrEnum becomes a plain one."""
+        """Return the str; a member of a StrEnum becomes a plain str."""
         if type(value) is str and value.isascii():
             return value
         if not isinstance(value, str):
@@ -164,16 +164,16 @@ class String(Shape):
 
 
 class Formatted(Shape):
-    """A type whose values travel as strings of a format.
+    """A type whose values are encoded as strings in a certain format.
 
     Args:
-        type_: the type; exactly it, since a datetime is a date to ``isinstance``.
-        label: how messages call it.
-        to_text: writes a value. A ValueError says why it has no text.
-        from_text: reads one that has the pattern; raises ValueError.
-        pattern: what text looks like that may be read; a date may still be none of the calendar's.
-        keywords: JSON Schema keywords besides the type and the pattern.
-        open_format: whether any plain text might be of this format, so that nothing beside it in a union can be told.
+        type_: the type, without subclasses, because a datetime is a date to ``isinstance``.
+        label: its name in error messages.
+        to_text: writes a value; raises ValueError if that is impossible.
+        from_text: reads a text that matches the pattern; raises ValueError.
+        pattern: a regular expression for valid texts; a date can match without being in the calendar.
+        keywords: JSON Schema keywords in addition to the type and the pattern.
+        open_format: whether plain text can have this format by chance, so that a union cannot distinguish the two.
     """
 
     json_types = frozenset({"string"})

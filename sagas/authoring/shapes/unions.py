@@ -1,4 +1,4 @@
-"""Unions. A value must come back as the member it was, so members that look alike as JSON are refused."""
+"""Unions. A value must be decoded as the member it was, so members that look alike in JSON are refused."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Union(Shape):
         return self._first([m for m in self.members if m.holds(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Decode as the first member that accepts it; ``1.0`` as a float if it may be one."""
+        """Decode with the first member that accepts the data; ``1.0`` as a float if there is such a member."""
         fitting = [member for member in self.members if member.accepts(data)]
         if isinstance(data, float):
             fitting.sort(key=lambda member: not isinstance(member, Float))
         if not fitting:
             kind = json_type_of(data)
             near = [member for member in self.members if kind in member.json_types]
-            fitting = near if len(near) == 1 else []  # one member of that kind alone: it knows best what is wrong
+            fitting = near if len(near) == 1 else []  # a single member of that kind reports the problem best
         return self._first(fitting, "decode", data, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:
@@ -57,5 +57,5 @@ class Union(Shape):
                     outcome = (value, True, result)
                     break
             problems.tried[key] = outcome
-        _, found, result = problems.tried[key]
-        return result if found else self.expected(at, problems, value)
+        _, fits, result = problems.tried[key]
+        return result if fits else self.expected(at, problems, value)

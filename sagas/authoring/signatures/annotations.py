@@ -1,4 +1,4 @@
-"""What an annotation comes down to."""
+"""Reduce annotations to the types that they stand for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 
 class _Secret:
-    """The mark of a value that is not to be shown."""
+    """The marker of a redacted value."""
 
     def __repr__(self) -> str:
         return "SECRET"
@@ -20,8 +20,8 @@ _TRANSPARENT = (typing.Annotated, typing.Required, typing.NotRequired)
 
 
 def bare(type_: Any, keep: Callable[[Any], bool] = lambda alias: False) -> Any:
-    """Strip what does not change which values are meant: Annotated, NotRequired, NewType, an alias, None for its
-    type."""
+    """Strip everything that does not change the set of values: Annotated, NotRequired, NewType and aliases. None
+    becomes its type."""
     while True:
         if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
             type_ = get_args(type_)[0]
@@ -36,7 +36,7 @@ def bare(type_: Any, keep: Callable[[Any], bool] = lambda alias: False) -> Any:
 
 
 def is_secret(type_: Any) -> bool:
-    """Tell whether its values are not to be shown: it is marked so, whatever it is made of."""
+    """Whether a type is marked as secret, at any level of aliases."""
     while True:
         if SECRET in getattr(type_, "__metadata__", ()):
             return True
@@ -53,5 +53,5 @@ def is_secret(type_: Any) -> bool:
 
 
 def is_union(type_: Any) -> bool:
-    """Tell whether it is a union, however it is spelt."""
+    """Whether a type is a union, in either spelling."""
     return get_origin(type_) in (typing.Union, types.UnionType)

@@ -1,4 +1,4 @@
-"""What the type variables of a generic class stand for in a class that derives from it."""
+"""The types that a class binds to the type variables of its generic bases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 
 def bindings(type_: Any) -> dict[Any, Any]:
-    """Return what each type variable met among the bases of ``type_`` stands for."""
+    """Return the type that each type variable among the bases of ``type_`` is bound to."""
     origin = get_origin(type_) or type_
     parameters = getattr(origin, "__parameters__", ())
     arguments = get_args(type_)
@@ -19,7 +19,7 @@ def bindings(type_: Any) -> dict[Any, Any]:
 
 
 def substitute(type_: Any, bound: dict[Any, Any]) -> Any:
-    """Return ``type_`` with its type variables replaced; those that are not bound stay."""
+    """Return ``type_`` with its bound type variables replaced."""
     if isinstance(type_, TypeVar):
         return bound.get(type_, type_)
     parameters: tuple[Any, ...] = getattr(type_, "__parameters__", ()) if get_args(type_) else ()
@@ -27,5 +27,5 @@ def substitute(type_: Any, bound: dict[Any, Any]) -> Any:
 
 
 def has_type_variables(type_: Any) -> bool:
-    """Tell whether something in ``type_`` is still open."""
+    """Whether ``type_`` has a type variable that is not bound."""
     return isinstance(type_, TypeVar) or (bool(get_args(type_)) and bool(getattr(type_, "__parameters__", ())))

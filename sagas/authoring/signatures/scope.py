@@ -1,4 +1,4 @@
-"""Which names an annotation may use: its module's, and those local to the function that creates the class."""
+"""The names that an annotation can use: its module's, and those local to the function that creates the class."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sagas.errors import DefinitionError
 
 
 class Scope:
-    """Names local to where a class is created.
+    """The local names where a class is created.
 
     Args:
-        near: those of the innermost function, which hide the module's.
-        far: those of the functions that called it, tried last: with closures they enclose it.
+        near: names of the innermost function, which hide the module's.
+        far: names of the functions that called it, tried last; with closures, these functions enclose it.
     """
 
     def __init__(self, near: dict[str, Any], far: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ class Scope:
         return {**self.far, **self.near}
 
     def within(self, cls: type[Any]) -> Scope:
-        """Return the names that annotations in a class may use."""
+        """Return the names that annotations in a class can use."""
         nested = {
             name: value
             for base in reversed(cls.__mro__)
@@ -40,7 +40,7 @@ class Scope:
 
 
 def scope_of(frame: FrameType | None) -> Scope:
-    """Return the names local to ``frame``, in which a class statement runs."""
+    """Return the local names of ``frame``, in which a class statement runs."""
     near: dict[str, Any] = {}
     far: dict[str, Any] = {}
     names = near
@@ -48,7 +48,7 @@ def scope_of(frame: FrameType | None) -> Scope:
         for name, value in frame.f_locals.items():
             names.setdefault(name, value)  # an inner name hides an outer one
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            names = far  # that was the innermost function
+            names = far  # the innermost function is done
         caller = frame.f_back
         in_file = caller is not None and caller.f_code.co_filename == frame.f_code.co_filename
         frame = caller if in_file else None
@@ -56,19 +56,19 @@ def scope_of(frame: FrameType | None) -> Scope:
 
 
 def resolve(annotation: Any, module: dict[str, Any], scope: Scope) -> Any:
-    """Return the type an annotation stands for."""
+    """Return the type that an annotation stands for."""
     try:
         return _evaluate(annotation, module, scope.near)
     except NameError:
         pass
-    except Exception as error:  # noqa: BLE001 -- an annotation is any expression
-        raise DefinitionError(f"does not resolve: {type(error).__name__}: {error}") from None
+    except Exception as error:  # noqa: BLE001 -- an annotation can be any expression
+        raise DefinitionError(f"cannot be resolved: {type(error).__name__}: {error}") from None
     try:
         return _evaluate(annotation, {**scope.far, **module}, scope.near)
     except NameError as error:
         raise DefinitionError(
-            f"does not resolve: nothing is called {error.name!r} when the class is created; it is imported under "
-            "TYPE_CHECKING only, defined later, or local to a function out of sight"
+            f"cannot be resolved: {error.name!r} is not defined when the class is created; it is imported under "
+            "TYPE_CHECKING only, defined later, or local to another function"
         ) from None
 
 

@@ -17,7 +17,7 @@ MISSING: Any = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes by name, without ``self``, and what it returns; ``MISSING`` if it does not say."""
+    """The parameters of a function by name, without ``self``, and its return type; ``MISSING`` if not annotated."""
 
     parameters: dict[str, Any]
     returns: Any
@@ -31,11 +31,11 @@ class Signature:
 def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, Any], where: str) -> Signature:
     """Read a function's signature."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise DefinitionError(f"{where}: it is a generator; a step returns its result")
+        raise DefinitionError(f"{where}: it is a generator; a step must return its result")
     signature = _signature(function, where)
     parameters = list(signature.parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:
-        raise DefinitionError(f"{where}: it takes no self; a step is a method")
+        raise DefinitionError(f"{where}: missing 'self'; a step is a method of the saga class")
     module: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
 
     def type_of(annotation: Any, what: str) -> Any:
@@ -44,7 +44,7 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
         except DefinitionError as error:
             raise DefinitionError(f"{where}: the annotation of {what} {error}") from None
         if isinstance(resolved, _VALUES):
-            raise DefinitionError(f"{where}: the annotation of {what} is {resolved!r}, which is no type")
+            raise DefinitionError(f"{where}: the annotation of {what} is {resolved!r}, which is not a type")
         if has_type_variables(resolved):
             raise DefinitionError(f"{where}: the annotation of {what} has an open type variable")
         return resolved
@@ -58,14 +58,14 @@ def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, 
 
 
 def as_method(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """Return a function as a method; one whose first parameter is ``self`` is one already."""
+    """Return a function as a method, unchanged if its first parameter is ``self``."""
     own = _signature(function, where)
     if next(iter(own.parameters), "") == "self":
         return function
 
     @functools.wraps(function)
-    def method(self: object, **given: Any) -> Any:
-        return function(**given)
+    def method(self: object, **arguments: Any) -> Any:
+        return function(**arguments)
 
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     vars(method)["__signature__"] = own.replace(parameters=[itself, *own.parameters.values()])
@@ -80,17 +80,17 @@ def _signature(function: Callable[..., Any], where: str) -> inspect.Signature:
 
 
 _VALUES = (int, float, complex, bytes, list, tuple, dict, set, frozenset)
-"""What Python lets an annotation be, though no value is of it."""
+"""Values that Python allows as annotations although they are not types."""
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _check_fillable(parameter: inspect.Parameter, where: str) -> None:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise DefinitionError(f"{where} is starred; parameters are filled by name")
+        raise DefinitionError(f"{where}: *args and **kwargs are not supported; parameters are filled by name")
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise DefinitionError(f"{where} is positional-only; parameters are filled by name")
+        raise DefinitionError(f"{where}: positional-only parameters are not supported; parameters are filled by name")
     if parameter.annotation is MISSING:
-        raise DefinitionError(f"{where} has no annotation")
+        raise DefinitionError(f"{where}: add a type annotation")
     if parameter.default is not MISSING:
-        raise DefinitionError(f"{where} has a default, which would never be used: parameters are always filled")
+        raise DefinitionError(f"{where}: remove the default; it would never be used, as parameters are always filled")

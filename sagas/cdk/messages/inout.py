@@ -19,7 +19,8 @@ from sagas.cdk.messages.sources import Connector, Source, default_key
 from sagas.cdk.messages.told import SagaEvents
 from sagas.cdk.watch.alarms import ServiceAlarms
 from sagas.errors import DefinitionError, InvalidRequest, listed
-from sagas.messaging.json_paths import has_paths, is_path, wrong_paths
+from sagas.messaging.selectors import has_paths, wrong_paths
+from sagas.paths import is_path, parse_path
 
 _CIRCLE = (
     "the rule is on the service's own event bus, so a saga may start another without end, which nothing stops; match "
@@ -80,13 +81,13 @@ class InOut(Grants):
                 for the objects that are created in it; a topic; or a queue, whose messages must be hidden for 30
                 seconds at least.
             saga_class: what is started.
-            request: a JSON path into the event, such as ``$.detail``; or JSON in which texts may be such paths.
-            key: a JSON path to what identifies the event; or several, and other texts, to be joined by slashes. When
+            request: a path into the event, such as ``$.detail``; or JSON that contains such paths.
+            key: a path to what identifies the event; or several paths and texts, to be joined by slashes. When
                 absent, what the source tells events apart by: EventBridge's id, the id of Scheduler's execution, key
                 and sequencer of an object, and the id of a notification or a message.
 
         Raises:
-            DefinitionError: the saga is not among those of the service; something is no JSON path; the request has none
+            DefinitionError: the saga is not among those of the service; something is not a path; the request has none
                 and does not fit the saga's; or the source is none of these, or cannot be connected.
         """
         saga = self._catalogue.definition(saga_class)
@@ -95,9 +96,8 @@ class InOut(Grants):
         chosen: object = default_key(source) if key is None else key
         several = cast("list[object]", list(chosen) if isinstance(chosen, list | tuple) else [chosen])
         if not several or not all(isinstance(one, str) and one for one in several):
-            raise DefinitionError(f"{what}: key must be a JSON path such as $.detail.id, or several, not {chosen!r}")
-        for wrong in wrong_paths(several):
-            raise DefinitionError(f"{what}: key: {wrong!r} is no JSON path such as $.detail.id")
+            raise DefinitionError(f"{what}: key must be a path such as $.detail.id, or several, not {chosen!r}")
+        self._check_paths(what, "key", several)
         if not any(map(is_path, several)):
             told = f"key must take something from the event: with {chosen!r} there is one saga for all"
             raise DefinitionError(f"{what}: {told}")
@@ -119,8 +119,8 @@ class InOut(Grants):
         Args:
             source: as for :meth:`start_on`.
             step: that takes the signal, such as ``Loan.approval``.
-            saga_id: the JSON path to the id of the saga.
-            value: a JSON path into the event, or JSON in which texts may be such paths.
+            saga_id: the path to the id of the saga.
+            value: a path into the event, or JSON that contains such paths.
 
         Raises:
             DefinitionError: the step takes no signal; otherwise as :meth:`start_on`.
@@ -136,19 +136,25 @@ class InOut(Grants):
             raise DefinitionError(f"{self.node.id}: signal_on: step {step.name} of saga {saga.name} takes no signal")
         what = f"{self.node.id}: signal_on {saga.name}.{found.name}"
         if not is_path(saga_id):
-            raise DefinitionError(f"{what}: saga_id must be a JSON path such as $.detail.saga_id, not {saga_id!r}")
+            raise DefinitionError(f"{what}: saga_id must be a path such as $.detail.saga_id, not {saga_id!r}")
         self._check(what, "value", value, found.signal_type)
         told = {"step": found.name, "saga_id": saga_id, "value": value}
         self._connector().connect(source, {"command": "signal_on", "saga": saga.name, **told}, what)
 
     @staticmethod
-    def _check(what: str, name: str, selector: object, wanted: Any) -> None:
-        """Refuse what has a path that is none, or, where nothing is taken from the event, does not fit its type."""
+    def _check_paths(what: str, name: str, selector: object) -> None:
         for wrong in wrong_paths(selector):
-            raise DefinitionError(f"{what}: {name}: {wrong!r} is no JSON path such as $.detail or $.detail.items[0].id")
+            try:
+                parse_path(wrong)
+            except ValueError as error:
+                raise DefinitionError(f"{what}: {name}: {error}") from None
+
+    def _check(self, what: str, name: str, selector: object, expected: Any) -> None:
+        """Refuse a selector with a wrong path, and one without paths whose value does not fit its type."""
+        self._check_paths(what, name, selector)
         if not has_paths(selector):
             try:
-                decode(selector, wanted)
+                decode(selector, expected)
             except InvalidRequest as error:
                 raise DefinitionError(f"{what}: {name} does not fit: {listed(error.problems)}") from None
 

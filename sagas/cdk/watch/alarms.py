@@ -184,9 +184,9 @@ class SagaAlarms(StepGroupAlarms):
         failing = saga_metric("RecordFailed", saga.name, service, _FEW_MINUTES)
         cannot = f"Messages of saga {saga.name} cannot be handled, again and again."
         self.watch("RecordFailed", failing, cannot, "failing-records", periods=3)
-        oldest = saga_metric("OldestDueSaga", saga.name, service, _FEW_MINUTES, "Maximum")
+        oldest = saga_metric("OldestOverdueSaga", saga.name, service, _FEW_MINUTES, "Maximum")
         overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
-        self.watch("OldestDue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
+        self.watch("OldestOverdue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
         if saga.auto_disable is not None:
             self._count("TypePaused", f"Saga {saga.name} keeps failing: its starts are paused.", "type-paused")
         if any(step.circuit_breaker is not None for step in saga.steps):
@@ -239,8 +239,10 @@ class ServiceAlarms(Alarms):
         # What its function answers with 5xx is no error of Lambda's.
         failed = rest_api.metric_server_error(period=_FEW_MINUTES, statistic="Sum")
         self.watch("ApiServerErrors", failed, "The API answers 5xx.", "api-errors", periods=3, breaching=2)
-        newer = _metric("NewerFormat", {"service": service}, _FEW_MINUTES)
-        self.watch("NewerFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3)
+        newer = _metric("NewerMessageFormat", {"service": service}, _FEW_MINUTES)
+        self.watch(
+            "NewerMessageFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3
+        )
         # Of the whole account, whose executions all share: an alarm takes ten metrics, and there may be 200 steps.
         # The age of messages does not tell: SQS leaves one that was received three times out of it.
         account = cloudwatch.Metric(
@@ -250,14 +252,14 @@ class ServiceAlarms(Alarms):
         for id_, function, what in (("Supervisor", supervisor, "The supervisor"), ("Api", api, "The API's function")):
             throttles = function.metric_throttles(period=_FEW_MINUTES, statistic="Sum")
             self.watch(f"{id_}Throttles", throttles, f"{what} was refused by Lambda.", "throttles", periods=2)
-        oldest = _metric("OldestDueSaga", {"service": service}, _FEW_MINUTES, "Maximum")
+        oldest = _metric("OldestOverdueSaga", {"service": service}, _FEW_MINUTES, "Maximum")
         waits = "A stalled saga has waited for the supervisor for more than 15 minutes."
-        self.watch("OldestDue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
+        self.watch("OldestOverdue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
         without = _metric("SagaWithoutCode", {"service": service}, _FEW_MINUTES)
         self.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")
 
-        broken = _metric("AuditBroken", {"service": service}, _FEW_MINUTES)
-        self.watch("AuditBroken", broken, "The audit trail of a saga is not what was written.", "audit-broken")
+        broken = _metric("AuditMismatch", {"service": service}, _FEW_MINUTES)
+        self.watch("AuditMismatch", broken, "The audit trail of a saga is not what was written.", "audit-broken")
 
     def add_work(
         self, id: str, dead_letters: sqs.Queue, function: lambda_.Function, given_up: str, section: str, what: str
@@ -289,6 +291,6 @@ class ServiceAlarms(Alarms):
         self.watch("EventsLate", age, late, "events-late", above=_LATE_EVENTS, periods=2)
         untold = lost.metric_approximate_number_of_messages_visible(period=_MINUTE, statistic="Maximum")
         self.watch("EventsLost", untold, "Events of sagas were not told within 23 hours.", "events-lost")
-        unread = _metric("EventUntold", {"service": service}, _FEW_MINUTES)
+        unread = _metric("EventNotPublished", {"service": service}, _FEW_MINUTES)
         self.watch("EventsUnread", unread, "A change of a saga could not be read: no event tells it.", "events-unread")
         self.watch_errors("EventErrors", function, "The function that tells events")

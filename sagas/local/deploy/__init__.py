@@ -1,1 +1,1 @@
-"""How an app gets into the emulator."""
+"""Deploy an app to the emulator."""

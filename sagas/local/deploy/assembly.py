@@ -1,4 +1,4 @@
-"""What ``cdk synth`` wrote: stacks in the order they can be deployed, with their templates and assets."""
+"""Read the output of ``cdk synth``: stacks in deployment order, with their templates and assets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sagas.local.emulator.nested import flattened
 from sagas.local.errors import LocalStackError
 
 _MOST_BYTES = 1_000_000
-"""Of a template, in CloudFormation."""
+"""CloudFormation's limit for the size of a template."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time a zip can hold: equal files make equal archives."""
+"""The earliest time in a zip file; with a fixed time, equal files make equal archives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Asset:
     key: str
 
     def content(self) -> bytes:
-        """Return what is uploaded: the file, or the directory as a zip archive."""
+        """Return the bytes to upload: the file, or the directory as a zip archive."""
         if not self.zipped:
             return self.path.read_bytes()
         buffer = io.BytesIO()
@@ -44,7 +44,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack to be deployed."""
+    """A stack to deploy."""
 
     name: str
     template: dict[str, Any]
@@ -52,7 +52,7 @@ class Stack:
 
 
 def read_assembly(directory: Path, account: str, region: str) -> list[Stack]:
-    """Read the stacks, those that others depend on first."""
+    """Read the stacks, with dependencies before the stacks that need them."""
     artifacts: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["artifacts"]
     dependencies = {name: artifact.get("dependencies", ()) for name, artifact in artifacts.items()}
     stacks = [
@@ -61,7 +61,7 @@ def read_assembly(directory: Path, account: str, region: str) -> list[Stack]:
         if name in artifacts and artifacts[name]["type"] == "aws:cloudformation:stack"
     ]
     if not stacks:
-        raise LocalStackError("the app has no stack")
+        raise LocalStackError("the app has no stacks")
     return stacks
 
 
@@ -82,11 +82,11 @@ def _read_stack(directory: Path, artifact: str, properties: Any, account: str, r
     )
 
     def nested(url: Any) -> dict[str, Any]:
-        named = str(url)
+        address = str(url)
         for asset in assets:
-            if asset.key in named:
+            if asset.key in address:
                 return _read_template(asset.path)
-        raise LocalStackError(f"a nested stack's template is none of the app's files: {named}")
+        raise LocalStackError(f"the template of a nested stack is not among the app's files: {address}")
 
     template = _read_template(directory / properties["templateFile"])
     return Stack(properties.get("stackName", artifact), flattened(template, nested), assets)
@@ -95,5 +95,5 @@ def _read_stack(directory: Path, artifact: str, properties: Any, account: str, r
 def _read_template(path: Path) -> dict[str, Any]:
     text = path.read_bytes()
     if len(text) > _MOST_BYTES:
-        raise LocalStackError(f"{path.name} has {len(text):,} bytes, and CloudFormation takes {_MOST_BYTES:,}")
+        raise LocalStackError(f"{path.name} is {len(text):,} bytes; CloudFormation's limit is {_MOST_BYTES:,}")
     return json.loads(text)

@@ -1,4 +1,4 @@
-"""Deploying a stack to an endpoint, without the CDK CLI."""
+"""Deploy a stack to an endpoint without the CDK CLI."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A stack as it stands: its template, the physical id of each logical one, and its outputs."""
+    """A deployed stack: its template, the physical id for each logical id, and its outputs."""
 
     template: dict[str, Any]
     physical_ids: dict[str, str]
@@ -44,9 +44,9 @@ class Deployer:
     """Deploys stacks to one endpoint.
 
     Args:
-        clients: of the endpoint.
-        embedded: the endpoint is our own emulator, which needs no layers.
-        enforce_iam: it decides on every call by the policies, those of resources included.
+        clients: clients of the endpoint.
+        embedded: whether the endpoint is the embedded emulator, which needs no layers.
+        enforce_iam: whether the endpoint checks every call against policies, including those of resources.
     """
 
     def __init__(self, clients: Clients, *, embedded: bool, enforce_iam: bool = False) -> None:
@@ -59,7 +59,7 @@ class Deployer:
         self._embedded = embedded
 
     def deploy(self, stack: Stack) -> Deployed:
-        """Create or update a stack and return it as it stands."""
+        """Create or update a stack and return its deployed state."""
         template = with_local_callbacks(as_deployable(stack.template), self._endpoint_url)
         template = with_local_apis(template, self._endpoint_url)
         if self._embedded:
@@ -75,7 +75,9 @@ class Deployer:
             self._wait(stack.name)
             pages = self._cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack.name)
             resources = [resource for page in pages for resource in page["StackResourceSummaries"]]
-            physical_ids = {one["LogicalResourceId"]: one.get("PhysicalResourceId", "") for one in resources}
+            physical_ids = {
+                resource["LogicalResourceId"]: resource.get("PhysicalResourceId", "") for resource in resources
+            }
             if self._embedded:
                 for logical_id, attribute in ttl_attributes(template).items():
                     table = physical_ids[logical_id]
@@ -90,14 +92,14 @@ class Deployer:
         return Deployed(template, physical_ids, outputs)
 
     def account(self) -> str:
-        """Return the id of the account the endpoint gives us."""
+        """Return the account id that the endpoint reports."""
         try:
             return str(self._sts.get_caller_identity()["Account"])
         except (BotoCoreError, ClientError) as error:
             raise LocalStackError(f"{self._endpoint_url} does not answer as AWS would: {error}") from error
 
     def delete(self, name: str) -> None:
-        """Ask for a stack to be deleted. What its template says to retain stays."""
+        """Start the deletion of a stack. Resources that its template retains stay."""
         self._cloudformation.delete_stack(StackName=name)
 
     def _upload(self, bucket: str, key: str, content: bytes) -> None:
@@ -108,7 +110,7 @@ class Deployer:
         self._s3.put_object(Bucket=bucket, Key=key, Body=content)
 
     def _create_or_update(self, name: str, template: dict[str, Any]) -> None:
-        # A template in a request may have 51,200 bytes; one in a bucket, a megabyte.
+        # A template in a request can have 51,200 bytes; in a bucket, a megabyte.
         bucket, key = "sagas-local-templates", f"{name}.json"
         self._upload(bucket, key, json.dumps(template).encode())
         arguments = {
@@ -127,12 +129,12 @@ class Deployer:
 
     def _status(self, name: str) -> str | None:
         try:
-            found = self._cloudformation.describe_stacks(StackName=name)["Stacks"]
+            stacks = self._cloudformation.describe_stacks(StackName=name)["Stacks"]
         except ClientError as error:
             if "does not exist" in str(error):
                 return None
             raise
-        return str(found[0]["StackStatus"]) if found else None
+        return str(stacks[0]["StackStatus"]) if stacks else None
 
     def _wait(self, name: str) -> None:
         deadline = time.monotonic() + _DEADLINE
@@ -144,9 +146,9 @@ class Deployer:
             return
         reason = "no reason given"
         events = self._cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-        # Newest first: the oldest failure is the cause, the others followed from it.
+        # Events are newest first. The oldest failure is the cause of the others.
         for event in reversed(events):
             if event["ResourceStatus"].endswith("_FAILED"):
                 reason = f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', reason)}"
                 break
-        raise LocalStackError(f"stack {name} was refused ({status}): {reason}")
+        raise LocalStackError(f"stack {name} failed to deploy ({status}): {reason}")

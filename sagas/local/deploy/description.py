@@ -1,4 +1,4 @@
-"""``.sagas/local.json``: where everything of a local stack is, for its clients."""
+"""``.sagas/local.json``: the addresses of a local stack's parts, for its clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sagas.topology import Parts, Topology
 
 @dataclass(slots=True)
 class Description(Parts):
-    """The local stack. Field names are those of the file; ``pid`` is None at an endpoint that is not ours."""
+    """The local stack. Fields are named as in the file; ``pid`` is None if the emulator is not embedded."""
 
     endpoint_url: str
     region: str
@@ -24,7 +24,7 @@ class Description(Parts):
     pid: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write the file in one piece: a reader that waits for it never finds half of it."""
+        """Write the file in one piece, so that a waiting reader never sees half of it."""
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
         draft.replace(path)
@@ -35,20 +35,23 @@ class Description(Parts):
         try:
             return cls(**json.loads(path.read_text()))
         except FileNotFoundError as error:
-            raise LocalStackError("no local stack is running here; `sagas local up` starts one") from error
+            raise LocalStackError("no local stack is running for this project; `sagas local up` starts one") from error
         except (ValueError, TypeError) as error:
             raise LocalStackError(f"{path} cannot be read: {error}") from error
 
 
 def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> Description:
-    """Collect what the deployed stacks hold."""
-    found = Topology()
+    """Collect the parts of the deployed stacks."""
+    topology = Topology()
     root, path, outputs = "", "", dict[str, str]()
     for deployed in stacks:
-        found.add_stack(deployed.template["Resources"], deployed.physical_ids)
-        if found.api is not None:
-            root, path = f"{clients.endpoint_url}/_aws/execute-api/{found.api.id}/{found.api.stage}", found.api.path
-        # An output that names the API by its host on AWS names the local one.
+        topology.add_stack(deployed.template["Resources"], deployed.physical_ids)
+        if topology.api is not None:
+            root, path = (
+                f"{clients.endpoint_url}/_aws/execute-api/{topology.api.id}/{topology.api.stage}",
+                topology.api.path,
+            )
+        # In outputs, replace the API's host on AWS with the local one.
         outputs |= {name: root if ".execute-api." in value else value for name, value in deployed.outputs.items()}
     return Description(
         clients.endpoint_url,
@@ -56,5 +59,5 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
         api_url=root + path,
         outputs=outputs,
         pid=pid,
-        **{part.name: getattr(found, part.name) for part in fields(Parts)},
+        **{part.name: getattr(topology, part.name) for part in fields(Parts)},
     )

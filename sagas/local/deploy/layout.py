@@ -1,4 +1,4 @@
-"""``sagas layout``: where queues, tables and buckets are in the templates, compared with what was recorded."""
+"""``sagas layout``: compare the places of queues, tables and buckets in the templates with the recorded places."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _FILE = "cdk.context.json"
 
 
 def layouts_in(assembly: Path) -> dict[str, dict[str, str]]:
-    """Return the places that each service left in an app's output, by the key of its record."""
+    """Return the places that each service wrote into an app's output, by the key of its record."""
     artifacts: dict[str, Any] = json.loads((assembly / "manifest.json").read_text())["artifacts"]
-    found: dict[str, dict[str, str]] = {}
+    layouts: dict[str, dict[str, str]] = {}
     for artifact in artifacts.values():
         metadata: dict[str, Any] = dict(artifact.get("metadata", {}))
         if "additionalMetadataFile" in artifact:
             metadata |= json.loads((assembly / artifact["additionalMetadataFile"]).read_text())
         for path, entries in metadata.items():
-            found |= {f"{LAYOUT}:{path.strip('/')}": one["data"] for one in entries if one["type"] == LAYOUT}
-    if not found:
+            layouts |= {f"{LAYOUT}:{path.strip('/')}": entry["data"] for entry in entries if entry["type"] == LAYOUT}
+    if not layouts:
         raise LocalStackError("the app has no SagaService")
-    return found
+    return layouts
 
 
 def compare(assembly: Path, project: Path) -> list[str]:
-    """Return what a deployment would replace or drop of what was recorded."""
+    """Return the recorded places that a deployment would replace or remove."""
     context, now = _context(project), layouts_in(assembly)
     recorded = {key: places for key, places in context.items() if key.startswith(f"{LAYOUT}:")}
     if not recorded:
-        raise LocalStackError(f"{_FILE} has no record yet; `sagas layout --write` makes one of what is deployed")
+        raise LocalStackError(f"{_FILE} has no record yet; `sagas layout --write` records what is deployed")
     return [
         f"{key.removeprefix(LAYOUT + ':')}: {what}"
         for key, places in recorded.items()
@@ -41,7 +41,7 @@ def compare(assembly: Path, project: Path) -> list[str]:
 
 
 def record(assembly: Path, project: Path) -> int:
-    """Write the places into ``cdk.context.json``, beside what else is there. Returns how many there are."""
+    """Write the places into ``cdk.context.json`` and keep its other content. Returns the number of places."""
     layouts = layouts_in(assembly)
     others = {key: value for key, value in _context(project).items() if not key.startswith(f"{LAYOUT}:")}
     text = json.dumps(others | layouts, indent=2, sort_keys=True)

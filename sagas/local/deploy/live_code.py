@@ -1,4 +1,4 @@
-"""New code in functions that run already: without a synthesis, so that an edit is live in less than two seconds."""
+"""Update the code of running functions without a synthesis, so that an edit is live in less than two seconds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sagas.local.errors import LocalStackError
 
 _POLL = 0.2
 _SETTLED = 0.1
-"""Seconds without a further change: an editor writes a file in several steps, a checkout many files."""
+"""Seconds to wait for further changes: an editor writes a file in several steps, and a checkout writes many files."""
 _NOT_WATCHED = frozenset({"__pycache__", "node_modules", "cdk.out", "build", "dist", "tests"})
 _AT_ONCE = 8
 
 
 def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Callable[[], bool]) -> Iterator[list[Path]]:
-    """Yield, whenever files of a project have changed, their paths relative to it."""
+    """Whenever files of a project have changed, yield their paths relative to the project."""
     while running():
         time.sleep(_POLL)
         now = seen(project)
@@ -39,35 +39,35 @@ def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Call
 
 
 def seen(project: Path) -> dict[Path, tuple[int, int]]:
-    """Return time and size of each file of a project that is watched, by its path relative to it.
+    """Return time and size of each watched file of a project, by its relative path.
 
-    Hidden directories, virtual environments, tests and what is built are not.
+    Hidden directories, virtual environments, tests and build output are not watched.
     """
-    found: dict[Path, tuple[int, int]] = {}
+    stats: dict[Path, tuple[int, int]] = {}
     for at, names, files in os.walk(project):
         directory = Path(at)
-        own = directory / "pyvenv.cfg"
-        names[:] = [] if own.is_file() else [one for one in names if one not in _NOT_WATCHED and one[0] != "."]
-        for name in () if own.is_file() else files:
+        is_venv = (directory / "pyvenv.cfg").is_file()
+        names[:] = [] if is_venv else [name for name in names if name not in _NOT_WATCHED and name[0] != "."]
+        for name in () if is_venv else files:
             path = directory / name
             if path.suffix == ".pyc" or name[0] == ".":
                 continue
             try:
                 stat = path.stat()
-            except OSError:  # gone meanwhile
+            except OSError:  # deleted since
                 continue
-            found[path.relative_to(project)] = (stat.st_mtime_ns, stat.st_size)
-    return found
+            stats[path.relative_to(project)] = (stat.st_mtime_ns, stat.st_size)
+    return stats
 
 
 class LiveCode:
-    """The code of the deployed functions, renewed file by file.
+    """The code of the deployed functions, updated file by file.
 
     Args:
-        clients: of the emulator.
-        project: the directory that holds the functions' packages.
-        scratch: where the code as it is now is kept.
-        stacks: as they were read and deployed.
+        clients: clients of the emulator.
+        project: the directory with the functions' packages.
+        scratch: directory for copies of the current code.
+        stacks: the stacks as read and as deployed.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class LiveCode:
             self._code[asset] = Asset(copy, True, asset.bucket, asset.key)
 
     def renew(self, changed: Sequence[Path]) -> tuple[int, bool]:
-        """Put changed files into the functions that hold them. Returns how many functions have new code, and whether
-        the stack is to be deployed anew besides: what was changed is more than the inside of functions and methods."""
+        """Copy changed files into the functions that use them. Returns how many functions have new code, and whether
+        the stack must be deployed as well, because more than the bodies of functions and methods changed."""
         everything, touched = False, set[Asset]()
         for relative in changed:
             source = self._project / relative
@@ -122,10 +122,10 @@ class LiveCode:
         return len(work), everything
 
     def _publish(self, work: tuple[str, str, str]) -> None:
-        """Publish a new version of a function's code, and have its aliases name it.
+        """Publish a new version of a function's code, and move its aliases to it.
 
-        What runs goes on with the version it began with. Of the versions published here the last two are kept, so that
-        each edit does not leave processes behind.
+        Running invocations continue with their version. Only the last two versions published here are kept, because
+        each version has its own processes.
         """
         function, bucket, key = work
         answer = self._lambda.update_function_code(FunctionName=function, S3Bucket=bucket, S3Key=key, Publish=True)
@@ -138,7 +138,7 @@ class LiveCode:
 
 
 def outline(source: str, path: Path) -> str:
-    """Return what of a module may matter for the stack: all but the inside of its functions, and what these import."""
+    """Return the parts of a module that can affect the stack: everything but function bodies, and all imports."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""Running the project's CDK app, without the CDK CLI."""
+"""Run the project's CDK app without the CDK CLI."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
     assembly = files.root / output
     shutil.rmtree(assembly, ignore_errors=True)
     environment = {**os.environ, "CDK_OUTDIR": str(assembly)}
-    # An app may import aws_cdk, and so start Node, before it imports anything of ours.
+    # An app can import aws_cdk, and so start Node, before it imports this library.
     use_bundled_node(environment)
     with files.synth_log.open("wb") as log:
         try:
-            # In a session of its own, so that Ctrl-C comes to us alone and the app's Node ends with the app.
+            # In its own session, so that Ctrl-C reaches only this process and the app's Node ends with the app.
             process = subprocess.Popen(  # noqa: S603 - the user's own command
                 words, cwd=files.project, env=environment, stdout=log, stderr=log, start_new_session=True
             )
@@ -47,8 +47,8 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
             process.wait()
     if code:
         lines = [line.strip() for line in files.synth_log.read_text(errors="replace").splitlines() if line.strip()]
-        said = lines[-1] if lines else "it said nothing"
-        raise LocalStackError(f"the app {app!r} failed: {said} (all of it: {files.synth_log})")
+        last = lines[-1] if lines else "it printed nothing"
+        raise LocalStackError(f"the app {app!r} failed: {last} (full output: {files.synth_log})")
     if not (assembly / "manifest.json").is_file():
         raise LocalStackError(f"the app {app!r} wrote no templates; does it call App().synth()?")
     return assembly

@@ -1,1 +1,1 @@
-"""The emulator, and where it differs from AWS."""
+"""The emulator, and adaptations where it differs from AWS."""

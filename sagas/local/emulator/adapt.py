@@ -1,4 +1,4 @@
-"""Mending the gaps of the emulator. The template itself stays the one that goes to AWS."""
+"""Adapt templates to the emulator's gaps. The template for AWS stays unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _API_HANDLER = "sagas.handlers.api.handler"
 
 
 def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template without its question for the CDK's bootstrap version, which nobody answers here."""
+    """Return the template without the parameter for the CDK's bootstrap version, which does not exist locally."""
     changed = copy.deepcopy(template)
     changed.pop("Rules", None)
     changed.get("Parameters", {}).pop("BootstrapVersion", None)
@@ -29,8 +29,8 @@ def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
 def without_layers(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template without layers.
 
-    The emulator runs functions in its own interpreter, where everything a layer holds is installed already, for this
-    machine rather than for Lambda's.
+    The emulator runs functions in its own interpreter. The packages of the layers are already installed there, built
+    for this machine.
     """
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
@@ -54,9 +54,9 @@ def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with an API that takes unsigned requests.
+    """Return the template with an API that accepts unsigned requests.
 
-    Unless IAM is enforced, the emulator checks no signature. It only insists on one, which keeps out nobody but
+    Unless IAM is enforced, the emulator requires a signature but does not check it. That would only lock out
     ``curl``.
     """
     changed = copy.deepcopy(template)
@@ -67,32 +67,32 @@ def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template without statements that deny what does not come by TLS: the emulator has none."""
+    """Return the template without statements that deny requests without TLS: the emulator has no TLS."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
         policy = resource.get("Properties", {}).get("PolicyDocument")
         if resource["Type"] in _RESOURCE_POLICIES and isinstance(policy, dict):
             rules = cast("dict[str, Any]", policy)
-            rules["Statement"] = [one for one in rules["Statement"] if one.get("Condition") != _NOT_BY_TLS]
+            rules["Statement"] = [rule for rule in rules["Statement"] if rule.get("Condition") != _NOT_BY_TLS]
     return changed
 
 
 def with_batch_actions(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with policies that allow requests for several messages by names of their own: on AWS who may
-    send, delete or hide one message may do so with ten, the emulator asks for more."""
+    """Return the template with policies that also allow batch actions. On AWS, the permission for one message includes
+    batches; the emulator needs an extra permission."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
         if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
             continue
         for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
-            stated: str | list[str] = statement.get("Action", [])
-            actions = [stated] if isinstance(stated, str) else stated
-            statement["Action"] = [*actions, *(f"{one}Batch" for one in actions if one in _BATCHED)]
+            action: str | list[str] = statement.get("Action", [])
+            actions = [action] if isinstance(action, str) else action
+            statement["Action"] = [*actions, *(f"{name}Batch" for name in actions if name in _BATCHED)]
     return changed
 
 
 def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with an API that knows under which path the emulator serves it, for the links it gives."""
+    """Return the template with the path of the API in the emulator, for the links in its responses."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function" and resource["Properties"].get("Handler") == _API_HANDLER:
@@ -102,7 +102,7 @@ def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with secrets that are named by ARN: a ``Ref`` is that on AWS, the emulator takes the name."""
+    """Return the template with secrets named by ARN. On AWS a ``Ref`` is the ARN; in the emulator it is the name."""
     secrets = {
         name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::SecretsManager::Secret"
     }
@@ -114,7 +114,7 @@ def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with functions whose variables lead to the APIs at this endpoint, and not to those on AWS."""
+    """Return the template with functions whose variables have the URLs of APIs at this endpoint instead of on AWS."""
     suffix = {"Ref": "AWS::URLSuffix"}
 
     def change(node: dict[str, Any]) -> dict[str, Any] | None:
@@ -134,7 +134,7 @@ def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, An
 
 
 def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with callback URLs that lead to this endpoint, and not to where the API will be on AWS."""
+    """Return the template with callback URLs at this endpoint instead of on AWS."""
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
     topology = Topology()
@@ -150,13 +150,13 @@ def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[st
 
 
 def needed_assets(stack: Stack, template: dict[str, Any]) -> Iterator[Asset]:
-    """Yield the assets that the changed template still names."""
-    named = str(template)
-    return (asset for asset in stack.assets if asset.key in named)
+    """Yield the assets that the adapted template still refers to."""
+    text = str(template)
+    return (asset for asset in stack.assets if asset.key in text)
 
 
 def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
-    """Return the attribute by which items expire, by the table's logical id. The emulator drops it when it deploys."""
+    """Return the TTL attribute of each table, by the table's logical id. The emulator ignores it in templates."""
     return {
         name: resource["Properties"]["TimeToLiveSpecification"]["AttributeName"]
         for name, resource in template["Resources"].items()
@@ -165,11 +165,12 @@ def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
 
 
 def _changed(node: Any, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
-    """Return a copy in which each object is what ``change`` makes of it; where that is None, its parts are."""
+    """Return a copy in which ``change`` has replaced objects. Where it returns None, the object's members are copied
+    likewise."""
     if isinstance(node, list):
-        return [_changed(one, change) for one in cast("list[Any]", node)]
+        return [_changed(item, change) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    here = cast("dict[str, Any]", node)
-    made = change(here)
-    return {key: _changed(value, change) for key, value in here.items()} if made is None else made
+    members = cast("dict[str, Any]", node)
+    replacement = change(members)
+    return {key: _changed(value, change) for key, value in members.items()} if replacement is None else replacement

@@ -1,4 +1,4 @@
-"""boto3 clients of an endpoint, with credentials that are good for nothing else."""
+"""boto3 clients of an endpoint, with credentials that are valid only there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sagas.aws import EMULATOR, connect
 
 
 class Clients:
-    """Makes clients of one endpoint.
+    """Creates clients of one endpoint.
 
     Args:
-        endpoint_url: of an emulator of AWS.
-        region: of all clients.
+        endpoint_url: the URL of an AWS emulator.
+        region: the region of all clients.
     """
 
     def __init__(self, endpoint_url: str, region: str) -> None:

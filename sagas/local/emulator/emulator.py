@@ -1,10 +1,10 @@
 """The emulator's process: ``python -m sagas.local.emulator.emulator PORT LOCK SECONDS [--attached] [ORIGIN ...]``.
 
-It serves ministack as ministack's own command does, and adds an orderly end. On SIGTERM, or when the process that
-started it with ``--attached`` goes away, it hands out no more messages or scheduled events, waits until running
-functions are done, and only then stops: they need its tables and queues to finish.
+It serves ministack like ministack's own command, and adds a graceful shutdown. On SIGTERM, or when the process that
+started it with ``--attached`` ends, it delivers no more messages and scheduled events. It waits until running functions
+have finished, because they need its tables and queues, and then stops.
 
-It runs any code that it is given, so it answers no request of a page in a browser, except pages of the origins named.
+It runs any code that it receives, so it refuses requests from web pages, except those of the given origins.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from sagas.loopback import Loopback
 
 _POLL = 0.05
 _QUIET = 3
-"""Polls in a row that must find nothing running: a message is taken a moment before its function starts."""
+"""Consecutive polls that must find nothing running, since a message is received a moment before its function starts."""
 
 
 def main() -> int:
-    """Serve until told to stop. Returns the exit code: 0 after an orderly end, 3 if another emulator holds the lock."""
-    port, lock, patience, *more = sys.argv[1:]
-    attached, origins = "--attached" in more, [one for one in more if one != "--attached"]
+    """Serve until a signal. Returns the exit code: 0 after a graceful shutdown, 3 if another emulator holds the
+    lock."""
+    port, lock, patience, *options = sys.argv[1:]
+    attached, origins = "--attached" in options, [option for option in options if option != "--attached"]
     if not hold_lock(Path(lock)):
         return 3
     config = Config()
@@ -51,7 +52,7 @@ def main() -> int:
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
-    # Messages wait, and items expire, by the clock that the functions have.
+    # Delays of messages and expiry of items follow the clock of the functions.
     clock = _SkippedTime(os.environ.get("SAGAS_CLOCK", ""))
     for service in ("sqs", "dynamodb"):
         _module(f"ministack.services.{service}").time = clock
@@ -67,24 +68,24 @@ def main() -> int:
     if sys.platform == "linux":
         _module("ministack.core.lambda_runtime").subprocess = Prefork()
     trigger = partial(_until_stopped, float(patience), attached, still_running(Path(lock)))
-    served = Loopback(app.app, origins)
-    asyncio.run(_module("hypercorn.asyncio").serve(served, config, shutdown_trigger=trigger))
+    guarded = Loopback(app.app, origins)
+    asyncio.run(_module("hypercorn.asyncio").serve(guarded, config, shutdown_trigger=trigger))
     _module("ministack.core.lambda_runtime").reset()
     return 0
 
 
 async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> None:
-    """Return when it is time to stop serving."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    """Wait until the emulator must stop serving."""
+    loop, stop_requested = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop_requested.set)
     if attached:
-        # Nobody writes to this pipe: it becomes readable when its other end is closed.
-        loop.add_reader(sys.stdin.fileno(), asked.set)
-    await asked.wait()
+        # Nothing is written to this pipe, so it becomes readable when its other end is closed.
+        loop.add_reader(sys.stdin.fileno(), stop_requested.set)
+    await stop_requested.wait()
     if attached:
         loop.remove_reader(sys.stdin.fileno())
-    # Nothing new starts from here on; what runs may finish.
+    # From here on nothing new starts, and running functions can finish.
     lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
     lambda_service._poll_sqs = lambda: False
     lambda_service._poll_dynamodb_streams = lambda: False
@@ -101,17 +102,17 @@ async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> No
 
 
 def _note_functions_in_use(path: Path, runtime: Any) -> None:
-    """Write down the names of the functions that run now."""
+    """Write the names of the running functions to a file."""
     # a pool's key is account:region:function:qualifier
     with runtime._lock:
-        names = {key.split(":")[2] for key, pool in runtime._workers.items() if any(one.in_use for one in pool)}
+        names = {key.split(":")[2] for key, pool in runtime._workers.items() if any(worker.in_use for worker in pool)}
     path.write_text(" ".join(sorted(names)))
 
 
 def _take_nested_stacks_as_one() -> None:
-    """Lift the limits of a template: what is deployed here as one template is several in the cloud (``nested.py``).
+    """Lift the limits of a template: nested stacks are deployed here as one template (``nested.py``).
 
-    Each of those is held to them: by the CDK, which counts resources, and when it is read, for its size.
+    The limits are still checked for each nested template: resources by the CDK, and the size when it is read.
     """
     _module("ministack.services.cloudformation.helpers").TEMPLATE_URL_MAX_BYTES = sys.maxsize
     engine = _module("ministack.services.cloudformation.engine")
@@ -123,14 +124,14 @@ def _take_nested_stacks_as_one() -> None:
 
 
 class _SkippedTime:
-    """The module ``time``, but for ``time()``, which is as far ahead as the functions' clock is."""
+    """The module ``time`` with a ``time()`` that follows the functions' clock."""
 
     def __init__(self, file: str) -> None:
         self._file = file
         self._ahead, self._read_at = 0.0, -1.0
 
     def ahead(self) -> float:
-        """Seconds by which it is ahead of this machine's clock."""
+        """Seconds by which the clock is ahead of this machine's."""
         now = time.monotonic()
         if now - self._read_at > CLOCK_READ_EVERY:
             self._ahead, self._read_at = skipped(self._file), now
@@ -144,7 +145,7 @@ class _SkippedTime:
 
 
 def _log_by(clock: _SkippedTime) -> None:
-    """Have log lines bear the clock's time: those of a saga are looked for from its creation on."""
+    """Stamp log lines with the clock's time, since searches for a saga's lines start at its creation."""
     logs = _module("ministack.services.cloudwatch_logs")
     append: Callable[..., None] = logs._append_log_events
 
@@ -156,21 +157,21 @@ def _log_by(clock: _SkippedTime) -> None:
 
 
 def _fill_in_schedules() -> None:
-    """Have Scheduler fill in what stands for an execution in a target's input; ministack leaves it there."""
+    """Have Scheduler replace its placeholders in a target's input, which ministack leaves unchanged."""
     eventbridge = _module("ministack.services.eventbridge")
     invoke: Callable[..., None] = eventbridge._invoke_target
 
     def invoke_filled(target: dict[str, Any], event: dict[str, Any], rule: dict[str, Any], view: Any = None) -> None:
         if event.get("Source") == "aws.scheduler" and "Input" in target:
             at = datetime.fromtimestamp(float(event["Time"]), UTC)
-            known = {
+            values = {
                 "execution-id": str(event["EventId"]),
                 "scheduled-time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "schedule-arn": str(rule.get("Arn", "")),
                 "attempt-number": "1",
             }
             text = str(target["Input"])
-            for name, value in known.items():
+            for name, value in values.items():
                 text = text.replace(f"<aws.scheduler.{name}>", value)
             target = {**target, "Input": text}
         invoke(target, event, rule, view)
@@ -179,16 +180,16 @@ def _fill_in_schedules() -> None:
 
 
 def _read_streams_aside() -> None:
-    """Have streams read by a thread of their own. ministack reads them between queues, and calls functions there: one
-    that fails for a while would hold up all queues."""
+    """Read streams in a separate thread. ministack reads them between queues and calls their functions there, so a
+    failing function would block all queues."""
     lambda_service = _module("ministack.services.lambda_svc")
     read: Callable[[], bool] = lambda_service._poll_dynamodb_streams
-    asked = Event()
+    requested = Event()
 
     def keep_reading() -> None:
         while True:
-            asked.wait()
-            asked.clear()
+            requested.wait()
+            requested.clear()
             try:
                 while read():
                     pass
@@ -196,7 +197,7 @@ def _read_streams_aside() -> None:
                 logging.getLogger(__name__).exception("a stream could not be read")
 
     def ask() -> bool:
-        asked.set()
+        requested.set()
         return False
 
     Thread(target=keep_reading, name="streams", daemon=True).start()
@@ -204,7 +205,7 @@ def _read_streams_aside() -> None:
 
 
 def _module(name: str) -> Any:
-    """A module without types. Most are ministack's, whose version is pinned: what they hold is its own affair."""
+    """Import a module without types. Most are ministack's, whose version is pinned because its internals are used."""
     return import_module(name)
 
 

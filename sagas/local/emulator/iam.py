@@ -1,4 +1,4 @@
-"""What the emulator's IAM lacks, where it is enforced."""
+"""Additions to the emulator's IAM, for when it is enforced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Query = dict[str, list[str]]
 
 
 def check_signatures_of_root(app: Any, evaluator: Any) -> None:
-    """Have the signatures of the account's owner checked, too: the emulator checks those of all others."""
+    """Check the signatures of the root user, too: the emulator checks only those of other principals."""
     pin: Callable[..., None] = app.pin_signed_request
 
     def pin_all(method: str, path: str, query: Query, lines: list[tuple[bytes, bytes]]) -> None:
@@ -21,7 +21,7 @@ def check_signatures_of_root(app: Any, evaluator: Any) -> None:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
             headers[key] = f"{headers[key]},{text}" if key in headers else text
         by_header = headers.get("authorization", "").startswith("AWS4-")
-        # S3 checks the URLs that were signed for it.
+        # S3 itself checks presigned URLs.
         if by_header or evaluator._query_signed(query):
             signer = app.extract_access_key_id(headers, query)
             signed = evaluator.SignedRequest(signer, method, path, query, headers, presigned=not by_header)
@@ -31,7 +31,7 @@ def check_signatures_of_root(app: Any, evaluator: Any) -> None:
 
 
 def check_scopes_of_signatures(app: Any, evaluator: Any, sigv4: Any, api_gateway: Any) -> None:
-    """Have an API refuse what was signed for another service."""
+    """Make APIs refuse requests that were signed for another service."""
     enforce: Callable[..., Any] = app._enforce_execute_api
 
     def enforce_scope(api: str, stage: str, method: str, path: str, headers: Any, query: Query, **more: Any) -> Any:
@@ -40,22 +40,22 @@ def check_scopes_of_signatures(app: Any, evaluator: Any, sigv4: Any, api_gateway
             return denied
         by_header = "authorization" in headers
         signature = sigv4.parse_header_signature(headers) if by_header else sigv4.parse_query_signature(query)
-        if getattr(signature, "service", "execute-api") == "execute-api":  # what is no signature is refused later
+        if getattr(signature, "service", "execute-api") == "execute-api":  # a missing signature is refused later
             return None
-        why = "Credential should be scoped to correct service: 'execute-api'. "
-        error = evaluator.AuthError("SignatureDoesNotMatch", why)
+        text = "Credential should be scoped to correct service: 'execute-api'. "
+        error = evaluator.AuthError("SignatureDoesNotMatch", text)
         return api_gateway.authentication_error_response(api, stage, error, headers, query)
 
     app._enforce_execute_api = enforce_scope
 
 
 def add_version_stages(iam_actions: Any) -> None:
-    """Have policies decide by the version of a secret that is read."""
+    """Let policies use the requested version stage of a secret."""
     context_of: Callable[..., dict[str, Any]] = iam_actions.request_tag_context
 
     def context(service: str, action: str, body: bytes, *others: Any) -> dict[str, Any]:
-        known = context_of(service, action, body, *others)
+        values = context_of(service, action, body, *others)
         stage = iam_actions._safe_json_field(body, "VersionStage") if service == "secretsmanager" else ""
-        return {**known, "secretsmanager:VersionStage": stage} if stage else known
+        return {**values, "secretsmanager:VersionStage": stage} if stage else values
 
     iam_actions.request_tag_context = context

@@ -1,4 +1,4 @@
-"""Nested stacks for an emulator that cannot update them: their resources become the outer template's own.
+"""Flatten nested stacks, because the emulator cannot update them: their resources move to the outer template.
 
 ministack 1.5.33 creates and deletes nested stacks, but an update of one fails (``Requested attribute Arn does not exist
 in schema for AWS::SQS::Queue``). Each logical id gets a prefix made from that of its stack, so that it stays the same
@@ -20,64 +20,65 @@ Template = dict[str, Any]
 
 
 def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
-    """Return a template without nested stacks that makes the same resources."""
-    stacks = {id: one for id, one in template["Resources"].items() if one["Type"] == _NESTED}
+    """Return a template without nested stacks that creates the same resources."""
+    stacks = {id: resource for id, resource in template["Resources"].items() if resource["Type"] == _NESTED}
     if not stacks:
         return template
     inner = {
         id: _Inner(id, stack, flattened(load(stack["Properties"]["TemplateURL"]), load)) for id, stack in stacks.items()
     }
-    own = {id: one for id, one in template["Resources"].items() if id not in stacks}
-    for one in inner.values():
-        own |= one.section("Resources")
+    own = {id: resource for id, resource in template["Resources"].items() if id not in stacks}
+    for nested in inner.values():
+        own |= nested.section("Resources")
     merged = {**template, "Resources": own}
     for section in _SECTIONS:
-        parts = [template.get(section, {}), *(one.section(section) for one in inner.values())]
+        parts = [template.get(section, {}), *(nested.section(section) for nested in inner.values())]
         merged |= {section: {id: value for part in parts for id, value in part.items()}} if any(parts) else {}
     return _Outer(inner).rewritten(merged)
 
 
 class _Inner:
-    """A nested stack's template, in words of the outer one.
+    """The template of a nested stack, translated to the outer template.
 
     Args:
-        id: of the nested stack in the outer template.
-        stack: its resource there.
-        template: its own, without nested stacks.
+        id: the id of the nested stack in the outer template.
+        stack: its resource in the outer template.
+        template: its own template, without nested stacks.
     """
 
     def __init__(self, id: str, stack: Template, template: Template) -> None:
         self._prefix = f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
         self._template = template
         self._needs: list[str] = _as_list(stack.get("DependsOn", []))
-        given = stack["Properties"].get("Parameters", {})
-        defaults = {name: one.get("Default", "") for name, one in template.get("Parameters", {}).items()}
-        self._values: Template = {**defaults, **given}
+        arguments = stack["Properties"].get("Parameters", {})
+        parameters: Template = template.get("Parameters", {})
+        defaults = {name: parameter.get("Default", "") for name, parameter in parameters.items()}
+        self._values: Template = {**defaults, **arguments}
         self.ids = [self._renamed(name) for name in template["Resources"]]
 
     def section(self, name: str) -> Template:
-        """Return a section of the template, its ids prefixed."""
-        found = {self._renamed(id): self._rewritten(one) for id, one in self._template.get(name, {}).items()}
+        """Return a section of the template with prefixed ids."""
+        entries = {self._renamed(id): self._rewritten(entry) for id, entry in self._template.get(name, {}).items()}
         if name == "Resources" and self._needs:
-            for one in found.values():
-                one["DependsOn"] = [*_as_list(one.get("DependsOn", [])), *self._needs]
-        return found
+            for resource in entries.values():
+                resource["DependsOn"] = [*_as_list(resource.get("DependsOn", [])), *self._needs]
+        return entries
 
     def output(self, name: str) -> Any:
-        """Return what an output is, in the outer template's words."""
+        """Return the value of an output, translated to the outer template."""
         return self._rewritten(self._template["Outputs"][name]["Value"])
 
     def _renamed(self, id: str) -> str:
         return f"{self._prefix}{id}"
 
-    def _known(self, id: str) -> str:
+    def _outer_id(self, id: str) -> str:
         """The id in the outer template, unless it is a pseudo parameter."""
         return id if id.startswith("AWS::") else self._renamed(id)
 
     def _rewritten(self, value: Any) -> Any:
         match value:
             case {"Ref": str(name)} if len(value) == 1:
-                return self._values[name] if name in self._values else {"Ref": self._known(name)}
+                return self._values[name] if name in self._values else {"Ref": self._outer_id(name)}
             case {"Fn::GetAtt": [str(id), attribute]}:
                 return {"Fn::GetAtt": [self._renamed(id), attribute]}
             case {"Fn::Sub": str(text)}:
@@ -89,54 +90,54 @@ class _Inner:
             case {"Fn::FindInMap": [str(mapping), *keys]}:
                 return {"Fn::FindInMap": [self._renamed(mapping), *self._rewritten(keys)]}
             case dict():
-                return {key: self._entry(key, one) for key, one in cast("Template", value).items()}
+                return {key: self._entry(key, member) for key, member in cast("Template", value).items()}
             case list():
-                return [self._rewritten(one) for one in cast("list[Any]", value)]
+                return [self._rewritten(item) for item in cast("list[Any]", value)]
             case _:
                 return value
 
     def _entry(self, key: str, value: Any) -> Any:
         if key == "DependsOn":
             return [self._renamed(id) for id in _as_list(value)]
-        # In a policy a Condition is an object; where it is a name, it is one of the template's.
+        # In a policy a Condition is an object. If it is a name, it is a condition of the template.
         if key == "Condition" and isinstance(value, str):
             return self._renamed(value)
         return self._rewritten(value)
 
     def _substituted(self, text: str, variables: Mapping[str, Any]) -> Template:
-        """A substitution names ids in its text. What a parameter stands for becomes a variable."""
-        named = dict(variables)
+        """Rename the ids in the text of a substitution. Parameters become variables with their values."""
+        values = dict(variables)
 
-        def replace(found: re.Match[str]) -> str:
-            name, dot, attribute = found[1].partition(".")
-            if name in named and not dot:
-                return found[0]
+        def replace(match: re.Match[str]) -> str:
+            name, dot, attribute = match[1].partition(".")
+            if name in values and not dot:
+                return match[0]
             if name in self._values and not dot:
-                named[name] = self._values[name]
-                return found[0]
-            return f"${{{self._known(name)}{dot}{attribute}}}"
+                values[name] = self._values[name]
+                return match[0]
+            return f"${{{self._outer_id(name)}{dot}{attribute}}}"
 
         changed = _VARIABLE.sub(replace, text)
-        return {"Fn::Sub": [changed, named] if named else changed}
+        return {"Fn::Sub": [changed, values] if values else changed}
 
 
 class _Outer:
-    """What the outer template says of nested stacks, and they of each other."""
+    """The references of the outer template to nested stacks, and of nested stacks to each other."""
 
     def __init__(self, inner: Mapping[str, _Inner]) -> None:
         self._inner = inner
 
     def rewritten(self, value: Any) -> Any:
-        """Return a part of the template that speaks of the resources instead of the stacks."""
+        """Return a part of the template with references to the resources instead of the stacks."""
         match value:
             case {"Fn::GetAtt": [str(id), str(attribute)]} if id in self._inner:
                 return self.rewritten(self._inner[id].output(attribute.removeprefix("Outputs.")))
             case {"Ref": str(id)} if id in self._inner:
                 return {"Ref": "AWS::StackId"}
             case dict():
-                return {key: self._entry(key, one) for key, one in cast("Template", value).items()}
+                return {key: self._entry(key, member) for key, member in cast("Template", value).items()}
             case list():
-                return [self.rewritten(one) for one in cast("list[Any]", value)]
+                return [self.rewritten(item) for item in cast("list[Any]", value)]
             case _:
                 return value
 

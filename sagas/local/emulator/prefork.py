@@ -1,9 +1,9 @@
-"""Cold starts of the local stack in a tenth of their time: ``python -P -m sagas.local.emulator.prefork SOCKET``.
+"""Speed up cold starts of the local stack tenfold: ``python -P -m sagas.local.emulator.prefork SOCKET``.
 
-A function's process spends most of its start importing boto3, Powertools and this library, which are the same for all
-functions. So one process imports them once, and forks: what is forked goes on as the script that ministack would have
-had started. Where that is not the same thing (a function with layers or with packages of these names of its own,
-variables that count while something is imported, another system than Linux) a process is started as ever.
+A function's process spends most of its start on imports of boto3, Powertools and this library, the same for all
+functions. So one process imports them once and forks; the fork then runs the script that ministack would have started.
+In some cases the result would differ: functions with layers or with their own packages of these names, variables that
+affect imports, and systems other than Linux. Then a new process is started as usual.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPORTED = (
     "sagas.handlers.step",
     "sagas.handlers.tasks.sweeping",
 )
-"""What functions have in common. None of it looks at a function's variables while it is imported, but for these:"""
+"""The modules that functions have in common. Their imports read no environment variables except these:"""
 _READ_WHILE_IMPORTED = (
     "PYTHON",
     "LD_",
@@ -51,12 +51,12 @@ _READ_WHILE_IMPORTED = (
     "SAGAS_VALIDATE_REQUESTS",
 )
 _CLIENTS = ("dynamodb", "sqs", "s3")
-"""Of what most functions have clients."""
+"""The services that most functions have clients for."""
 _LENGTH = 4
 
 
 class Prefork:
-    """The module ``subprocess`` for whoever starts workers with ``Popen([sys.executable, SCRIPT], ...)``."""
+    """Replaces the module ``subprocess`` for code that starts workers with ``Popen([sys.executable, SCRIPT], ...)``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,23 +73,23 @@ class Prefork:
 
     @property
     def pid(self) -> int:
-        """Of the process that forks."""
+        """The id of the process that forks."""
         return self._process.pid
 
     def close(self) -> None:
-        """End the process that forks. What it forked goes on; what is asked for from here on is started."""
+        """End the process that forks. Its forks continue; later workers are started as new processes."""
         self._link.close()
         self._process.wait()
 
     def Popen(self, command: list[str], **options: Any) -> subprocess.Popen[str] | Forked:  # noqa: N802 - subprocess's
-        """Have a worker forked if that comes to the same, and start a process if not."""
+        """Fork a worker if the result is the same, and start a process otherwise."""
         environment: dict[str, str] = options.get("env") or {}
         if len(command) == 2 and command[0] == sys.executable and not _differs(environment):
             with self._lock, suppress(OSError, EOFError):
                 forked = self._forked({"script": command[1], "cwd": options["cwd"], "env": environment})
                 if forked is not None:
                     return forked
-        return subprocess.Popen(command, **options)  # noqa: S603 - as asked
+        return subprocess.Popen(command, **options)  # noqa: S603 - the caller's command
 
     def _forked(self, request: dict[str, Any]) -> Forked | None:
         theirs_in, ours_in = os.pipe()
@@ -99,30 +99,31 @@ class Prefork:
         try:
             socket.send_fds(self._link, [len(text).to_bytes(_LENGTH)], theirs)
             self._link.sendall(text)
-            answer, found, _, _ = socket.recv_fds(self._link, _LENGTH, 1)
+            answer, handles, _, _ = socket.recv_fds(self._link, _LENGTH, 1)
         except OSError:
-            for one in (ours_in, ours_out, ours_err):
-                os.close(one)
+            for descriptor in (ours_in, ours_out, ours_err):
+                os.close(descriptor)
             raise
         finally:
-            for one in theirs:
-                os.close(one)
-        if not found:
-            for one in (ours_in, ours_out, ours_err):
-                os.close(one)
+            for descriptor in theirs:
+                os.close(descriptor)
+        if not handles:
+            for descriptor in (ours_in, ours_out, ours_err):
+                os.close(descriptor)
             if not answer:
-                raise EOFError("the process that forks is gone")
+                raise EOFError("the process that forks has ended")
             return None
-        return Forked(int.from_bytes(answer), found[0], ours_in, ours_out, ours_err)
+        return Forked(int.from_bytes(answer), handles[0], ours_in, ours_out, ours_err)
 
 
 class Forked:
-    """A worker's process as ``Popen`` describes one. Its parent is another one, so how it ended is not known here.
+    """A worker's process with the interface of ``Popen``. It is not a child of this process, so its exit code is
+    unknown.
 
     Args:
-        pid: its process id.
-        handle: a pidfd of it.
-        stdin, stdout, stderr: our ends of its pipes.
+        pid: the process id.
+        handle: a pidfd of the process.
+        stdin, stdout, stderr: this side's ends of its pipes.
     """
 
     def __init__(self, pid: int, handle: int, stdin: int, stdout: int, stderr: int) -> None:
@@ -140,7 +141,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return 0 once it has ended; TimeoutExpired if it has not in so many seconds."""
+        """Return 0 once it has ended; raise TimeoutExpired after ``timeout`` seconds."""
         if self.returncode is None:
             poll = select.poll()
             poll.register(self._handle, select.POLLIN)
@@ -166,7 +167,7 @@ class Forked:
 
 
 def _differs(environment: Mapping[str, str]) -> bool:
-    """Whether variables that count while something is imported are not those of this process."""
+    """Whether variables that affect imports differ from those of this process."""
     return any(
         environment.get(name) != os.environ.get(name)
         for name in environment.keys() | os.environ.keys()
@@ -175,8 +176,8 @@ def _differs(environment: Mapping[str, str]) -> bool:
 
 
 def main() -> None:
-    """Import, then fork whenever asked, until the other end is closed. In what is forked this returns when the worker's
-    script has ended, and the process ends as any other does."""
+    """Import the modules, then fork on request until the other end is closed. In a fork, this returns when the worker's
+    script has ended, and the process ends as usual."""
     link = socket.socket(fileno=int(sys.argv[1]))
     for name in _IMPORTED:
         import_module(name)
@@ -184,7 +185,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     files = _files()
-    # Ctrl-C in a terminal is for whoever started the stack.
+    # Ctrl-C in a terminal is meant for the process that started the stack.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _reap)
     while True:
@@ -192,53 +193,54 @@ def main() -> None:
         if not length:
             return
         request = json.loads(_received(link, int.from_bytes(length)))
-        # Code that was installed or edited since: what is started anew has it, and from the next request on this has.
+        # If code was installed or edited since, start a new process for this request, and restart this one for the
+        # next.
         outdated = files != _files()
         if outdated or _has_own(Path(request["cwd"])):
             link.sendall(bytes(_LENGTH))
         elif _fork(link, descriptors):
             _become(request)
             return
-        for one in descriptors:
-            os.close(one)
+        for descriptor in descriptors:
+            os.close(descriptor)
         if outdated:
             link.set_inheritable(True)
             os.execv(sys.executable, [sys.executable, "-P", "-m", "sagas.local.emulator.prefork", str(link.fileno())])  # noqa: S606
 
 
 def _read_models() -> None:
-    """Have botocore read the models of clients here, once: they are a megabyte of JSON and more, and take longer than
-    the requests of a whole saga. A client of another service is read of where it is made."""
+    """Have botocore read the models of common clients here, once. They are more than a megabyte of JSON and take longer
+    than the requests of a whole saga. Models of other services are read when a client is created."""
     sessions: Any = import_module("botocore.session")
     sessions.create_loader = cache(sessions.create_loader)
-    made = sessions.get_session()
+    session = sessions.get_session()
     for service in _CLIENTS:
-        made.create_client(service, region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none")  # noqa: S106 - never used
+        session.create_client(service, region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none")  # noqa: S106 - never used
 
 
 def _received(link: socket.socket, length: int) -> bytes:
-    found = b""
-    while len(found) < length:
-        more = link.recv(length - len(found))
-        if not more:
+    data = b""
+    while len(data) < length:
+        chunk = link.recv(length - len(data))
+        if not chunk:
             raise EOFError("the other end was closed within a request")
-        found += more
-    return found
+        data += chunk
+    return data
 
 
 def _files() -> dict[str, int]:
-    """When each file that was imported was written, in nanoseconds."""
-    found: dict[str, int] = {}
+    """The modification time of each imported file, in nanoseconds."""
+    times: dict[str, int] = {}
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if path:
             with suppress(OSError):
-                found[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - in a third of the time, for each of 700 files
-    return found
+                times[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - in a third of the time, for each of 700 files
+    return times
 
 
 def _has_own(directory: Path) -> bool:
-    """Whether a function's code has modules of its own of names that are imported already."""
+    """Whether a function's code has its own modules with names that are already imported."""
     return any(path.name.split(".")[0] in sys.modules for path in directory.iterdir())
 
 
@@ -249,11 +251,11 @@ def _reap(*_: object) -> None:
 
 
 def _fork(link: socket.socket, descriptors: list[int]) -> bool:
-    """Fork, and hand out the new process's handle; whether this is the new process, which has these as 0, 1 and 2."""
+    """Fork, and send the new process's handle. Returns true in the new process, with the descriptors as 0, 1 and 2."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     pid = os.fork()
     if pid:
-        # It cannot have been reaped yet, so the number is still its own.
+        # It cannot have been reaped yet, so the pid is still valid.
         handle = os.pidfd_open(pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         socket.send_fds(link, [pid.to_bytes(_LENGTH)], [handle])
@@ -263,14 +265,14 @@ def _fork(link: socket.socket, descriptors: list[int]) -> bool:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     link.close()
-    for number, one in enumerate(descriptors):
-        os.dup2(one, number)
-        os.close(one)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
     return True
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Be what ``python SCRIPT`` would be."""
+    """Run the script as ``python SCRIPT`` would."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

@@ -1,4 +1,4 @@
-"""Results that travel in a message, so that the step which takes them need not read the journal."""
+"""Results carried in a message, so that the step that takes them need not read the journal."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sagas.errors import Problem
 from sagas.messaging.message.pending_commit import Count, is_json
 
 CARRY_LIMIT = 16 * 1024
-"""Bytes of payload text in one message: about what a journal entry holds before its payload goes to S3."""
+"""The most bytes of payload text in one message: about the size from which payloads of journal entries go to S3."""
 MOST_CARRIED = 200
-"""Results in one message, hashes without a payload included."""
+"""The most results in one message, including hashes without a payload."""
 
 
 class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
-    """A saga's request, or the result of one of its steps. The journal stays the authority: the hash tells.
+    """A saga's request or step result. The hash must match the journal, which stays the authority.
 
     Args:
-        seq: of its entry in the journal.
-        hash: of the payload with the salt, in base64url.
-        salt: of its entry, in base64url; empty without a payload.
-        payload: JSON text; ``None`` if it is to be read from the journal.
+        seq: the ``seq`` of its journal entry.
+        hash: the hash of payload and salt, in base64url.
+        salt: the salt of its journal entry, in base64url; empty without a payload.
+        payload: JSON text; ``None`` if it must be read from the journal.
     """
 
     seq: Count
@@ -35,29 +35,29 @@ class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
 
 
 def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[CarriedInput, ...]:
-    """Return what of ``inputs`` a message is to carry: all hashes, and the payloads as far as they fit.
+    """Return the inputs for a message: all hashes, and as many payloads as fit.
 
-    The largest payloads are left out first; of equal ones the older. ``limit``: bytes of payload text. Returns in order
-    of ``seq``; nothing if there are more than ``MOST_CARRIED``.
+    The largest payloads are dropped first; of equal ones, the older. ``limit``: bytes of payload text. The result is in
+    order of ``seq``, and empty if there are more than ``MOST_CARRIED``.
     """
-    known = sorted(inputs, key=lambda one: one.seq)
-    if len(known) > MOST_CARRIED:
+    carried = sorted(inputs, key=lambda carried_input: carried_input.seq)
+    if len(carried) > MOST_CARRIED:
         return ()
-    sizes = [len((one.payload or "").encode()) for one in known]
+    sizes = [len((carried_input.payload or "").encode()) for carried_input in carried]
     total = sum(sizes)
-    for place in sorted(range(len(known)), key=lambda place: -sizes[place]):
+    for place in sorted(range(len(carried)), key=lambda place: -sizes[place]):
         if total <= limit:
             break
-        known[place] = CarriedInput(known[place].seq, known[place].hash)
+        carried[place] = CarriedInput(carried[place].seq, carried[place].hash)
         total -= sizes[place]
-    return tuple(known)
+    return tuple(carried)
 
 
 def problems_in(inputs: Sequence[CarriedInput]) -> list[Problem]:
-    """Return what is wrong with carried inputs as they were received; each has the types of its fields."""
-    seqs = [one.seq for one in inputs]
-    found = [Problem("$.inputs", "not in the order of seq")] if any(a >= b for a, b in pairwise(seqs)) else []
-    for place, one in enumerate(inputs):
-        if one.payload is not None and not is_json(one.payload):
-            found.append(Problem(f"$.inputs[{place}][3]", "not JSON"))
-    return found
+    """Return the problems of received inputs, whose fields already have the right types."""
+    seqs = [carried.seq for carried in inputs]
+    problems = [Problem("$.inputs", "not in the order of seq")] if any(a >= b for a, b in pairwise(seqs)) else []
+    for place, carried in enumerate(inputs):
+        if carried.payload is not None and not is_json(carried.payload):
+            problems.append(Problem(f"$.inputs[{place}][3]", "not JSON"))
+    return problems

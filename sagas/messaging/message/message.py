@@ -1,4 +1,4 @@
-"""The message that carries a saga to its next step, and how it is read back from a queue's record."""
+"""The message that carries a saga to its next step, and how it is read from an SQS record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.formats import FORMAT, check_format
 from sagas.messaging.message.carried import MOST_CARRIED, CarriedInput, problems_in
 from sagas.messaging.message.pending_commit import Count, PendingCommit, problems_of
-from sagas.messaging.message.redriving import told_in
+from sagas.messaging.message.redriving import redriver_of
 from sagas.messaging.message.trace import Trace
 
 _Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
@@ -25,7 +25,7 @@ _Index = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """A message's body. What is added to it needs a default; what is unknown in it is passed over."""
+    """A message's body. New fields need a default; unknown fields are ignored."""
 
     saga_id: _Uuid
     saga: _Name
@@ -54,21 +54,22 @@ class Message:
         saga: the saga type's name.
         step: the step's name.
         index: the step's position.
-        undo: whether the step's undo is meant.
+        undo: whether it is for the step's undo.
         dispatch: the number of the message within its saga.
-        hops: how often it was copied to wait longer.
-        correlation_id: of the saga.
-        message_id: SQS's id; empty on the way out.
-        receipt: SQS's receipt handle; empty on the way out.
+        hops: how often the message was copied to wait longer.
+        correlation_id: the saga's correlation id.
+        message_id: SQS's id; empty before it is sent.
+        receipt: SQS's receipt handle; empty before it is sent.
         receives: how often SQS delivered it.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        pending_commit: the outcome of an attempt that is still to be committed.
-        inputs: results that the step may take, or their hashes, in order of ``seq``.
-        chained: it was sent for another step or undo than it names, from which its saga has gone on since; never sent.
-        trace: the saga's, where it is traced.
-        codeless: what it asks for takes no code of the saga's, as the end of a wait; never sent: it says where to.
-        redriven_by: who moved it back from the dead letters, by ARN, as its attributes say; empty if they do not.
-        note: why, likewise.
+        pending_commit: the outcome of an attempt that is not yet committed.
+        inputs: results that the step can take, or their hashes, in order of ``seq``.
+        chained: the saga has continued past the step that the message was sent for, to the one it names; not in the
+            body.
+        trace: the saga's trace, if it is traced.
+        codeless: the work needs no author's code, like the end of a wait. It selects the queue and is not in the body.
+        redriven_by: the ARN of the caller who moved it back from the dead letters, from its attributes; else empty.
+        note: the caller's reason, from its attributes; else empty.
     """
 
     saga_id: str
@@ -99,7 +100,7 @@ class Message:
         body = _Body(*place, self.hops, self.correlation_id, FORMAT, *more)
         try:
             return sendable(_encode(body).decode())
-        except UnicodeEncodeError:  # an exception's text may hold half a character, as file names do
+        except UnicodeEncodeError:  # the text of an exception can have half a surrogate pair, as file names do
             return json.dumps(msgspec.to_builtins(body), separators=(",", ":"))
 
 
@@ -119,13 +120,13 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         raise _refusal(problems)
     attributes: Any = record.get("attributes") or {}
     try:
-        counted, sent = (int(attributes.get(name, 0)) for name in ("ApproximateReceiveCount", "SentTimestamp"))
-        receives, sent_at = max(counted, 1), sent / 1000
+        count, sent_ms = (int(attributes.get(name, 0)) for name in ("ApproximateReceiveCount", "SentTimestamp"))
+        receives, sent_at = max(count, 1), sent_ms / 1000
     except (AttributeError, TypeError, ValueError, ArithmeticError):
-        problem = Problem("attributes", "must hold the count of receives and the time of sending")
-        raise InvalidRequest("the record's attributes are not SQS's", [problem]) from None
+        problem = Problem("attributes", "must have the number of receives and the time of sending")
+        raise InvalidRequest("the record does not have the attributes of SQS", [problem]) from None
     place = body.saga_id, body.saga, body.step, body.index, body.undo, body.dispatch
-    redriven_by, note = told_in(record)
+    redriven_by, note = redriver_of(record)
     return Message(
         *place,
         hops=body.hops,
@@ -143,24 +144,26 @@ def parse_record(record: Mapping[str, Any]) -> Message:
 
 
 def _read_slowly(text: Any) -> _Body:
-    """Read what msgspec refuses: to name all that is wrong, or because an error's text has half a character in it."""
+    """Read a body that msgspec refuses, to report all problems, or because a text has half a surrogate pair."""
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (TypeError, ValueError, RecursionError):
         raise InvalidRequest("the message's body is not JSON", [Problem("$", "not JSON")]) from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise InvalidRequest("the message's body is not an object", [Problem("$", "not an object")])
-    fields = cast("dict[str, Any]", found)
+    fields = cast("dict[str, Any]", data)
     check_format(fields.get("format"), "a message")
     problems = list[Problem]()
-    for field in msgspec.structs.fields(_Body):  # one by one: of a whole, msgspec names the first problem only
+    for field in msgspec.structs.fields(
+        _Body
+    ):  # one by one, because msgspec reports only the first problem of a struct
         path = f"$.{field.name}"
         if field.name in fields:
             try:
                 msgspec.convert(fields[field.name], field.type)
             except (ValueError, RecursionError) as error:
-                said, _, inner = str(error).partition(" - at `$")
-                problems.append(Problem(path + inner.removesuffix("`"), said))
+                text, _, inner = str(error).partition(" - at `$")
+                problems.append(Problem(path + inner.removesuffix("`"), text))
         elif field.required:
             problems.append(Problem(path, "missing"))
     if problems:
@@ -169,4 +172,4 @@ def _read_slowly(text: Any) -> _Body:
 
 
 def _refusal(problems: list[Problem]) -> InvalidRequest:
-    return InvalidRequest("the message lacks: " + ", ".join(problem.path for problem in problems), problems)
+    return InvalidRequest("the message is not valid: " + ", ".join(problem.path for problem in problems), problems)

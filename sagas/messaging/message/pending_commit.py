@@ -1,4 +1,4 @@
-"""The outcome of an attempt that could not be recorded, as it travels back in a message of its step."""
+"""The outcome of an attempt that could not be committed, returned in a message of its step."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sagas.core.times import epoch, iso
 from sagas.errors import Problem
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
-"""Far beyond any count, and well within what DynamoDB's numbers hold."""
+"""Far above any real count, and within the range of DynamoDB's numbers."""
 _REQUIRED: dict[str, dict[str, type[Any]]] = {
     "WaitStarted": {"until": str},
     "StepPostponed": {"message": str, "since": str, "looks": int},
     "CompensationPostponed": {"message": str, "since": str, "looks": int},
     "ChildrenStarted": {"children": int, "types": list},
 }
-"""The details that an action needs, with their types."""
+"""The required details of each action, with their types."""
 
 
 class PendingCommit(msgspec.Struct, frozen=True):
-    """What an attempt has to say, and the claim under which it may say so.
+    """The report of an attempt, and the claim that entitles it to commit.
 
     Args:
         action: the fact's name.
         attempt: the number of the execution.
         token: the claim's fencing token.
-        seq: the last committed entry when it was claimed.
+        seq: the last committed entry at the time of the claim.
         owner: the claim's nonce.
-        details: what the entry is to keep, as JSON builtins.
-        trace_id: of the invocation it ran in.
+        details: the details of the entry, as JSON builtins.
+        trace_id: the trace id of the attempt's invocation.
         payload: a step's result, or the requests of its children, as JSON text.
     """
 
@@ -51,27 +51,27 @@ class _Error(msgspec.Struct):
 
 
 class _Failure(msgspec.Struct):
-    """What the details of a failure must tell."""
+    """The required details of a failure."""
 
     error: _Error
     next_attempt_at: str = iso(0)
 
 
 def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
-    """Return what is wrong with a report as it was received."""
+    """Return the problems of a received report."""
     action, kind = pending.action, FACTS.get(pending.action, Fact)
     failed = kind.reports is (Reports.UNDO_FAILED if undo else Reports.STEP_FAILED)
     succeeded = kind.reports is (Reports.UNDO_SUCCEEDED if undo else Reports.STEP_SUCCEEDED)
     fits = {
         "action": failed or succeeded,
         "payload": is_json(pending.payload) if kind.has_payload else pending.payload is None,
-        "details": _tells_why(pending.details) if failed else _tells_how(action, pending.details),
+        "details": _is_failure(pending.details) if failed else _is_complete(action, pending.details),
     }
     return [Problem(f"$.commit.{name}", f"does not fit {action}") for name, fit in fits.items() if not fit]
 
 
 def is_json(text: str | None) -> bool:
-    """Whether ``text`` is one JSON value, whatever it says."""
+    """Whether ``text`` is one JSON value."""
     try:
         msgspec.json.decode(text or "", type=msgspec.Raw)
     except (ValueError, RecursionError):
@@ -79,8 +79,8 @@ def is_json(text: str | None) -> bool:
     return True
 
 
-def _tells_how(action: str, details: dict[str, Any]) -> bool:
-    """Whether details that are no failure's tell what the fact needs, times included."""
+def _is_complete(action: str, details: dict[str, Any]) -> bool:
+    """Whether details, other than those of a failure, have everything that the fact needs, with valid times."""
     required = _REQUIRED.get(action, {})
     try:
         for name in ("until", "since", "next_attempt_at"):
@@ -92,7 +92,7 @@ def _tells_how(action: str, details: dict[str, Any]) -> bool:
     return "error" not in details and all(isinstance(details.get(name), kind) for name, kind in required.items())
 
 
-def _tells_why(details: dict[str, Any]) -> bool:
+def _is_failure(details: dict[str, Any]) -> bool:
     try:
         epoch(msgspec.convert(details, _Failure).next_attempt_at)
     except (ValueError, OverflowError, RecursionError):

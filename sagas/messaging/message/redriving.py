@@ -1,7 +1,7 @@
-"""Who moved a dead letter back to its queue, and why: two attributes of the copy, for its saga's audit trail.
+"""The caller who moved a dead letter back to its queue, and the reason: attributes of the copy for the audit trail.
 
-SQS's own task moves messages as they are, and so says neither. Nobody has checked what an attribute says: what
-does not fit is passed over, and the message counts as one without.
+SQS's own redrive task moves messages unchanged, so they have neither attribute. The attributes are not
+trusted: invalid ones are ignored.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from sagas.core.keys import LONGEST_NOTE
 from sagas.errors import InvalidRequest, Problem
 
 BY = "redriven_by"
-"""The attribute with the mover's ARN."""
+"""The attribute with the caller's ARN."""
 NOTE = "redrive_note"
 """The attribute with the reason."""
 
-# Only a principal's ARN: an attribute must not pass for the API's other callers, or for the service itself.
+# Only ARNs of principals, so that an attribute cannot impersonate other API callers or the service itself.
 _PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
 
 
 def check_note(note: str) -> None:
-    """Refuse a note that a message cannot bring along."""
+    """Refuse a note that a message cannot carry."""
     if len(note) > LONGEST_NOTE:
-        raise InvalidRequest("the note is too long", [Problem("note", f"has more than {LONGEST_NOTE} characters")])
+        raise InvalidRequest("the note is too long", [Problem("note", f"longer than {LONGEST_NOTE} characters")])
     if NOT_XML.search(note):
-        told = Problem("note", "has a control character, or half of a character")
-        raise InvalidRequest("the note cannot be sent", [told])
+        problem = Problem("note", "has a control character or half a surrogate pair")
+        raise InvalidRequest("the note cannot be sent", [problem])
 
 
 def told_by(attributes: Mapping[str, Any], by: str, note: str) -> dict[str, Any]:
-    """Return the attributes of a letter's copy: the letter's, and who moves it now in place of who did before."""
-    kept = {name: value for name, value in attributes.items() if name not in (BY, NOTE)}
-    told = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (NOTE, note)) if text}
-    return kept | told
+    """Return the attributes of a dead letter's copy: those of the dead letter, with the caller and reason replaced."""
+    others = {name: value for name, value in attributes.items() if name not in (BY, NOTE)}
+    own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (NOTE, note)) if text}
+    return others | own
 
 
-def told_in(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return who moved a message back, and why; either is empty if it does not say, or what it says does not fit."""
+def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the caller who moved a message back, and the reason; each is empty if missing or invalid."""
     by, note = _text(record, BY), _text(record, NOTE)
     usable = len(note) <= LONGEST_NOTE and not NOT_XML.search(note)
     return by if _PRINCIPAL.fullmatch(by) else "", note if usable else ""
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:
-    found: Any = record.get("messageAttributes")
+    value: Any = record.get("messageAttributes")
     for key in (name, "stringValue"):
-        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else ""
+        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

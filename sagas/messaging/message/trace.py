@@ -1,4 +1,4 @@
-"""The trace of a saga, as its messages carry it: in the form of W3C's Trace Context."""
+"""The trace of a saga in its messages, in the form of W3C's Trace Context."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _Header = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """Which trace a saga belongs to. What is no trace context is passed over: a message never fails by it.
+    """The trace of a saga. An invalid trace context is ignored: it never makes a message fail.
 
     Args:
-        saga: ``traceparent`` of the saga's start, which all its spans have as their parent.
-        state: ``tracestate`` of it.
-        sent: ``traceparent`` of the span that sent this message; empty as long as it was not sent.
+        saga: ``traceparent`` of the saga's start, the parent of all its spans.
+        state: ``tracestate`` of the saga's start.
+        sent: ``traceparent`` of the span that sent this message; empty before it is sent.
     """
 
     saga: _Header
@@ -30,7 +30,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def trace_in(details: object) -> Trace | None:
-    """Read the trace from what a first entry keeps of it; ``None`` where there is none."""
+    """Read the trace from the details of a first entry; ``None`` if there is none."""
     try:
         return msgspec.convert(details, Trace)
     except msgspec.ValidationError:
@@ -38,5 +38,5 @@ def trace_in(details: object) -> Trace | None:
 
 
 def trace_of(headers: Mapping[str, str]) -> Trace | None:
-    """Return the trace that begins with the span of these headers; ``None`` without one."""
+    """Return the trace that starts with the span in these headers; ``None`` without one."""
     return Trace(headers["traceparent"], headers.get("tracestate", "")) if "traceparent" in headers else None

@@ -325,9 +325,9 @@ def test_members_of_a_union_must_be_told_apart() -> None:
     class Less:
         city: str
 
-    with pytest.raises(UnsupportedType, match="told apart"):
+    with pytest.raises(UnsupportedType, match="be distinguished"):
         json_schema(Address | Same)
-    with pytest.raises(UnsupportedType, match="told apart"):
+    with pytest.raises(UnsupportedType, match="be distinguished"):
         json_schema(Address | Less)
     assert decode(encode(Less("x"), Less | Address), Less | Address) == Less("x")
     assert decode(encode(Address("x"), Less | Address), Less | Address) == Address("x")
@@ -442,10 +442,10 @@ def test_a_model_that_would_not_come_back_is_not_written() -> None:
     with pytest.raises(InvalidRequest) as caught:
         encode([Login(name="ada", password=pydantic.SecretStr("hunter2"))], list[Login])
     (problem,) = caught.value.problems
-    assert (problem.path, "writes a secret as stars: annotate it Secret[str]" in problem.message) == ("$[0]", True)
+    assert (problem.path, "writes a secret as stars: annotate" in problem.message) == ("$[0]", True)
     with pytest.raises(InvalidRequest) as caught:
         encode(OneWay(number=1), OneWay)
-    assert "OneWay does not take what it writes" in caught.value.problems[0].message
+    assert "OneWay cannot read the JSON it writes" in caught.value.problems[0].message
 
 
 def test_a_schema_says_what_decode_takes() -> None:

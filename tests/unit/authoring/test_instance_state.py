@@ -17,7 +17,7 @@ from tests.support.sagas import Order
 
 ONCE = Retry.constant(max_retries=0, delay=0)
 Make = Callable[[], type[Any]]
-ADVICE = "no two executions share an instance; return it as a result, and take it as a parameter"
+ADVICE = "executions do not share an instance; return the value as a result and take it as a parameter"
 # pyright: reportUninitializedInstanceVariable=false
 
 

@@ -80,7 +80,7 @@ def test_what_does_not_say_waits_for_an_operator_behind_it() -> None:
 
 
 def test_children_that_fail_lead_to_no_undo_behind_it() -> None:
-    with pytest.raises(DefinitionError, match=r'step "parcels": on_failed .* behind the pivot "capture"'):
+    with pytest.raises(DefinitionError, match=r'step "parcels": on_failed .* after the pivot "capture"'):
 
         class Wrong(Saga[Order], name="pivot-wrong"):  # pyright: ignore[reportUnusedClass] - it is never made
             @step(pivot=True)

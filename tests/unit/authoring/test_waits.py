@@ -96,12 +96,12 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
 @pytest.mark.parametrize(
     ("declare", "told"),
     [
-        (lambda: wait_for(timeout=DAY), "the type of the signal comes first"),
-        (lambda: wait_for(_naive), "the type of the signal comes first"),
-        (lambda: wait_for(Approval), "timeout is missing"),
+        (lambda: wait_for(timeout=DAY), "pass the type of the signal first"),
+        (lambda: wait_for(_naive), "pass the type of the signal first"),
+        (lambda: wait_for(Approval), "timeout is required"),
         (lambda: wait_for(Approval, timeout=3), "timeout must be a positive timedelta"),
-        (lambda: wait_for(Approval, timeout=366 * DAY), r"of at most a year \(365 days\)"),
-        (lambda: wait_for(Approval, timeout=DAY)(), "wait_for, over a method that asks: missing a required argument"),
+        (lambda: wait_for(Approval, timeout=366 * DAY), r"of at most 365 days"),
+        (lambda: wait_for(Approval, timeout=DAY)(), "wait_for, as a decorator: missing a required argument"),
         (lambda: wait_for(Approval, timeout=DAY)(_asking, _asking), "too many positional arguments"),
         (lambda: wait_for(Approval, DAY), "by keyword"),
         (lambda: wait_for(Approval, timeout=DAY, timout=1), 'unknown option "timout"'),
@@ -109,12 +109,12 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         (lambda: wait_for(Approval, timeout=DAY, public="yes"), "public must be True or False"),
         (lambda: _saga(papers=wait_for(str, timeout=DAY, public=True)), 'step "papers": public=True needs a method'),
         (lambda: sleep(until=_LAMBDAS[0]), r"is a lambda, .* def when\(ready: datetime\) -> datetime"),
-        (lambda: sleep(), "say how long"),
-        (lambda: sleep(DAY, until=_naive), "and not both"),
+        (lambda: sleep(), "pass either a length"),
+        (lambda: sleep(DAY, until=_naive), "or until="),
         (lambda: sleep(60), "a positive timedelta"),
-        (lambda: sleep(365 * DAY + timedelta(seconds=1)), r"of at most a year \(365 days\)"),
-        (lambda: sleep(DAY)(_asking), "sleep: it asks nobody, so it decorates nothing"),
-        (lambda: sleep(DAY)(), "sleep: it asks nobody, so it decorates nothing"),
+        (lambda: sleep(365 * DAY + timedelta(seconds=1)), r"of at most 365 days"),
+        (lambda: sleep(DAY)(_asking), "sleep is a value, not a decorator"),
+        (lambda: sleep(DAY)(), "sleep is a value, not a decorator"),
         (
             lambda: sleep(DAY).compensate(foo=1),
             "compensate: got an unexpected keyword argument 'foo'; it takes retry, timeout",
@@ -125,22 +125,25 @@ _CONTINUE = Retry.constant(max_retries=1, delay=1, on_exhausted=Exhausted.CONTIN
         ),
         (
             lambda: wait_for(Approval, timeout=DAY).compensate(timeout=1)(),
-            "compensate: with its options given it decorates",
+            "compensate: when called with options it must decorate",
         ),
         (
             lambda: _step(retries=3),
             "step: got an unexpected keyword argument 'retries'; it takes retry, timeout, circuit",
         ),
         (lambda: _step(_going_on, _going_on), "step: too many positional arguments"),
-        (lambda: _step(timeout=3)(), "step: with its options given it decorates one method"),
-        (lambda: _step(timeout=3)(_going_on, result="a"), "step: with its options given it decorates one method"),
-        (lambda: _saga(nap=sleep(until=len)), 'parameter "obj" is positional-only'),
+        (lambda: _step(timeout=3)(), "step: when called with options it must decorate exactly one method"),
+        (
+            lambda: _step(timeout=3)(_going_on, result="a"),
+            "step: when called with options it must decorate exactly one method",
+        ),
+        (lambda: _saga(nap=sleep(until=len)), 'parameter "obj": positional-only'),
         (lambda: sleep(until="noon"), "must be a function"),
         (lambda: _saga(nap=sleep(until=max)), 'step "nap": until: its signature cannot be read'),
         (lambda: _saga(nap=sleep(until=_naive)), "returns? int, not a datetime"),
         (lambda: _saga(wait=wait_for(complex, timeout=DAY)), "unsupported type"),
         (lambda: _saga(wait=wait_for(Approval, timeout=DAY, retry=_CONTINUE)), "on_timeout can"),
-        (lambda: _saga(wait=wait_for(Approval, timeout=DAY)(_asking)), "code that asks returns None"),
+        (lambda: _saga(wait=wait_for(Approval, timeout=DAY)(_asking)), "it must return None"),
         (lambda: _saga(other=step(retry=_CONTINUE)(_going_on)), "for waits, and for steps with patience"),
         (lambda: _saga(other=step(retry=_CONTINUE, patience=DAY)(_going_on)), "must be annotated"),
         (lambda: _saga(other=step(patience=5)(_going_on)), "patience must be a positive timedelta"),  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -153,18 +156,18 @@ def test_each_mistake_is_told_in_one_line(declare: Callable[[], object], told: s
 
 
 def test_a_saga_that_only_waits_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="it only waits"):
+    with pytest.raises(DefinitionError, match="has only waits"):
         _class({"nap": sleep(DAY)})
 
 
 def test_one_wait_under_two_names_is_refused() -> None:
     wait = wait_for(Approval, timeout=DAY)
-    with pytest.raises(DefinitionError, match="also called"):
+    with pytest.raises(DefinitionError, match="has a second name"):
         _saga(first=wait, second=wait)
 
 
 def test_class_keywords() -> None:
-    for keywords, told in (({"timeout": 5}, "timeout must be"), ({"result": "none"}, "names no step")):
+    for keywords, told in (({"timeout": 5}, "timeout must be"), ({"result": "none"}, "is not the result of a step")):
         with pytest.raises(DefinitionError, match=told):
             _class({"end": step(_going_on)}, **keywords)
 
@@ -185,9 +188,9 @@ def test_until_may_be_a_method() -> None:
 def test_the_longest_is_a_year_of_365_days() -> None:
     waits = definition_of(_saga(wait=wait_for(Approval, timeout=365 * DAY), nap=sleep(365 * DAY))).steps[:2]
     assert [step.wait for step in waits] == [365 * 86_400.0] * 2
-    with pytest.raises(DefinitionError, match=r"of at most a year \(365 days\)"):
+    with pytest.raises(DefinitionError, match=r"of at most 365 days"):
         _class({"end": step(_going_on)}, timeout=366 * DAY)
-    with pytest.raises(DefinitionError, match=r"patience must be .* \(365 days\)"):
+    with pytest.raises(DefinitionError, match=r"patience must be .* 365 days"):
         _saga(other=step(patience=366 * DAY)(_going_on))
     assert NotYet(400 * 86_400).after == 365 * 86_400.0
 
@@ -256,14 +259,14 @@ def _declared(name: str, value: object) -> type[Any]:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (lambda: step(timeout=3), r'"odd": step\(\.\.\.\) decorates a method, and there is none under it'),
-        (lambda: sagas.children(Asked), r'"odd": children\(\.\.\.\) decorates a method, and there is none under it'),
-        (lambda: step(_going_on).compensate(timeout=3), r'"odd": compensate\(\.\.\.\) decorates a method'),
-        (lambda: step(_going_on).compensate, '"odd": it is the function compensate itself, which declares nothing'),
-        (lambda: step, '"odd": it is the function step itself'),
-        (lambda: sleep, '"odd": it is the function sleep itself'),
-        (lambda: wait_for, '"odd": it is the function wait_for itself'),
-        (lambda: sagas.children, '"odd": it is the function children itself'),
+        (lambda: step(timeout=3), r'"odd": step\(\.\.\.\) must decorate a method, but none follows'),
+        (lambda: sagas.children(Asked), r'"odd": children\(\.\.\.\) must decorate a method, but none follows'),
+        (lambda: step(_going_on).compensate(timeout=3), r'"odd": compensate\(\.\.\.\) must decorate a method'),
+        (lambda: step(_going_on).compensate, "\"odd\": 'compensate' is missing its parentheses"),
+        (lambda: step, "\"odd\": 'step' is missing its parentheses"),
+        (lambda: sleep, "\"odd\": 'sleep' is missing its parentheses"),
+        (lambda: wait_for, "\"odd\": 'wait_for' is missing its parentheses"),
+        (lambda: sagas.children, "\"odd\": 'children' is missing its parentheses"),
     ],
 )
 def test_what_would_silently_declare_nothing_is_refused(value: Callable[[], object], told: str) -> None:

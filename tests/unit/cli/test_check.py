@@ -55,7 +55,7 @@ def test_the_first_file_is_written(run: Run) -> None:
     missing = run()
     assert (missing.exit_code, missing.stderr) == (
         1,
-        f"sagas: there is no {LOCK}: `sagas check --write` writes it\n",
+        f"sagas: {LOCK} does not exist; `sagas check --write` creates it\n",
     )
     written = run("--write")
     assert (written.exit_code, written.stdout.splitlines()[-1]) == (0, f"{LOCK} is written.")
@@ -127,7 +127,7 @@ def test_a_broken_file_is_told(run: Run) -> None:
     Path(LOCK).write_text('{"format": 9, "sagas": {}}')
     result = run()
     assert result.exit_code == 1
-    assert "$.format: expected 1 at most" in result.stderr
+    assert "$.format: expected at most 1" in result.stderr
 
 
 def test_the_reference_sagas_are_those_of_their_file() -> None:

@@ -26,6 +26,6 @@ def test_a_stack(tmp_path: Path) -> None:
 
 def test_a_template_that_cloudformation_would_refuse(tmp_path: Path) -> None:
     """The emulator would not: it is given several templates as one, and so asked for more."""
-    with pytest.raises(LocalStackError, match=r"Shop.template.json has 1,0.*bytes, and CloudFormation takes") as error:
+    with pytest.raises(LocalStackError, match=r"Shop.template.json is 1,0.*bytes; CloudFormation's limit is") as error:
         read_assembly(assembly(tmp_path, "x" * 1_000_000), "000000000000", "us-east-1")
     assert "\n" not in str(error.value)

@@ -68,9 +68,12 @@ def test_on_aws_there_is_no_such_clock(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_stack_that_is_not_ours_has_none_to_move(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    with pytest.raises(LocalStackError, match="no local stack is running here"):
+    with pytest.raises(LocalStackError, match="no local stack is running for this project"):
         StackClock(files)
     files.root.mkdir()
     Description("http://elsewhere", "us-east-1").write(files.description)
-    with pytest.raises(LocalStackError, match="nowhere else: this stack is at http://elsewhere"):
+    with pytest.raises(
+        LocalStackError,
+        match="only in the emulator that `sagas local up` starts itself; this stack is at http://elsewhere",
+    ):
         StackClock(files)

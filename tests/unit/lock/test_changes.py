@@ -168,29 +168,29 @@ def test_a_renamed_step_is_told_with_its_likely_new_name() -> None:
 
 def test_a_step_that_waits_under_its_old_name_stops_those_that_come_to_it() -> None:
     for new, kind in ((Asking, "a wait for a signal"), (Resting, "a wait for a time")):
-        assert ("trip", 'step "pay"', f"is {kind} now, was a step") in broken(Old, new)
+        assert ("trip", 'step "pay"', f"changed from a step to {kind}") in broken(Old, new)
     [change] = compared(Old, Asking)
-    assert change.effect == "those that come to it wait for an operator (TypeChanged or CodeGone)"
-    assert change.todo.startswith("Give it another name, and keep the old one")
+    assert change.effect == "those that reach it wait for an operator (TypeChanged or CodeGone)"
+    assert change.todo.startswith("Give the new step another name, and keep the old one")
 
 
 def test_a_wait_that_takes_no_signal_any_more_leaves_those_that_wait_there() -> None:
     [change] = compared(Asking, Old)
     assert change.breaks
-    assert change.what == "is a step now, was a wait for a signal"
-    assert change.effect == "those that wait there take no signal any more, and time out"
+    assert change.what == "changed from a wait for a signal to a step"
+    assert change.effect == "those that wait there no longer accept a signal, and time out"
 
 
 def test_a_wait_that_is_removed_cannot_be_retired() -> None:
     [change, *_] = compared(Asking, Renamed)
     assert (change.where, change.what) == ('step "pay"', 'was removed, or renamed to "charge"')
-    assert change.todo == "Keep it under its name, and make what does without it a new saga type"
+    assert change.todo == "Keep it under its name, and create a new saga type without it"
 
 
 def test_who_sleeps_goes_on_where_nothing_sleeps_any_more() -> None:
     [change] = compared(Resting, Nothing)
     assert not change.breaks
-    assert change.effect == "those that wait there go on as before"
+    assert change.effect == "those that wait there continue as before"
 
 
 def test_a_new_field_is_told_with_who_takes_it() -> None:
@@ -198,8 +198,8 @@ def test_a_new_field_is_told_with_who_takes_it() -> None:
     assert (change.where, change.what) == ("the request, $.price", "a new field without a default")
     assert change.todo == "Give it a default"
     assert str(change) == (
-        "trip, the request, $.price: a new field without a default. Sagas in flight: step book cannot be called with "
-        "it: a saga waits for an operator (TypeChanged) until code that fits is deployed. Give it a default."
+        "trip, the request, $.price: a new field without a default. Sagas in flight: step book cannot take the old "
+        "form: such a saga waits for an operator (TypeChanged) until matching code is deployed. Give it a default."
     )
 
 
@@ -214,16 +214,16 @@ def test_what_sagas_in_flight_can_take_is_told_and_breaks_nothing() -> None:
     told = compared(Old, Everything)
     assert not any(one.breaks for one in told)
     assert [(one.where, one.what) for one in told] == [
-        ('step "book"', "undo_when is 'started' now, was 'completed'"),
-        ('step "pay"', "has an undo now"),
-        ('step "pay"', "on_exhausted is FAIL now, was COMPENSATE"),
-        ('step "pay"', "is retired"),
+        ('step "book"', "undo_when changed from 'completed' to 'started'"),
+        ('step "pay"', "now has an undo"),
+        ('step "pay"', "on_exhausted changed from COMPENSATE to FAIL"),
+        ('step "pay"', "is now retired"),
         ('step "tell"', "was added"),
     ]
 
 
 def test_a_pivot_that_moves_is_named_and_breaks_nothing() -> None:
-    for old, new, what in ((Old, Final, "is the pivot"), (Final, Old, "is not the pivot any more")):
+    for old, new, what in ((Old, Final, "is now the pivot"), (Final, Old, "is no longer the pivot")):
         [change] = compared(old, new)
         assert (change.where, change.what, change.breaks) == ('step "pay"', what, False)
 
@@ -237,7 +237,7 @@ def test_a_retired_step_may_be_removed() -> None:
 
 
 def test_another_prefix_loses_objects() -> None:
-    assert broken(Sweeping, SweepingElsewhere) == [("trip", "orphans", "the prefix is trips/ now")]
+    assert broken(Sweeping, SweepingElsewhere) == [("trip", "orphans", "the prefix changed to trips/")]
     assert broken(Old, Sweeping) == []
 
 
@@ -261,8 +261,8 @@ def test_a_change_of_one_field_is_a_change_of_one_line() -> None:
     ("text", "told"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no lock file"),
-        ('{"format": 1}', "is no lock file"),
+        ("[]", "is not a lock file"),
+        ('{"format": 1}', "is not a lock file"),
         (json.dumps({"format": FORMAT + 1, "sagas": {}}), "cannot be read"),
     ],
 )
@@ -274,7 +274,7 @@ def test_what_is_no_lock_file_is_refused(tmp_path: Path, text: str, told: str) -
 
 
 def test_no_lock_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="`sagas check --write` writes it"):
+    with pytest.raises(NotFound, match="`sagas check --write` creates it"):
         read(tmp_path / "lock.json")
 
 

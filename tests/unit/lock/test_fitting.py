@@ -180,9 +180,9 @@ _KNOWN_TO_BE_STRICT: list[tuple[Any, Any]] = [
     ("old", "new", "found"),
     [
         (One, Without, [Misfit("$.b", "a new field without a default")]),
-        (WithDefault, Without, [Misfit("$.b", "has no default any more")]),
-        (WithDefault, One, [Misfit("$.b", "was removed, and a value that has it is refused")]),
-        (One, OneText, [Misfit("$.a", "was an integer, is string now")]),
+        (WithDefault, Without, [Misfit("$.b", "no longer has a default")]),
+        (WithDefault, One, [Misfit("$.b", "was removed, and values that have it are refused")]),
+        (One, OneText, [Misfit("$.a", "changed from an integer to string")]),
         (One, WithDefault, []),
         (
             Outer,
@@ -193,25 +193,25 @@ _KNOWN_TO_BE_STRICT: list[tuple[Any, Any]] = [
             ],
         ),
         (One | None, Without | None, [Misfit("$.b", "a new field without a default")]),
-        (MoreColors, Color, [Misfit("$", "'green' is not allowed any more")]),
-        (str, Color, [Misfit("$", "was string, is one of 'red', 'blue' now")]),
-        (str, date, [Misfit("$", "was string, is string (date) now")]),
-        (date, datetime, [Misfit("$", "was string (date), is string (date-time) now")]),
-        (int, str, [Misfit("$", "was an integer, is string now")]),
-        (None, One, [Misfit("$", "was null, is an object now")]),
-        (int | None, int, [Misfit("$", "was null, is an integer now")]),
-        (Tree, NumberedTree, [Misfit("$.name", "was string, is an integer now")]),
+        (MoreColors, Color, [Misfit("$", "'green' is no longer allowed")]),
+        (str, Color, [Misfit("$", "changed from string to one of 'red', 'blue'")]),
+        (str, date, [Misfit("$", "changed from string to string (date)")]),
+        (date, datetime, [Misfit("$", "changed from string (date) to string (date-time)")]),
+        (int, str, [Misfit("$", "changed from an integer to string")]),
+        (None, One, [Misfit("$", "changed from null to an object")]),
+        (int | None, int, [Misfit("$", "changed from null to an integer")]),
+        (Tree, NumberedTree, [Misfit("$.name", "changed from string to an integer")]),
         (Tree, WideTree, []),
-        (dict[str, int], dict[int, int], [Misfit("$", "has keys of another type now")]),
+        (dict[str, int], dict[int, int], [Misfit("$", "the type of its keys changed")]),
         (
             dict[str, int],
             One,
-            [Misfit("$.a", "a new field without a default"), Misfit("$", "had any fields, has only some now")],
+            [Misfit("$.a", "a new field without a default"), Misfit("$", "no longer allows other fields")],
         ),
         (
             tuple[int, ...],
             Pair,
-            [Misfit("$", "maxItems was not limited, is 2 now"), Misfit("$", "minItems was not limited, is 1 now")],
+            [Misfit("$", "maxItems changed from unlimited to 2"), Misfit("$", "minItems changed from unlimited to 1")],
         ),
     ],
 )
@@ -227,5 +227,5 @@ def test_pydantics_models() -> None:
     assert compared(old, new) == [Misfit("$.price", "a new field without a default")]
     assert compared(old, wider) == []
     narrow = pydantic.create_model("Order", item=(str, pydantic.Field(max_length=3)), count=(int, 1))
-    assert compared(old, narrow) == [Misfit("$.item", "maxLength was not limited, is 3 now")]
+    assert compared(old, narrow) == [Misfit("$.item", "maxLength changed from unlimited to 3")]
     assert compared(narrow, old) == []

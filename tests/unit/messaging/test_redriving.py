@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
-from sagas.messaging.message.redriving import BY, NOTE, check_note, told_by, told_in
+from sagas.messaging.message.redriving import BY, NOTE, check_note, redriver_of, told_by
 
 ANN = "arn:aws:iam::123456789012:user/ann"
 OLD = {"saga": {"DataType": "String", "StringValue": "trip"}}
@@ -37,7 +37,7 @@ def test_a_copy_says_who_moves_it_in_place_of_who_did_before() -> None:
     ],
 )
 def test_a_principal_is_believed(by: str) -> None:
-    assert told_in(received(by, "why\nso")) == (by, "why\nso")
+    assert redriver_of(received(by, "why\nso")) == (by, "why\nso")
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_a_principal_is_believed(by: str) -> None:
     ],
 )  # fmt: skip
 def test_nothing_else_is(by: Any) -> None:
-    assert told_in(received(by, "why")) == ("", "why")
+    assert redriver_of(received(by, "why")) == ("", "why")
 
 
 @pytest.mark.parametrize("note", ["x" * 4_001, "half \ud800", "bell \x07", "", None, 7, ["why"]])
 def test_a_note_that_does_not_fit_is_passed_over(note: Any) -> None:
-    assert told_in(received(ANN, note)) == (ANN, "")
+    assert redriver_of(received(ANN, note)) == (ANN, "")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_note_that_does_not_fit_is_passed_over(note: Any) -> None:
     [{}, {"messageAttributes": None}, {"messageAttributes": []}, {"messageAttributes": {BY: ANN, NOTE: None}}],
 )
 def test_a_record_may_say_nothing(record: dict[str, Any]) -> None:
-    assert told_in(record) == ("", "")
+    assert redriver_of(record) == ("", "")
 
 
 @pytest.mark.parametrize("note", ["x" * 4_001, "half \ud800", "bell \x07", "\ufffe"])

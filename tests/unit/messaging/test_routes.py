@@ -46,7 +46,7 @@ def test_steps_that_share_a_queue(routes: Routes) -> None:
 @pytest.mark.parametrize(("saga", "step"), [("trip", "car"), ("checkout", "flight")])
 def test_what_is_not_deployed_has_no_queue(more: dict[str, object], saga: str, step: str) -> None:
     routes = parsed(**more)
-    with pytest.raises(NotFound, match=f"no queue for step '{step}' of saga '{saga}'"):
+    with pytest.raises(NotFound, match=f"no queue is deployed for step '{step}' of saga '{saga}'"):
         routes.queue(saga, step)
 
 
