@@ -1,18 +1,20 @@
 """What can be asked of a service: one row for each operation.
 
-The API's routes, its OpenAPI description, the rights of IAM and the client's calls come from these rows, so that an
-operation is declared once. Parameters of the query and all that depends on a saga type are described where they are
-read, in ``sagas/handlers``. This module loads nothing of the engine: the client and the CDK read it, too.
+The API's routes, its OpenAPI description, the rights of IAM, the client's calls, the commands of the command line, the
+buttons of the console and the messages of the command queue come from these rows, so that an operation is declared
+once. Parameters of the query and all that depends on a saga type are described where they are read, in
+``sagas/handlers``. This module loads nothing of the engine: the client and the CDK read it, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 from urllib.parse import quote
 
+from sagas.core.states import OVER, SagaStatus
 from sagas.errors import NotFound
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -20,18 +22,35 @@ _TYPE = ("name", "saga")
 """Parameters of paths that name a saga type."""
 
 
+_WHY = "Why; kept in the audit trail."
+
+
+def _option(help: str, *flags: str) -> dict[str, Any]:
+    """Make a field of a body an option of the command line: what its help says, and its flags if they are not the
+    field's name."""
+    return {"help": help, "flags": flags}
+
+
 @dataclass(frozen=True)
 class Note:
     """Why an operator retries a saga."""
 
-    note: str = ""
+    note: str = field(default="", metadata=_option(_WHY))
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """Why a saga is cancelled. ``force``: also a child whose parent has not ended."""
+
+    note: str = field(default="", metadata=_option(_WHY))
+    force: bool = field(default=False, metadata=_option("Also a child whose parent is not over."))
 
 
 @dataclass(frozen=True)
 class Purging:
     """Why an operator has a saga purged: ``note``, or ``reason``, as the answer and the command line call it."""
 
-    note: str = ""
+    note: str = field(default="", metadata=_option("Why; kept with what is left.", "--reason", "--note"))
     reason: str = ""
 
     @property
@@ -45,17 +64,19 @@ class Compensation:
     """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED or past its pivot,
     where the note is required."""
 
-    note: str = ""
-    force: bool = False
+    note: str = field(default="", metadata=_option(_WHY))
+    force: bool = field(default=False, metadata=_option("Also one that is COMPLETED or past its pivot."))
 
 
 @dataclass(frozen=True)
 class Resolution:
     """How a saga was settled by hand. ``steps``: those whose undo was done."""
 
-    note: str
-    action: str = ""
-    steps: list[str] = field(default_factory=list[str])
+    note: str = field(metadata=_option("Why it is settled; kept in the audit trail."))
+    action: str = field(default="", metadata=_option("What was done."))
+    steps: list[str] = field(
+        default_factory=list[str], metadata=_option("A step that was undone by hand; may be repeated.", "--step")
+    )
 
 
 @dataclass(frozen=True)
@@ -95,6 +116,28 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Verb:
+    """What operators read of an operation on one saga; nothing where they do not ask for it.
+
+    Args:
+        help: what the command line says of its command, whose options are the fields of the body.
+        label: what the console's button says; there is none without it.
+        effect: what the console says that it does, in a sentence.
+        done: what it says afterwards.
+        at_once: the console asks for no note.
+    """
+
+    help: str = ""
+    label: str = ""
+    effect: str = ""
+    done: str = ""
+    at_once: bool = False
+
+
+_NO_VERB = Verb()
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the API.
 
@@ -104,12 +147,14 @@ class Operation:
         path: below the stage. ``{name}`` and ``{saga}`` are a saga type.
         right: that IAM asks for it; see :data:`sagas.cdk.access.grants.RIGHTS`.
         summary: in a few words; ``{name}`` is the type.
-        answer: the schema of its answer, by its name in OpenAPI.
+        answer: the schema of its answer, or each that there may be, by its name in OpenAPI.
         statuses: with which that is answered.
         errors: further statuses, besides those that every call may get.
-        body: the class of its body, if that is one of this module.
+        body: the class of its body, if that is one of this module; of its query where the method takes no body.
         polled: it is asked again and again: callers may send the ``ETag`` of the answer that they have.
-        many: clients do it to many sagas, one after the other.
+        verb: what operators read of it, if they ask for it on one saga.
+        many: clients do it to many sagas, too: by default to those of these statuses.
+        queued: a message of the command queue may ask for it.
     """
 
     name: str
@@ -122,7 +167,9 @@ class Operation:
     errors: str = "404 422"
     body: type[Any] | None = None
     polled: bool = False
-    many: bool = False
+    verb: Verb = _NO_VERB
+    many: tuple[SagaStatus, ...] = ()
+    queued: bool = False
 
     @property
     def typed(self) -> bool:
@@ -133,6 +180,16 @@ class Operation:
     def parameters(self) -> tuple[str, ...]:
         """The names of the path's parameters."""
         return tuple(_PARAMETER.findall(self.path))
+
+    @property
+    def options(self) -> tuple[Field[Any], ...]:
+        """The fields of its body that operators give it."""
+        return tuple(one for one in fields(self.body) if "help" in one.metadata) if self.body is not None else ()
+
+    @property
+    def note_needed(self) -> bool:
+        """Whether it must be said why."""
+        return any(one.name == "note" and one.default is MISSING for one in self.options)
 
     def filled(self, values: Sequence[str]) -> str:
         """Return the path with its parameters filled in, in order, and quoted."""
@@ -164,45 +221,86 @@ LOOK_UP = Operation(
     polled=True,
 )
 START = Operation(
-    "start", "POST", "/sagas/{name}", "start", "Start {name}", "Saga", statuses="200 202", errors="404 413 422"
+    *("start", "POST", "/sagas/{name}", "start", "Start {name}", "Saga"),
+    statuses="200 202",
+    errors="404 413 422",
+    queued=True,
 )
 SHOW = Operation("show", "GET", _ONE, "read", "Show one {name}", "Saga", polled=True)
 CANCEL = Operation(
-    "cancel", "DELETE", _ONE, "cancel", "Cancel one {name}", "Saga", statuses="200 202", errors="404 409 422", many=True
+    *("cancel", "DELETE", _ONE, "cancel", "Cancel one {name}", "Saga", "200 202", "404 409 422"),
+    body=Cancellation,
+    verb=Verb(
+        help="Cancel a saga: it stops, and what was done is undone.",
+        label="Cancel",
+        effect="It stops, and the undo of each completed step runs, the last first.",
+        done="It is being cancelled.",
+    ),
+    many=tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
+    queued=True,
 )
 AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "The audit trail", "Entries")
 VERIFY = Operation(
     "verify", "GET", f"{_ONE}/verification", "read", "Verify the audit trail by its hashes", "Verification"
 )
 RETRY = Operation(
-    *("retry", "POST", f"{_ONE}/retry", "operate", "Retry what failed", "Saga", "202", _CHANGE), body=Note, many=True
+    *("retry", "POST", f"{_ONE}/retry", "operate", "Retry what failed", "Saga", "202", _CHANGE),
+    body=Note,
+    verb=Verb(
+        help="Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a "
+        "step whose function handled no message.",
+        label="Retry",
+        effect="What failed runs again, under the same idempotency key; what completed stays as it is.",
+        done="It is tried again.",
+        at_once=True,
+    ),
+    many=(SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
 )
 COMPENSATE = Operation(
     *("compensate", "POST", f"{_ONE}/compensate", "operate", "Give up and undo", "Saga", "202", _CHANGE),
     body=Compensation,
-    many=True,
+    verb=Verb(
+        help="Give up on a DEAD_LETTERED or FAILED saga and undo what was done.",
+        label="Undo",
+        effect="It is given up: the undo of each completed step runs, the last first.",
+        done="It is being undone.",
+    ),
+    many=(SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
 )
 RESOLVE = Operation(
     *("resolve", "POST", f"{_ONE}/resolve", "operate", "Settle by hand", "Saga", "200", _CHANGE),
     body=Resolution,
-    many=True,
+    verb=Verb(
+        help="Say that a saga which needs a person is settled: it leaves the attention list.",
+        label="It is settled",
+        effect="It leaves the attention list. Nothing runs; your note is kept in the audit trail.",
+        done="It is settled.",
+    ),
+    many=tuple(SagaStatus),
 )
 SIGNAL = Operation(
     *("signal", "POST", f"{_ONE}/signals/{{step}}", "signal", "Send a step what it waits for", "Saga"),
     statuses="200 202",
     errors=_CHANGE,
+    queued=True,
 )
 PURGE = Operation(
     *("purge", "POST", f"{_ONE}/purge", "purge", "Delete what is stored of one that is over, but for the tombstone"),
     *("Saga", "200", _CHANGE),
     body=Purging,
+    verb=Verb(
+        help="Delete what is stored of a saga that is over; name the S3 objects of its results, which the sweep looks "
+        "after."
+    ),
 )
 SET_RECOVERY_ATTEMPTS = Operation(
     *("set_recovery_attempts", "PUT", f"{_ONE}/recovery-attempts", "operate", "Set how often it has stalled"),
     *("Saga", "200", _CHANGE),
     body=Attempts,
 )
-ATTENTION = Operation("list_attention", "GET", "/attention", "read", "Sagas that need a person", "Sagas", polled=True)
+ATTENTION = Operation(
+    *("list_attention", "GET", "/attention", "read", "Sagas that need an operator", "Sagas Incidents"), polled=True
+)
 DEFINITIONS = Operation(
     "list_definitions", "GET", "/definitions", "read", "The saga types", "Definitions", errors="422"
 )
@@ -231,7 +329,5 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """All but the route of public waits, which asks for no right."""
 
-
-def of_many() -> Iterator[str]:
-    """Yield the names of what clients do to many sagas."""
-    return (operation.name for operation in OPERATIONS if operation.many)
+VERBS = {operation.name: operation for operation in OPERATIONS if operation.verb.help}
+"""What operators do to one saga, by name; also to many where the row says to which."""

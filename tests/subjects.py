@@ -101,7 +101,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "sagas/handlers/http/answers.py",
         "sagas/handlers/api.py",
         "sagas/handlers/http/bodies.py",
-        "sagas/handlers/http/breakers.py",
         "sagas/handlers/bulk.py",
         "sagas/handlers/http/callbacks.py",
         "sagas/handlers/http/definitions.py",

@@ -15,6 +15,7 @@ from sagas.authoring.saga import Saga
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import Registry
 from sagas.handlers.http import openapi
+from sagas.operations import OPERATIONS
 
 _HEAD = """# HTTP API
 
@@ -22,8 +23,8 @@ _HEAD = """# HTTP API
 
 Calls are signed with AWS credentials (SigV4, service `execute-api`), unless the service has an authorizer of its own;
 bodies and answers are JSON. `GET /openapi.json` of a service describes it with the types of its own sagas. `{name}` is
-a saga type of the service, `{step}` a `wait_for` of it; `/callbacks` is there where a wait is public. Which call takes
-which right: [rights](../concepts/security-model.md#rights-by-saga-type).
+a saga type of the service, `{step}` a `wait_for` of it; `/callbacks` is there where a wait is public and takes no
+[right](../concepts/security-model.md#rights-by-saga-type).
 """
 _ERRORS = """## Statuses
 
@@ -35,6 +36,7 @@ An error is `{"error": {"code", "message", "details"}}`; what each code means, a
 _SCALARS = {"boolean": "true or false", "null": "null", "integer": "whole number", "number": "number"}
 _METHODS = ("get", "post", "put", "delete")
 _FORMATS = {"uuid": "UUID", "date-time": "time"}
+_RIGHTS = {(operation.method.lower(), operation.path): operation.right for operation in OPERATIONS}
 _STATUSES = {status.value for status in SagaStatus}
 
 
@@ -169,7 +171,8 @@ def http_page() -> str:
             rows = list(_given(path, item, operation))
             if rows:
                 lines += ["| given | is | |", "|---|---|---|", *(_general(row, "`") for row in rows), ""]
-            lines.append(_answers(operation["responses"], always) + "\n")
+            right = f" Right: `{_RIGHTS[method, path]}`." if (method, path) in _RIGHTS else ""
+            lines.append(_answers(operation["responses"], always) + f"{right}\n")
     lines += [
         _ERRORS,
         *_statuses(paths),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AuditEntry,
         BreakerView,
         DefinitionView,
+        IncidentView,
         PauseView,
         QueueStats,
         SagaView,
@@ -245,6 +246,15 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
         if saga["paused"]:
             starts = Text("paused", style="red") if not saga["active"] else Text("accepted, paused", style="yellow")
         table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
+    return table
+
+
+def incident_table(incidents: Iterable[IncidentView], now: float) -> Table:
+    """Return for what sagas need an operator as a table. ``now``: epoch seconds."""
+    table = _table("type", "step", "error", "sagas", "since", "last", no_wrap=2)
+    for one in incidents:
+        seen = (ago(one["first_seen"], now), ago(one["last_seen"], now))
+        table.add_row(one["type"], one["step"], plain(one["error_type"] or ""), str(one["count"]), *seen)
     return table
 
 

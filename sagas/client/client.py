@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
@@ -16,10 +13,11 @@ import boto3
 from sagas.authoring.codec import encode
 from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.saga import Saga
-from sagas.aws import CALLER, connect, open_session, translated
+from sagas.aws import open_session
 from sagas.client.endpoints import ServiceEndpoints, endpoints_from_file, endpoints_from_stack
-from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
-from sagas.client.operate.outbox import EventCalls
+from sagas.client.operate.dead_letter_calls import DeadLetterCalls
+from sagas.client.operate.operator_calls import OperatorCalls
+from sagas.client.operate.supervisor_calls import SupervisorCalls
 from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport
 from sagas.client.waiting import Wait
@@ -27,22 +25,18 @@ from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.read.answers import (
     AuditEntry,
     Page,
-    RecoveryView,
     SagaView,
-    SweepRoundView,
-    SweepView,
     VerificationView,
 )
-from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
-from sagas.messaging.message.redriving import check_note
-from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, RECOVER, SHOW, START, VERIFY
+from sagas.errors import Conflict, InvalidRequest, Problem
+from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, SHOW, START, VERIFY
 
 RequestT = TypeVar("RequestT")
 
 _AUDIT_PAGE = 100
 
 
-class SagaClient(EventCalls, LogCalls):
+class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
     Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are
@@ -74,7 +68,6 @@ class SagaClient(EventCalls, LogCalls):
         self._session = session or open_session(region, None)
         super().__init__(Transport(api_url, region, self._session))
         self._endpoints = endpoints or ServiceEndpoints(api_url)
-        self._arn = ""
 
     @classmethod
     def local(cls, directory: str | Path = ".") -> Self:
@@ -119,15 +112,6 @@ class SagaClient(EventCalls, LogCalls):
     def region(self) -> str:
         """The region that calls are signed for."""
         return self._transport.region
-
-    def caller(self) -> str:
-        """Return the ARN that calls are signed as, and that audit trails name; empty while STS does not tell."""
-        if not self._arn:
-            endpoint = self._endpoints.endpoint_url
-            with suppress(SagaError), translated("STS"):
-                sts = connect("sts", CALLER, region=self.region, endpoint_url=endpoint, session=self._session)
-                self._arn = str(sts.get_caller_identity()["Arn"])
-        return self._arn
 
     @overload
     def start(
@@ -374,181 +358,6 @@ class SagaClient(EventCalls, LogCalls):
             TimeoutError: it is still under way.
         """
         return Wait(timeout).until_rest(lambda: self.show(name, saga_id), on_change, after)
-
-    def dead_letters(self, name: str, limit: int = 100) -> builtins.list[DeadLetter]:
-        """Return messages in the dead-letter queue of a type; they stay there.
-
-        For the moment of looking they are hidden from others.
-
-        Raises:
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues.
-        """
-        return self._dead_letter_queue(name).peek(limit)
-
-    def count_letters(self, name: str) -> int:
-        """Return about how many messages are in the dead-letter queue of a type. Unlike looking, it hides none.
-
-        Raises:
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues, or may not read their attributes.
-        """
-        return self._dead_letter_queue(name).count()
-
-    def delete_letter(self, name: str, message_id: str) -> DeadLetter:
-        """Delete one message from the dead-letter queue of a type: one that no saga can need.
-
-        The queue is gone through until it is found; what was looked at is hidden from others for that moment.
-
-        Args:
-            name: of the type.
-            message_id: SQS's id of the message.
-
-        Returns:
-            The message that was deleted.
-
-        Raises:
-            NotFound: there is no such type, or no such message, or another reader has it just now.
-            SagaError: this client does not know the queues, or may not read or delete.
-        """
-        letter = self._dead_letter_queue(name).take(message_id)
-        if letter is None:
-            raise NotFound(f"the dead-letter queue of {name} holds no message {message_id}, or hides it for a moment")
-        return letter
-
-    def redrive(
-        self,
-        name: str,
-        saga_id: str | None = None,
-        on_progress: Callable[[int], None] | None = None,
-        *,
-        note: str = "",
-    ) -> Redrive:
-        """Move dead-lettered messages back to the queues they came from; their sagas go on at the failed step.
-
-        All messages of a type are moved by SQS itself, which goes on after this call has returned. Those of one saga,
-        all with a note, and all at an endpoint that has no such task, are moved here, one by one: the whole queue is
-        gone through, page by page, for the moment hidden from others. Only then the audit trails of the sagas name the
-        caller, by the ARN that STS knows.
-
-        Args:
-            name: of the type.
-            saga_id: only this saga's.
-            on_progress: told how many messages were looked at, after each page.
-            note: why, in 4,000 characters at most; the audit trails keep it.
-
-        Raises:
-            InvalidRequest: the note is too long, or has a control character.
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues, or the redrive was refused.
-        """
-        check_note(note)
-        queue = self._dead_letter_queue(name)
-        if saga_id is None and not note:
-            return queue.redrive(on_progress)
-        return queue.move(saga_id, on_progress, note)
-
-    def prune(
-        self,
-        name: str,
-        saga_id: str | None = None,
-        *,
-        dry_run: bool = False,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> Pruned:
-        """Delete those messages from the dead-letter queue of a type that nobody needs any more.
-
-        These are messages of sagas that are over, that went on by other means than this message (:meth:`retry`, say),
-        or that an operator resolved: received again, they would do nothing, or what nobody wants. All others stay:
-        those of sagas that wait for you, that may still need them, or that do not exist here.
-
-        The queue is gone through page by page, whatever its length, and each message deleted as soon as it is known
-        to be of no use; meanwhile those that were looked at are hidden from others.
-
-        Args:
-            name: of the type.
-            saga_id: only this saga's.
-            dry_run: look, and delete nothing.
-            on_progress: told how many messages were looked at, after each page.
-
-        Raises:
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues, or may not read them.
-        """
-        queue, why = self._dead_letter_queue(name), partial(why_needed, self)
-        return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
-
-    def recover(
-        self,
-        stale_after: float | None = None,
-        *,
-        name: str | None = None,
-        saga_id: str | None = None,
-        limit: int | None = None,
-        max_attempts: int | None = None,
-    ) -> RecoveryView:
-        """Have the supervisor look for stalled sagas now, not at its next tick.
-
-        It takes over from dead workers and sends lost messages anew. Sagas that live are left alone. Those of one type
-        are looked for by the API; those of all by the supervisor's function, which the caller must be allowed to
-        invoke.
-
-        Args:
-            stale_after: seconds of silence that count as a stall; each saga type's own by default.
-            name: only sagas of this type.
-            saga_id: only this saga, whether the supervisor would look at it now or not.
-            limit: how many at most, 1 to 1,000; 1,000 by default.
-            max_attempts: only sagas that stalled less often than this since their last progress, 0 to 1,000.
-
-        Raises:
-            InvalidRequest: an argument does not fit.
-            NotFound: there is no such type or saga.
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
-        """
-        if name is not None:
-            given = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
-            body = {field: value for field, value in given.items() if value is not None}
-            return self._transport.ask(RECOVER, name, body=body)
-        return self._supervisor().recover(
-            stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts
-        )
-
-    def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
-        """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
-
-        The schedule stays as it is. See ``docs/how-to/sweep.md`` for what is touched and what never is.
-
-        Args:
-            name: of the type.
-            dry_run: look, and touch nothing.
-            force: go on even where most objects are orphans.
-
-        Returns:
-            What was seen and done. It may have ``stopped`` or met an ``error``.
-
-        Raises:
-            NotFound: there is no such type, or it declares no ``orphans``.
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
-        """
-        return self._supervisor().sweep(name, dry_run=dry_run, force=force)
-
-    def sweeps(self) -> builtins.list[SweepRoundView]:
-        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``: the round that is under
-        way, or the last one, with its counts, and why it stopped, if it did.
-
-        Raises:
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
-        """
-        return self._supervisor().sweeps()
-
-    def _dead_letter_queue(self, name: str) -> DeadLetterQueue:
-        endpoints = self._endpoints
-        if not endpoints.dead_letter_queues:
-            raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
-        if name not in endpoints.dead_letter_queues:
-            raise NotFound(f"there is no saga named {name!r} here")
-        sqs = connect("sqs", CALLER, region=self.region, endpoint_url=endpoints.endpoint_url, session=self._session)
-        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}), self.caller)
 
 
 def _text_of_time(moment: datetime | str | None) -> str | None:

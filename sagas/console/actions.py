@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field
 from typing import Any
 from urllib.parse import quote
 
@@ -18,50 +19,73 @@ from sagas.console.desk import Desk
 from sagas.console.forms import refused, value_of
 from sagas.console.jobs import Item
 from sagas.console.pages import others, saga, sagas
-from sagas.console.telling import told_of
-from sagas.errors import InvalidRequest, NotFound, Problem, SagaError
-from sagas.operations import of_many
+from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
+from sagas.operations import VERBS
 
 _LOG = logging.getLogger(__name__)
-_FOR_MANY = (*of_many(), Do.REDRIVE, Do.RECOVER)
+_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.many), Do.REDRIVE, Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
 """A redrive goes through the whole dead-letter queue, and hides what it has looked at from another meanwhile."""
+_STATUS: tuple[tuple[type[SagaError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (InvalidRequest, 422),
+    (TooLarge, 413),
+    (Ambiguous, 502),
+    (Unavailable, 503),
+)
 Form = Mapping[str, list[str]]
+
+
+def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
+    """Return the status to answer with, what is the matter, and what is wrong where."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
+    text = str(error)
+    if isinstance(error, Ambiguous):
+        text = f"{error}. It may have happened: look before you do it again."
+    elif isinstance(error, Unavailable):
+        text = f"{error}; try again in {error.retry_after:.0f} s"
+    return status, text, error.problems if isinstance(error, InvalidRequest) else ()
 
 
 def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None) -> tuple[str, str]:
     """Do something to one saga; return the saga to show then."""
-    name, saga_id, given = item.name, item.saga_id, form or {}
+    name, saga_id = item.name, item.saga_id
     match do:
-        case Do.RETRY:
-            client.retry(name, saga_id, note)
         case Do.REDRIVE:
             with _ONE_WALK:
                 done = client.redrive(name, saga_id, note=note)
             if not done.moved:
                 raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
-        case Do.COMPENSATE:
-            client.compensate(name, saga_id, note)
-        case Do.RESOLVE:
-            client.resolve(name, saga_id, note, _one(given, "taken"), given.get("step", []))
-        case Do.CANCEL:
-            client.cancel(name, saga_id, note)
         case Do.RECOVER:
             client.recover(name=name, saga_id=saga_id)
         case Do.RERUN:
             new = client.rerun(name, saga_id)
             return new["name"], new["saga_id"]
         case _:
-            raise NotFound(f"there is no action {do!r}")
+            operation = VERBS.get(do)
+            if operation is None or not operation.verb.label:
+                raise NotFound(f"there is no action {do!r}")
+            options = {option.name: _given(form or {}, option) for option in operation.options if option.name != "note"}
+            chosen = {option: value for option, value in options.items() if value}
+            getattr(client, do)(name, saga_id, note, **chosen)
     return name, saga_id
+
+
+def _given(form: Form, option: Field[Any]) -> Any:
+    """What a form says of an option of an operation; nothing if it does not have it."""
+    values = form.get(f"option-{option.name}", [])
+    if option.default_factory is not MISSING:  # a list
+        return values
+    return values[:1] == ["yes"] if option.default is False else (values or [""])[0].strip()
 
 
 def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Do something to one saga, and go back to it."""
     note = _one(form, "note")
-    if do == Do.RESOLVE:
+    if do in VERBS and VERBS[do].note_needed:
         _need("note", note)
     name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), note, form)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
@@ -76,7 +100,7 @@ def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, st
     try:
         desk.source.client.signal(name, saga_id, step, value_of(schema, typed))
     except SagaError as error:
-        status, text, problems = told_of(error)
+        status, text, problems = refusal_of(error)
         desk.source.forget()
         return saga.show(desk, request, name, saga_id, refused(text, problems, schema, typed), status)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did=signal")
@@ -89,7 +113,7 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
     try:
         new = desk.source.client.start(name, value_of(schema, typed), key=_one(form, "key") or None)
     except SagaError as error:
-        status, text, problems = told_of(error)
+        status, text, problems = refusal_of(error)
         return others.type_(desk, request, name, refused(text, problems, schema, typed), status)
     return _back(desk, desk.saga_path(new["name"], new["saga_id"]))
 

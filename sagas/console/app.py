@@ -26,7 +26,6 @@ from sagas.console.links import Links
 from sagas.console.pages import attention, charts, others, saga, sagas
 from sagas.console.redaction import Redaction
 from sagas.console.source import Source
-from sagas.console.telling import told_of
 from sagas.errors import SagaError
 from sagas.loopback import Loopback
 
@@ -130,7 +129,7 @@ def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Respo
     try:
         return answer()
     except SagaError as error:
-        status, text, problems = told_of(error)
+        status, text, problems = actions.refusal_of(error)
         return _failed(desk, request, text, status, tuple(f"{one.path}: {one.message}" for one in problems))
 
 

@@ -21,18 +21,17 @@ from sagas.console.links import Links
 from sagas.console.redaction import HIDDEN, Redaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.text import ago, between, end_of, moment, plain, span
+from sagas.operations import VERBS
 
 _LONGEST = 64 * 1024
 """Characters of a text that a page has room for; the rest is to be downloaded."""
 _LONGEST_ERROR = 300
 """Characters of an error in a list."""
 _TIME = re.compile(r"(<time[^>]*>)[^<]*")
-LABELS = {
-    Do.RETRY: "Retry",
+LABELS: Mapping[str, str] = {
+    name: operation.verb.label for name, operation in VERBS.items() if operation.verb.label
+} | {
     Do.REDRIVE: "Redrive",
-    Do.COMPENSATE: "Undo",
-    Do.RESOLVE: "It is settled",
-    Do.CANCEL: "Cancel",
     Do.RECOVER: "Recover now",
     Do.RERUN: "Run again",
     Do.SIGNAL: "Send it",
@@ -40,12 +39,8 @@ LABELS = {
     Do.NOTHING: "",
 }
 """What the buttons say."""
-CONSEQUENCES = {
-    Do.RETRY: "What failed runs again, under the same idempotency key; what completed stays as it is.",
+CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operation in VERBS.items()} | {
     Do.REDRIVE: "Its message goes back to its queue, and the failed step runs again.",
-    Do.COMPENSATE: "It is given up: the undo of each completed step runs, the last first.",
-    Do.RESOLVE: "It leaves the attention list. Nothing runs; your note is kept in the audit trail.",
-    Do.CANCEL: "It stops, and the undo of each completed step runs, the last first.",
     Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message anew.",
     Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
 }
@@ -53,7 +48,7 @@ CONSEQUENCES = {
 LOCAL = "local"
 """What the stack on this machine is called."""
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-AT_ONCE = (Do.RETRY, Do.REDRIVE, Do.RECOVER)
+AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.REDRIVE, Do.RECOVER)
 """What needs no second thought for one saga."""
 
 

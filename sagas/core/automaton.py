@@ -39,7 +39,7 @@ from sagas.core.commands import (
 from sagas.core.effects import Decision
 from sagas.core.plan import Plan
 from sagas.core.replacing import replace
-from sagas.core.rules import has_failed, needs_attention
+from sagas.core.rules import forward, has_failed, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 
 S = SagaStatus
@@ -132,6 +132,10 @@ ROWS: tuple[Row, ...] = (
 TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}
 
 
+_LONGEST_TYPE = 100
+"""The most characters of an error's type that a saga keeps."""
+
+
 def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     """Return the next state and what to do about ``event``. ``now``: epoch seconds. Returns the same state, and nothing
     to do, when the event is a duplicate, late or impossible."""
@@ -144,11 +148,23 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     after = decision.state
     # What happens to a saga that is over, a settlement say, leaves its end where it was.
     end = state.ended_at if state.over else now
+    attention = (after.attention or now) if needs_attention(after) else 0.0
     noted = replace(
         after,
-        attention=(after.attention or now) if needs_attention(after) else 0.0,
+        attention=attention,
         updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
         ended_at=end if after.over else 0.0,
         failed=after.failed or has_failed(after),
+        error_type=_error_type(state, after, event) if attention or after.in_doubt or forward(after) else "",
     )
     return replace(decision, state=noted)
+
+
+def _error_type(before: SagaState, after: SagaState, event: Event) -> str:
+    """The type of the error for which the saga needs an operator, or will: sagas that failed alike are one incident."""
+    if isinstance(event, ev.Redriven):
+        return ""
+    if after.error_seq == before.error_seq and not isinstance(event, ev.CompensationFailed):
+        return after.error_type
+    failure: ev.Failure | None = getattr(event, "failure", None) or getattr(event, "why", None)
+    return failure.type[:_LONGEST_TYPE] if failure is not None else ""

@@ -258,6 +258,14 @@ def has_failed(state: SagaState) -> bool:
     return state.status in stuck or (state.status is SagaStatus.COMPENSATED and not state.rejected and by_itself)
 
 
+def step_in_trouble(state: SagaState) -> str:
+    """Return the name of the step for which a saga needs an operator."""
+    undone = (step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED)
+    current = state.current.name if state.current else state.steps[-1].name
+    in_doubt = state.in_doubt[:1] if state.over and state.status is not SagaStatus.FAILED else ()
+    return next(undone, None) or next(iter(in_doubt), current)
+
+
 def needs_attention(state: SagaState) -> bool:
     """Whether the saga belongs on the list of those that need a person."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)

@@ -316,6 +316,7 @@ class SagaState:
         unanswered: messages sent anew in a row of which no queue showed what became of them.
         dead: the message that is dying.
         error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
+        error_type: the type of that error, or of the last undo that failed for good; empty when there is none.
         resolution_seq: the journal entry by which an operator settled it.
         unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
         digest: of all results so far, each with its entry; empty when nothing has kept it. See
@@ -356,6 +357,7 @@ class SagaState:
     unanswered: int = 0
     dead: DeadLetter | None = None
     error_seq: int = 0
+    error_type: str = ""
     resolution_seq: int = 0
     unreadable: str = ""
     digest: str = ""

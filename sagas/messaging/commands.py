@@ -18,6 +18,7 @@ from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.core.text import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.messaging.selectors import pick
+from sagas.operations import CANCEL, SIGNAL, START
 
 LARGEST_COMMAND = 1024 * 1024
 """The most bytes in an SQS message."""
@@ -61,7 +62,7 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return sendable(msgspec.json.encode(self).decode())
 
 
-class Start(Command, frozen=True, tag="start"):
+class Start(Command, frozen=True, tag=START.name):
     """Start a saga, as ``POST /sagas/{name}`` does."""
 
     saga: _Saga
@@ -69,8 +70,8 @@ class Start(Command, frozen=True, tag="start"):
     key: _Key | None = None
 
 
-class Signal(Command, frozen=True, tag="signal"):
-    """Send a signal to a saga, as ``POST /sagas/{name}/{id}/signals/{step}`` does."""
+class Signal(Command, frozen=True, tag=SIGNAL.name):
+    """Send a signal to a saga, as ``POST /sagas/{name}/{saga_id}/signals/{step}`` does."""
 
     saga: _Saga
     saga_id: _SagaId
@@ -78,8 +79,8 @@ class Signal(Command, frozen=True, tag="signal"):
     value: Annotated[Any, Meta(description="the value that the step waits for")]
 
 
-class Cancel(Command, frozen=True, tag="cancel"):
-    """Cancel a saga, as ``DELETE /sagas/{name}/{id}`` does."""
+class Cancel(Command, frozen=True, tag=CANCEL.name):
+    """Cancel a saga, as ``DELETE /sagas/{name}/{saga_id}`` does."""
 
     saga: _Saga
     saga_id: _SagaId

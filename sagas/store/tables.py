@@ -153,6 +153,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)
+        error_type = UnicodeAttribute(null=True, attr_name="err")
         resolution_seq = NumberAttribute(null=True)
         attention = UnicodeAttribute(null=True)
         progress = DocumentAttribute(null=True)

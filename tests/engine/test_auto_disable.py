@@ -345,6 +345,11 @@ def test_the_api_refuses_says_why_and_resumes(
     assert (shown["active"], shown["failures"], shown["reason"]) == (False, 3, "3 sagas in a row failed")
     (pause,) = shown["pauses"]
     assert (pause["by"], pause["starts_only"], bool(pause["until"])) == ("auto_disable", True, True)
+    streaks = w.engine.auto_disabler.streaks
+    streaks.forget_failures("risky", streaks.get("risky").failures)  # as somebody may, in the table
+    emptied = call("GET", "/definitions/risky").body
+    assert (emptied["active"], emptied["reason"]) == (False, "too many sagas in a row failed")
+    assert emptied["pauses"] == [pause | {"at": None, "reason": emptied["reason"]}]
     resumed = call("PUT", "/definitions/risky", {"active": True, "reason": "fixed"}).body
     assert (resumed["active"], resumed["failures"], resumed["pauses"]) == (True, 0, [])
     assert call("POST", "/sagas/risky", REQUEST).status == 202

@@ -24,7 +24,7 @@ from tests.engine.trip_sagas import Ten
 from tests.engine.trips import DRIVERS, SLOT, WORKER
 from tests.support.bench import Bench
 from tests.support.engine import Engine
-from tests.support.sagas import Trip
+from tests.support.sagas import FAIL, Fatal, Trip
 
 pytestmark = pytest.mark.usefixtures("clean")
 Make = Callable[..., Bench]
@@ -171,6 +171,18 @@ def test_no_request_asks_for_more_than_it_needs(deployed: Make, wire: Wire) -> N
     assert WRITES & set(wire.names())
     assert "Scan" not in wire.names()
     assert not any("ReturnConsumedCapacity" in parameters for _, parameters in wire.requests)
+
+
+def test_incidents_are_read_from_the_index_alone(deployed: Make, wire: Wire) -> None:
+    w = deployed(Fatal)
+    FAIL["second"] = RuntimeError()
+    w.start("fatal")
+    w.run()
+    w.engine.reader.incidents(None)  # over how many shards they are spread is read once
+    wire.requests.clear()
+    (incident,) = w.engine.reader.incidents(None)["incidents"]
+    assert (incident["type"], incident["step"], incident["error_type"]) == ("fatal", "second", "RuntimeError")
+    assert {(name, asked.get("IndexName")) for name, asked in wire.requests} == {("Query", "attention")}
 
 
 def test_which_types_are_paused_is_read_once_in_five_seconds_at_half_the_price(deployed: Make, wire: Wire) -> None:

@@ -301,6 +301,24 @@ def test_attention(site: Make) -> None:
     assert _ids(s.call("GET", "/attention", limit="1", cursor=first.body["cursor"])) == [stuck]
 
 
+def test_attention_by_incident(site: Make) -> None:
+    FAIL["second"] = ValueError("no")
+    s = site(Fatal, Trip, Stubborn)
+    for name in ("fatal", "fatal", "stubborn"):
+        s.begin(name)
+        s.run()
+    page = s.call("GET", "/attention", group="incident").body
+    assert not page["at_least"]
+    fatal, stubborn = page["incidents"]
+    assert (fatal["type"], fatal["step"], fatal["error_type"], fatal["count"]) == ("fatal", "second", "ValueError", 2)
+    assert (stubborn["type"], stubborn["count"], stubborn["first_seen"]) == ("stubborn", 1, stubborn["last_seen"])
+    assert s.call("GET", "/attention", group="incident", name="stubborn").body["incidents"] == [stubborn]
+    assert s.call("GET", "/attention", group="incident", name="trip").body["incidents"] == []
+    for query in ({"group": "step"}, {"group": "incident", "limit": "5"}):
+        refused = s.call("GET", "/attention", **query)
+        assert (refused.status, refused.body["error"]["details"][0]["path"]) == (422, "query.group")
+
+
 def test_attention_of_one_type_behind_many_of_others(site: Make) -> None:
     FAIL["second"] = ValueError("no")
     s = site(Fatal, Stubborn)

@@ -44,6 +44,7 @@ _PLAIN = (
     "overdue",
     "unanswered",
     "error_seq",
+    "error_type",
     "resolution_seq",
     "unreadable",
 )
@@ -96,7 +97,11 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     overdue = state.overdue and not state.over and not state.undoing
     if state.attention and (state.over or waiting or state.unanswered or overdue):
         shard = shard_of(state.saga_id, settings.shards)
-        values |= {"attention_shard": str(shard), "attention_at": iso(state.attention)[:19] + "Z"}
+        undo = [step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
+        doubt = state.in_doubt if state.over and state.status is not SagaStatus.FAILED else ()
+        here = state.steps[min(state.cursor, len(state.steps) - 1)].name
+        key = f"{iso(state.attention)[:19]}Z#{state.saga}#{[*undo, *doubt, here][0]}#{state.error_type}"
+        values |= {"attention_shard": str(shard), "attention_at": key}
     if purge or not kept:
         shard = shard_of(state.saga_id, settings.shards)
         due = state.updated_at + settings.retention
@@ -171,6 +176,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         unanswered=int(item.unanswered or 0),
         dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
         error_seq=int(item.error_seq or 0),
+        error_type=item.error_type or "",
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
         overdue=bool(item.overdue),

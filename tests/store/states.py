@@ -134,6 +134,7 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "overdue": st.booleans(),
         "dead": st.none() | _dead,
         "error_seq": _counts,
+        "error_type": st.text(max_size=100),
         "resolution_seq": _counts,
         "unreadable": st.text(max_size=300),
         "attention": _whens,

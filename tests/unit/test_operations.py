@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from inspect import signature
+from typing import Any, get_args
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from sagas.cdk.access.grants import RIGHTS
-from sagas.cli.operate.bulk import MANY
-from sagas.client.operate.batch import ACTIONS
+from sagas.cli.operate.operating import command_of
+from sagas.client import SagaClient
+from sagas.console.actions import act_on
+from sagas.console.jobs import Item
 from sagas.handlers import api
-from sagas.operations import CANCEL, CLOSE_BREAKER, LIST, LOOK_UP, OPERATIONS, RETRY, SIGNAL, START, Operation
+from sagas.messaging.commands import AnyCommand
+from sagas.operations import (
+    CANCEL,
+    CLOSE_BREAKER,
+    COMPENSATE,
+    LIST,
+    LOOK_UP,
+    OPERATIONS,
+    RETRY,
+    SIGNAL,
+    START,
+    VERBS,
+    Operation,
+    Verb,
+)
+from tests.unit.client.stub import SAGA_ID, a_saga
 
 
 def test_each_has_a_function_of_its_name_and_none_is_left_over() -> None:
@@ -59,5 +80,47 @@ def test_a_right_lets_through_its_own_operations_alone() -> None:
     assert RIGHTS.keys() == {operation.right for operation in OPERATIONS}
 
 
-def test_what_is_for_many_is_so_everywhere() -> None:
-    assert set(MANY) == set(ACTIONS)
+def test_the_client_takes_what_operators_give() -> None:
+    for operation in VERBS.values():
+        call = signature(getattr(SagaClient, operation.name))
+        assert [*call.parameters][:3] == ["self", "name", "saga_id"]
+        assert {*call.parameters} - {"self", "name", "saga_id"} == {option.name for option in operation.options}
+
+
+def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Route, right, client, command line, jobs and console: what is new of an operation is its row, its body, the
+    function that serves it, the engine's part of it and the client's method."""
+    hold = replace(
+        COMPENSATE,
+        name="hold",
+        path="/sagas/{name}/{saga_id}/hold",
+        verb=Verb("Hold a saga.", "Hold", "It stops.", "Held."),
+    )
+    assert (hold.pattern(of_type=True), hold.right) == ("POST/sagas/{name}/*/hold", "operate")
+    asked = list[tuple[Any, ...]]()
+
+    def call(_client: SagaClient, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
+        asked.append((name, saga_id, note, force))
+        return a_saga("RUNNING")
+
+    monkeypatch.setattr(SagaClient, "hold", call, raising=False)
+    monkeypatch.setattr(
+        SagaClient, "local", lambda: SagaClient("https://api.execute-api.eu-central-1.amazonaws.com/v1")
+    )
+    monkeypatch.setitem(VERBS, "hold", hold)
+    app = typer.Typer()
+    app.command()(command_of(hold))
+    result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--note", "a look", "--force", "--json"])
+    assert result.exit_code == 0, result.output
+    client: Any = SagaClient("https://api.execute-api.eu-central-1.amazonaws.com/v1")
+    act_on(client, "hold", Item("create-zip", SAGA_ID), "a look", {"option-force": ["yes"]})
+    assert asked == [("create-zip", SAGA_ID, "a look", True)] * 2
+
+
+def test_a_message_of_the_command_queue_asks_for_a_row() -> None:
+    plain = {
+        kind.__struct_config__.tag: kind.__doc__ or "" for kind in get_args(AnyCommand) if not hasattr(kind, "event")
+    }
+    assert plain.keys() == {operation.name for operation in OPERATIONS if operation.queued}
+    for operation in (one for one in OPERATIONS if one.queued):
+        assert f"``{operation.method} {operation.path}``" in plain[operation.name]

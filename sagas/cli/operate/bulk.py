@@ -19,11 +19,11 @@ from sagas.cli.tables import list_table
 from sagas.cli.target import Target
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError
-from sagas.operations import of_many
+from sagas.operations import VERBS
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
-    from sagas.client.operate.batch import Action, Batch
+    from sagas.client.operate.batch import Batch
     from sagas.client.operate.outcomes import Outcome, Report
 
 P = ParamSpec("P")
@@ -72,13 +72,13 @@ _OF_ONE: dict[str, Any] = {
 }
 """The arguments of a command for one saga; with ``--all`` there are none."""
 
-_OF_MANY = {"force": "force", "action": "taken", "step": "steps"}
-"""Options of a command for one saga that it takes for many, too; and what a job calls them."""
-_OPTION_OF = {"watching": "--watch"}
+_FLAG_OF = {"watching": "--watch"}
 
 
-def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
+def or_all(action: str) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
     """Let a command for one saga be for many, with ``--all``."""
+
+    options = [one.name for one in VERBS[action].options if one.name != "note"] if action in VERBS else []
 
     def made(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())
@@ -94,11 +94,10 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
             if told["all_"]:
                 words = [*(arguments[one] for one in ("name", "saga_id") if arguments[one]), *context.args]
                 told["reason"] = told["reason"] or next((arguments[one] for one in shared if arguments[one]), "")
-                known = (*_OF_ONE, *shared, *_OF_MANY)
+                known = (*_OF_ONE, *shared, *options)
                 if wrong := next((one.name for one in own[1:] if one.name in given and one.name not in known), ""):
-                    raise typer.BadParameter(f"No such option with --all: {_OPTION_OF.get(wrong, f'--{wrong}')}")
-                more = {_OF_MANY[name]: value for name, value in arguments.items() if name in _OF_MANY and value}
-                _all(target, action, told, words, more)
+                    raise typer.BadParameter(f"No such option with --all: {_FLAG_OF.get(wrong, f'--{wrong}')}")
+                _all(target, action, told, words, {one: arguments[one] for one in options if arguments[one]})
                 return
             given &= told.keys()
             if context.args or given:
@@ -127,8 +126,6 @@ def or_all(action: Action) -> Callable[[Callable[Concatenate[Target, P], None]],
     return made
 
 
-MANY = (*of_many(), "rerun")
-"""The commands that can be for many sagas."""
 SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 """Of such commands, for Typer: what a type is found by are options of its own, ``--customer c-17``."""
 
@@ -150,9 +147,9 @@ def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
     return left, find
 
 
-def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[str], more: Mapping[str, Any]) -> None:
+def _all(target: Target, action: str, told: Mapping[str, Any], words: list[str], more: Mapping[str, Any]) -> None:
     # With it comes boto3, which no help text needs.
-    from sagas.client.operate.batch import Batch, choose
+    from sagas.client.operate.batch import Batch, choose, needs_reason
 
     words, by_option = _found_by(words)
     name, find = filters(words, told["of_name"])
@@ -160,14 +157,14 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
     begun = path is not None and path.exists()
     if name is None and not begun:
         raise typer.BadParameter("Missing option '--name': say of which type.")
-    if action == "resolve" and not told["reason"].strip() and not begun:
+    if needs_reason(action) and not told["reason"].strip() and not begun:
         raise typer.BadParameter("Missing option '--reason': say why they are settled.")
     client = target.client()
     if path is not None and begun:
         job = Batch.resumed(client, path, told["rate"])
         if (job.action, name or job.name) != (action, job.name):
             fail(f"{path} is of another job: {job.action} of {job.name}")
-        if any(getattr(job, option) != value for option, value in more.items()):
+        if any(job.options.get(option) != value for option, value in more.items()):
             fail(f"{path} is of a job with other options: go on with it without them")
         _go_on(target, client, job, told)
         return
@@ -187,7 +184,7 @@ def _all(target: Target, action: Action, told: Mapping[str, Any], words: list[st
         return
     ids = [one["saga_id"] for one in chosen]
     try:
-        job = Batch(client, action, str(name), ids, told["reason"], rate=told["rate"], **more)
+        job = Batch(client, action, str(name), ids, told["reason"], rate=told["rate"], options=more)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from dataclasses import MISSING, Field
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from sagas.cli.operate.bulk import MANY, SETTINGS, or_all
+from sagas.cli.operate.bulk import SETTINGS, or_all
 from sagas.cli.output import emit, fail, say
 from sagas.cli.read.reading import Name, SagaId, Timeout, Watch, print_started, which
 from sagas.cli.read.watching import report, watch
 from sagas.cli.target import Target, on_target
+from sagas.operations import VERBS, Operation
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -19,17 +23,34 @@ if TYPE_CHECKING:
 _Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
 
-@on_target
-@or_all("cancel")
-def cancel(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    note: _Note = "",
-    force: Annotated[bool, typer.Option("--force", help="Also a child whose parent is not over.")] = False,
-) -> None:
-    """Cancel a saga: it stops, and what was done is undone."""
-    report(target, target.client().cancel(name, saga_id, note, force=force))
+def command_of(operation: Operation) -> Callable[..., None]:
+    """Return the command that does an operation to one saga by the client's call of its name, and prints the saga; with
+    ``--all`` to many, if it is for many. Its options are the fields of the operation's body."""
+
+    def run(target: Target, name: str, saga_id: str, **options: Any) -> None:
+        report(target, getattr(target.client(), operation.name)(name, saga_id, **options))
+
+    kinds = get_type_hints(operation.body)
+    own = [_parameter(field, kinds[field.name]) for field in operation.options]
+    own.sort(key=lambda one: one.default is not Parameter.empty)
+    which = [("target", Target), ("name", Name), ("saga_id", SagaId)]
+    named = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in which]
+    run.__dict__["__signature__"] = Signature([*named, *own])
+    run.__name__ = operation.name
+    return on_target(or_all(operation.name)(run) if operation.many else run)
+
+
+def _parameter(field: Field[Any], kind: Any) -> Parameter:
+    """A field of a body as an option. Of a list each value is given by itself."""
+    flags, default = [*field.metadata["flags"]], field.default
+    if kind is bool:
+        flags = flags or [f"--{field.name}"]
+    if field.default_factory is not MISSING:
+        kind, default = kind | None, None
+    needed = default is MISSING
+    option = typer.Option(*flags, help=field.metadata["help"], show_default=not needed)
+    given = Parameter.empty if needed else default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=given, annotation=Annotated[kind, option])
 
 
 @on_target
@@ -59,8 +80,7 @@ def signal(
 def retry(
     target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
-    """Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a step whose
-    function handled no message."""
+    """Retry what failed, and watch it where that is asked for."""
     client = target.client()
     saga = client.retry(name, saga_id, note)
     if watching:
@@ -79,44 +99,6 @@ def rerun(
 ) -> None:
     """Run a saga again: start a new one with the request of this one."""
     print_started(target, target.client().rerun(name, saga_id, key))
-
-
-@on_target
-@or_all("compensate")
-def compensate(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    note: _Note = "",
-    force: Annotated[bool, typer.Option("--force", help="Also one that is COMPLETED or past its pivot.")] = False,
-) -> None:
-    """Give up on a DEAD_LETTERED or FAILED saga and undo what was done."""
-    report(target, target.client().compensate(name, saga_id, note, force=force))
-
-
-@on_target
-@or_all("resolve")
-def resolve(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    note: Annotated[str, typer.Option(help="Why it is settled; kept in the audit trail.", show_default=False)],
-    action: Annotated[str, typer.Option(help="What was done.")] = "",
-    step: Annotated[list[str] | None, typer.Option(help="A step that was undone by hand; may be repeated.")] = None,
-) -> None:
-    """Say that a saga which needs a person is settled: it leaves the attention list."""
-    report(target, target.client().resolve(name, saga_id, note, action, step or ()))
-
-
-@on_target
-def purge(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    note: Annotated[str, typer.Option("--reason", "--note", help="Why; kept with what is left.")] = "",
-) -> None:
-    """Delete what is stored of a saga that is over; name the S3 objects of its results, which the sweep looks after."""
-    report(target, target.client().purge(name, saga_id, note))
 
 
 _What = Annotated[str | None, typer.Argument(metavar="[STEP|ID]", help="One step, or one saga.", show_default=False)]
@@ -176,33 +158,25 @@ def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
     return {"saga_id": which(client, name, what, last=False)[1]}
 
 
-def _renamed(old: str, new: str) -> None:
-    fail(f"{old} is now `{new}`")
-
-
-def enable(name: str, reason: str = "") -> None:
+@on_target
+def enable(target: Target, name: Name, reason: str = "") -> None:
     """Answer with the command that took its place."""
-    _renamed("enable", f"sagas resume {name}")
+    fail(f"enable is now `sagas resume {name}`")
 
 
-def disable(name: str, reason: str = "") -> None:
+@on_target
+def disable(target: Target, name: Name, reason: str = "") -> None:
     """Answer with the command that took its place."""
-    _renamed("disable", f"sagas pause {name} --starts-only")
+    fail(f"disable is now `sagas pause {name} --starts-only`")
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
-    for name, command in (
-        ("cancel", cancel),
-        ("signal", signal),
-        ("retry", retry),
-        ("compensate", compensate),
-        ("rerun", rerun),
-        ("resolve", resolve),
-        ("purge", purge),
-        ("pause", pause),
-        ("resume", resume),
-    ):
-        app.command(name, context_settings=SETTINGS if name in MANY else {})(command)
+    by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
+    for name, operation in VERBS.items():
+        command, settings = by_hand.pop(name, None) or command_of(operation), SETTINGS if operation.many else {}
+        app.command(name, help=operation.verb.help, context_settings=settings)(command)
+    for name, command in by_hand.items():
+        app.command(name, context_settings=SETTINGS if command is rerun else {})(command)
     for name, command in (("enable", enable), ("disable", disable)):
         app.command(name, hidden=True)(command)

@@ -16,6 +16,7 @@ from sagas.cli.tables import (
     audit_table,
     definition_table,
     family_trail,
+    incident_table,
     list_table,
     payloads,
     stack_traces,
@@ -236,9 +237,26 @@ def moment_of(text: str | None, option: str, now: float) -> str | None:
 
 
 @on_target
-def attention(target: Target, name: _OneName = None, limit: _Limit = 20, cursor: _Cursor = None) -> None:
+def attention(
+    target: Target,
+    name: _OneName = None,
+    limit: _Limit = 20,
+    cursor: _Cursor = None,
+    incidents: Annotated[bool, typer.Option("--incidents", help="How many of each type, step and error type.")] = False,
+) -> None:
     """List the sagas that need a person, and why; the longest waiting first."""
     client = target.client()
+    if incidents:
+        found = client.incidents(name)
+        if target.as_json:
+            emit(found)
+        elif found["incidents"]:
+            display(incident_table(found["incidents"], target.now()))
+        else:
+            say("No saga needs you.")
+        if found["at_least"] and not target.as_json:
+            say("There are more sagas than were counted.")
+        return
     page = _full(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
     _print_page(target, page, "No saga needs you.")
 

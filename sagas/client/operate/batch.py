@@ -14,10 +14,9 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from inspect import signature
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any
 
 from sagas.client.client import SagaClient
 from sagas.client.operate.outcomes import Outcome, Report, outcome_of
@@ -27,29 +26,35 @@ from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import end_of
 from sagas.engine.read.answers import Page, Summary
 from sagas.errors import SagaError
+from sagas.operations import VERBS
 
-Action = Literal["cancel", "retry", "compensate", "resolve", "rerun"]
-ACTIONS: tuple[Action, ...] = get_args(Action)
-
-_USUAL: Mapping[Action, tuple[SagaStatus, ...]] = {
-    "cancel": tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
-    "retry": (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
-    "compensate": (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
-    "resolve": tuple(SagaStatus),
-    "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED),
+_FOR_MANY = {name: operation for name, operation in VERBS.items() if operation.many}
+_USUAL: Mapping[str, Sequence[SagaStatus]] = {name: operation.many for name, operation in _FOR_MANY.items()} | {
+    "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED)
 }
 """Which sagas an operation is for, where nothing else is said."""
+ACTIONS = (*_USUAL,)
+"""What can be done to many sagas."""
 _AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
-_OPTIONS = {"force": "force", "taken": "action", "steps": "steps"}
-"""Options of a job, and their names in the client's call for one saga, which has those that the operation takes."""
 LONGEST_REASON = 3_000
 """Characters of a reason: the note begins with the job."""
 
 
+def options_of(action: str) -> tuple[str, ...]:
+    """Return the names of what an operation on many sagas takes besides a reason."""
+    options = _FOR_MANY[action].options if action in _FOR_MANY else ()
+    return tuple(option.name for option in options if option.name != "note")
+
+
+def needs_reason(action: str) -> bool:
+    """Whether it must be said why an operation is done."""
+    return action in _FOR_MANY and _FOR_MANY[action].note_needed
+
+
 def choose(
     client: SagaClient,
-    action: Action,
+    action: str,
     name: str,
     *,
     status: str | None = None,
@@ -124,23 +129,19 @@ class Batch:
         job: its name; a new one by default.
         rate: calls a second, at most.
         path: of the file of outcomes; none is written without. One that is there must be of this job.
-        force: for ``cancel`` also children whose parents are not over, for ``compensate`` also what is COMPLETED.
-        taken: for ``resolve``, what was done.
-        steps: for ``resolve``, names of steps whose undo was done by hand, of each saga.
+        options: what the client's call for one saga takes besides the note, the same for each.
         clock, sleep: seconds that only go up, and a way to let them pass.
     """
 
     client: SagaClient
-    action: Action
+    action: str
     name: str
     saga_ids: Sequence[str]
     reason: str = ""
     job: str = field(default_factory=new_job)
     rate: float = 20.0
     path: Path | None = None
-    force: bool = False
-    taken: str = ""
-    steps: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     report: Report = field(init=False)
@@ -153,11 +154,10 @@ class Batch:
         most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_NOTE - len(note_of(self.job, ""))
         if len(self.reason) > most:
             raise ValueError(f"reason: has more than {most} characters")
-        if self.action == "resolve" and not self.reason.strip():
+        if needs_reason(self.action) and not self.reason.strip():
             raise ValueError("reason: why the sagas are settled must be said")
-        takes = signature(getattr(SagaClient, self.action)).parameters
-        for option in self._options:
-            if _OPTIONS[option] not in takes:
+        for option in self.options:
+            if option not in options_of(self.action):
                 raise ValueError(f"{option}: {self.action} does not take it")
         self.report = Report(self.job, self.saga_ids)
 
@@ -172,19 +172,12 @@ class Batch:
             except ValueError:
                 rest.pop()  # it was cut off while it was written
             outcomes = [Outcome(**one) for one in map(json.loads, filter(str.strip, rest))]
-            action = cast("Action", told["action"])
-            more = {option: told[option] for option in _OPTIONS if option in told}
-            given = client, action, told["name"], told["chosen"], told["reason"], told["job"], rate, path
-            batch = cls(*given, **more)
+            given = client, told["action"], told["name"], told["chosen"], told["reason"], told["job"], rate, path
+            batch = cls(*given, told.get("options", {}))
             batch.report.outcomes |= {one.saga_id: one for one in outcomes}
             return batch
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SagaError(f"{path} is no file of outcomes: {error}") from None
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        """The options that the job has."""
-        return {option: getattr(self, option) for option in _OPTIONS if getattr(self, option)}
 
     def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
         """Do what is left to do, in order, several calls at a time; stop after five failures in a row."""
@@ -209,7 +202,7 @@ class Batch:
 
             if not begun:
                 head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
-                note({**head, **self._options, "chosen": [*self.saga_ids]})
+                note({**head, "options": {**self.options}, "chosen": [*self.saga_ids]})
             report.stopped = paced(
                 *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),
                 rate=self.rate,
@@ -225,8 +218,7 @@ class Batch:
             return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         note = note_of(self.job, self.reason).strip().rstrip(":")
         options = {"action": "bulk"} if self.action == "resolve" else {}
-        options |= {_OPTIONS[option]: value for option, value in self._options.items()}
-        return getattr(self.client, self.action)(self.name, saga_id, note, **options)["saga_id"]
+        return getattr(self.client, self.action)(self.name, saga_id, note, **{**options, **self.options})["saga_id"]
 
 
 def _goes_on(path: Path) -> bool:

@@ -9,9 +9,10 @@ from typing import Any, cast
 from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
-from sagas.engine.read.answers import BreakerView, DefinitionView, SagaView, StatsView
+from sagas.engine.read.answers import BreakerView, DefinitionView, IncidentList, SagaView, StatsView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
+    ATTENTION,
     BREAKERS,
     CANCEL,
     CHANGE,
@@ -129,6 +130,18 @@ class OperatorCalls:
             Conflict: it is not over, needs a person, or something may still be at work on it.
         """
         return self._transport.ask(PURGE, name, saga_id, body={"note": note})
+
+    def incidents(self, name: str | None = None) -> IncidentList:
+        """Return for what sagas need an operator: how many there are of each type, step and error type, and since when,
+        the longest waiting first. For the sagas themselves see :meth:`sagas.client.SagaClient.attention`.
+
+        Args:
+            name: of the type; ``None`` groups all types.
+
+        Raises:
+            NotFound: there is no such type.
+        """
+        return self._transport.ask(ATTENTION, query={"name": name, "group": "incident"})
 
     def definitions(self) -> list[DefinitionView]:
         """Return the saga types that are deployed."""

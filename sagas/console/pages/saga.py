@@ -17,21 +17,19 @@ from sagas.console.drawing.graph import graph
 from sagas.console.drawing.timeline import WORDS, timeline
 from sagas.console.forms import NOT_SENT, PREFIX, Refused, fields_of
 from sagas.console.redaction import scrubbed
+from sagas.operations import VERBS
 
 _PAGE = 200
 _FAMILY = 100
 """Sagas of a family that a page shows; the list has the others."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
-_DID = {
-    "retry": "It is tried again.",
-    "redrive": "Its message is on its way back to its queue.",
-    "compensate": "It is being undone.",
-    "resolve": "It is settled.",
-    "cancel": "It is being cancelled.",
-    "recover": "The supervisor looked at it.",
-    "signal": "What you sent was accepted.",
-    "rerun": "This is the new saga.",
+_DID: Mapping[str, str] = {name: operation.verb.done for name, operation in VERBS.items()} | {
+    Do.REDRIVE: "Its message is on its way back to its queue.",
+    Do.RECOVER: "The supervisor looked at it.",
+    Do.SIGNAL: "What you sent was accepted.",
+    Do.RERUN: "This is the new saga.",
 }
+_ADVISED = (*map(str, Do),)
 _WAITS = {
     "signal": "It waits for a signal",
     "children": "It waits for the sagas that it started",
@@ -61,6 +59,8 @@ def show(
     waiting: dict[str, Any] = saga.get("waiting") or {}
     # A new run is possible whenever this one is over.
     again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
+    # What advice knows nothing of is offered wherever it is usual.
+    usual = (name for name, one in VERBS.items() if name not in _ADVISED and saga["status"] in one.many)
     return desk.page(
         request,
         "saga.html",
@@ -70,7 +70,7 @@ def show(
         child_errors=_errors_of_children(desk, saga, family),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
-        others=[str(do) for do in dict.fromkeys((*action.others, *again)) if LABELS[do]],
+        others=[str(do) for do in dict.fromkeys((*action.others, *again, *usual)) if LABELS[do]],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
         # The page is the saga's, and has buttons for what the command line advises.
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],

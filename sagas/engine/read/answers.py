@@ -271,6 +271,25 @@ class Page(TypedDict):
     cursor: str | None
 
 
+class IncidentView(TypedDict):
+    """Sagas that need an operator for the same: their ``type``, the ``step`` in trouble and the type of its error, if
+    it has one. They came onto the list from ``first_seen`` to ``last_seen``."""
+
+    type: str
+    step: str
+    error_type: str | None
+    count: _Count
+    first_seen: _Time
+    last_seen: _Time
+
+
+class IncidentList(TypedDict):
+    """Incidents, the one that has lasted longest first. ``at_least``: there are more sagas than were looked at."""
+
+    incidents: list[IncidentView]
+    at_least: bool
+
+
 class AuditEntry(TypedDict):
     """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's after it."""
 

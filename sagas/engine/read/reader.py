@@ -16,7 +16,16 @@ from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
-from sagas.engine.read.answers import AuditEntry, ChildrenView, LeftOutView, Page, SagaView, Summary
+from sagas.engine.read.answers import (
+    AuditEntry,
+    ChildrenView,
+    IncidentList,
+    IncidentView,
+    LeftOutView,
+    Page,
+    SagaView,
+    Summary,
+)
 from sagas.engine.read.redacting import redacted
 from sagas.engine.read.remains import Left, Remains, told
 from sagas.engine.read.views import (
@@ -55,6 +64,8 @@ _LATEST = 4_102_444_800.0
 """The year 2100: no id was made later."""
 
 _LARGE_PAGE, _MOST_PAGES = 100, 20
+_MOST_INCIDENTS = 5_000
+"""Sagas on the attention list that are grouped."""
 """How many sagas are looked at a time for those of one type, and how many times."""
 
 
@@ -385,6 +396,28 @@ class Reader:
         if len(found) > 1:
             raise Conflict(f"several sagas' ids begin with {prefix}: {', '.join(found[:5])}")
         return found[0]
+
+    def incidents(self, name: str | None) -> IncidentList:
+        """Return for what sagas need an operator, by type, step and error type; the longest waiting first. It is read
+        from the index alone."""
+        found, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, str, str], IncidentView]()
+        for one in found[:_MOST_INCIDENTS]:
+            if name not in (None, one.saga):
+                continue
+            group = groups.setdefault(
+                (one.saga, one.step, one.error_type),
+                {
+                    "type": one.saga,
+                    "step": one.step,
+                    "error_type": one.error_type or None,
+                    "count": 0,
+                    "first_seen": one.at,
+                    "last_seen": one.at,
+                },
+            )
+            group["count"] += 1
+            group["last_seen"] = one.at
+        return {"incidents": [*groups.values()], "at_least": len(found) > _MOST_INCIDENTS}
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
         """Return summaries of sagas that need a person, longest waiting first.

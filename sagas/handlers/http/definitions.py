@@ -1,4 +1,4 @@
-"""The API's routes about saga types."""
+"""The API's routes about saga types: what they declare, what is paused, how many sagas there are, their breakers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.engine.composition.api import Api
-from sagas.engine.read.answers import DefinitionList, DefinitionStepView, DefinitionView
+from sagas.engine.read.answers import BreakerList, DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.bodies import read_body
@@ -32,8 +32,9 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
         views = [pause_view(scope, its) for scope, its in pauses.items() if its.on and scope.name == name]
         failing = streak.paused_until > now
         if failing:
-            reason = f"{len(streak.failures)} sagas in a row failed"
-            its = Pause(streak.failures[-1].at, "auto_disable", reason, starts_only=True)
+            reason = f"{len(streak.failures) or 'too many'} sagas in a row failed"
+            last = streak.failures[-1].at if streak.failures else 0.0  # somebody may have emptied the list by hand
+            its = Pause(last, "auto_disable", reason, starts_only=True)
             views.append(pause_view(Scope(name), its, streak.paused_until if streak.paused_until < FOREVER else 0.0))
         return {
             "name": definition.name,
@@ -86,6 +87,36 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
         return answer(200, describe(list(registry), request.base))
 
     return [list_definitions, show_definition, change_definition, recover, openapi]
+
+
+def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+    """Return the functions about circuit breakers."""
+
+    def list_breakers() -> Response[str]:
+        Request(app.current_event.raw_event).only()
+        breakers: BreakerList = {"breakers": engine.breaker_operations.list()}
+        return answer(200, breakers)
+
+    def close_breaker(saga: str, step: str) -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        request.only()
+        return answer(200, engine.breaker_operations.close(saga, step, request.actor))
+
+    return [list_breakers, close_breaker]
+
+
+def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+    """Return the function that counts sagas."""
+
+    def stats() -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        request.only("name", "since")
+        name = request.text("name")
+        types = [*engine.registry] if name is None else [engine.registry.get(name)]
+        counts = engine.statistics.of([saga.definition.name for saga in types], request.moment("since"))
+        return answer(200, counts)
+
+    return [stats]
 
 
 def _step(step: StepDefinition) -> DefinitionStepView:

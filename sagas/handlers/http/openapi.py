@@ -18,7 +18,6 @@ from sagas.operations import (
     CANCEL,
     LIST,
     LOOK_UP,
-    OPENAPI,
     OPERATIONS,
     SIGNAL,
     START,
@@ -62,6 +61,7 @@ _BEGUN = "Also by how its id begins, if that is enough to tell it from others: 4
 _SIGNALLED = "202: accepted; 200: the same value was before. It is kept, also if the saga has not come to the step yet."
 _DESCRIPTIONS = {LIST.name: _LIST, LOOK_UP.name: _BEGUN, SIGNAL.name: _SIGNALLED}
 _BY_KEY = "Only what this Idempotency-Key started; goes with name alone."
+_GROUP = "By type, step and error type, with how many sagas there are of each; goes with name only."
 _FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
@@ -81,7 +81,9 @@ def _error(status: str, also: str = "") -> Json:
 def _described(operation: Operation, id: str = "", name: str = "") -> Json:
     """Return what the row of an operation says of it."""
     itself: Json = {"type": "object", "required": ["openapi", "info", "paths"]}
-    content = _content(itself if operation is OPENAPI else ref(operation.answer))
+    answers = [ref(name) for name in operation.answer.split()]
+    answered = {"anyOf": answers} if len(answers) > 1 else {**answers[0]} if answers else itself
+    content = _content(answered)
     responses: Json = {status: {"description": "Done.", "content": content} for status in operation.statuses.split()}
     responses |= {status: _error(status) for status in sorted({*operation.errors.split(), *_ANYWHERE})}
     described: Json = {
@@ -96,7 +98,7 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
         responses["200"] |= {"headers": {"ETag": _ETAG}}
         unchanged = "The answer is still the one with this ETag."
         responses["304"] = {"description": unchanged, "headers": {"ETag": _ETAG}}
-    if operation.body is not None:
+    if operation.body is not None and operation.method != "DELETE":
         described |= _body(describe_body(operation.body), required=not may_be_absent(operation.body))
     if operation.name in _DESCRIPTIONS:
         described["description"] = _DESCRIPTIONS[operation.name]
@@ -246,7 +248,11 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
     queries = {
         LIST.name: listed_by,
-        ATTENTION.name: [_query("name", name), *_paging()],
+        ATTENTION.name: [
+            _query("name", name),
+            *_paging(),
+            _query("group", one_of(["incident"])) | {"description": _GROUP},
+        ],
         STATS.name: [_query("name", name), _moment("since")],
     }
     in_path: Json = {"name": name, "saga": name, "saga_id": _BEGINNING, "step": {"type": "string"}}

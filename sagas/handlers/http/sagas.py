@@ -92,10 +92,6 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions that find and list sagas."""
     reader, registry = engine.reader, engine.registry
 
-    def listed(request: Request, page: Page, *of: object) -> Response[str]:
-        sagas = [linked(request.base, saga) for saga in page["sagas"]]
-        return polled(request, {"sagas": sagas, "cursor": leading_on(page["cursor"], *of)})
-
     def look_up(saga_id: str) -> Response[str]:
         request, begun = _plain(app), checked_beginning(saga_id)
         found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
@@ -110,7 +106,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
                 raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
             request.only(*own)
             of = "children", request.parent()
-            return listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
+            return _listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
         name = request.text("name")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
@@ -122,21 +118,39 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
                 told = "goes with no other parameter than name and limit"
                 raise InvalidRequest("the parameters do not fit", [Problem("query.idempotency_key", told)])
             request.limit()  # it is one saga at most
-            return listed(request, reader.by_keys(names, key))
+            return _listed(request, reader.by_keys(names, key))
         status, values = request.status(), request.others(*_LISTED_BY)
         of = "sagas", name, status, values
         page = reader.list(names, status, request.limit(), request.cursor(*of), request.span(), values)
-        return listed(request, page, *of)
+        return _listed(request, page, *of)
+
+    return [look_up, list_sagas]
+
+
+def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+    """Return the function that lists what needs an operator."""
+    reader, registry = engine.reader, engine.registry
 
     def list_attention() -> Response[str]:
         request = _request(app)
-        request.only("name", "limit", "cursor")
+        request.only("name", "limit", "cursor", "group")
         if (name := request.text("name")) is not None:
             registry.get(name)
+        if (group := request.text("group")) is not None:
+            if group != "incident" or request.others("name", "group"):
+                problem = Problem("query.group", "must be incident, and goes with name only")
+                raise InvalidRequest("the parameters do not fit", [problem])
+            return polled(request, reader.incidents(name))
         of = "attention", name
-        return listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
+        return _listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
 
-    return [look_up, list_sagas, list_attention]
+    return [list_attention]
+
+
+def _listed(request: Request, page: Page, *of: object) -> Response[str]:
+    """Return a page of a list, whose cursor leads on in that list alone."""
+    sagas = [linked(request.base, saga) for saga in page["sagas"]]
+    return polled(request, {"sagas": sagas, "cursor": leading_on(page["cursor"], *of)})
 
 
 def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:

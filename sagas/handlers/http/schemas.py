@@ -26,6 +26,7 @@ _NAMED: dict[str, Any] = {
     "Error": answers.ErrorAnswer,
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
+    "Incidents": answers.IncidentList,
     "Definitions": answers.DefinitionList,
     "Breakers": answers.BreakerList,
     "Stats": answers.StatsView,

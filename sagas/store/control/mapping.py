@@ -33,6 +33,7 @@ from sagas.core.states import (
 )
 from sagas.core.text import epoch, iso
 from sagas.formats import NewerFormat, check_format
+from sagas.store.control.incidents import Incident
 from sagas.store.documents import packed, unpacked
 from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
@@ -40,9 +41,6 @@ from sagas.store.settings import StoreSettings
 Known = TypeVar("Known", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
-
-_SECONDS = 19
-"""Characters of a time up to its seconds."""
 
 PARKED = "parked#"
 """What the keys begin with under which the index ``open`` has parked sagas."""
@@ -95,11 +93,6 @@ def due_at(state: SagaState, stale_after: float) -> float:
 def parked_until(state: SagaState) -> float:
     """When the supervisor should look at a parked saga: at its own deadline only."""
     return state.ends_at or NEVER_DUE
-
-
-def to_the_second(time: str) -> str:
-    """Return a time as the list of those that need a person is sorted by: every byte of an item is paid for."""
-    return f"{time[:_SECONDS]}Z"
 
 
 def wait_shard(shard: int) -> str:
@@ -183,6 +176,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "recovery_exhausted": state.recovery.exhausted or None,
             "unanswered": state.unanswered or None,
             "error_seq": state.error_seq or None,
+            "err": state.error_type or None,
             "resolution_seq": state.resolution_seq or None,
             "unreadable": state.unreadable or None,
             "head": _head_of(state),
@@ -225,7 +219,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     listed = bool(state.attention) and (state.over or waiting)
     if listed or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
         # In an index of its own: the supervisor has another time to look at it, or none.
-        item |= attributes_of({"attention_shard": str(shard), "attention_at": to_the_second(iso(state.attention))})
+        item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
     if state.over and state.order and state.order.open:
         item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
     elif to_purge := purge_at(state, settings):
@@ -383,6 +377,7 @@ def state_of(item: Item) -> SagaState:
         unanswered=number_in(item, "unanswered"),
         dead=DeadLetter(**unpacked(item["dead"])) if "dead" in item else None,
         error_seq=number_in(item, "error_seq"),
+        error_type=text_in(item, "err"),
         resolution_seq=number_in(item, "resolution_seq"),
         unreadable=text_in(item, "unreadable"),
         digest=digest,

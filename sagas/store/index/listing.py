@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from sagas.core.states import SagaStatus
 from sagas.core.text import iso
 from sagas.errors import InvalidRequest, Problem
+from sagas.store.control.incidents import Incident
 from sagas.store.control.mapping import (
     NEVER_DUE,
     ended_shard,
@@ -27,6 +28,8 @@ from sagas.store.index.findings import saga_of
 from sagas.store.index.shards import Shards
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
+
+T = TypeVar("T")
 
 AT_ONCE = 16
 """Concurrent requests: as many as the client has connections."""
@@ -180,9 +183,17 @@ class Listing:
         within = model.attention_at >= start.sort if start else None
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
-        listed = [(IndexPosition(item.attention_at, item.saga_id) for item in items) for items in queries]
+        listed = [(_waiting(item) for item in items) for items in queries]
         streams = [_beyond(start, positions) for positions in listed]
         return _page(heapq.merge(*self._begun(streams)), limit)
+
+    def incidents(self, most: int) -> list[Incident]:
+        """Return for what sagas need an operator, longest waiting first; ``most`` of them at most. No saga is read."""
+        model = self._tables.control
+        keys = [str(shard) for shard in range(self.shards.number())]
+        queries = [model.attention_index.query(key, page_size=most) for key in keys]
+        streams = self._begun([(item.attention_at for item in items) for items in queries])
+        return [Incident.parse(key) for key in itertools.islice(heapq.merge(*streams), most)]
 
     def due(self, until: float, limit: int) -> list[IndexPosition]:
         """Return open sagas that are due, longest overdue first. ``until``: epoch seconds by which they are due."""
@@ -252,13 +263,13 @@ class Listing:
         streams = [(IndexPosition(item.due, item.saga_id) for item in items) for items in queries]
         return list(itertools.islice(heapq.merge(*self._begun(streams)), limit))
 
-    def _begun(self, streams: Sequence[Iterator[IndexPosition]]) -> list[Iterator[IndexPosition]]:
+    def _begun(self, streams: Sequence[Iterator[T]]) -> list[Iterator[T]]:
         """The same streams, with their first requests made concurrently: a merge needs the first item of each.
 
         These requests take most of the time, because there is one per type and shard. Few streams need a second one.
         """
 
-        def begin(stream: Iterator[IndexPosition]) -> list[IndexPosition]:
+        def begin(stream: Iterator[T]) -> list[T]:
             return list(itertools.islice(stream, 1))
 
         threads = min(AT_ONCE, len(streams))
@@ -268,6 +279,11 @@ class Listing:
         with ThreadPoolExecutor(threads, "listing") as pool:
             begun = list(pool.map(begin, streams))
         return [itertools.chain(first, stream) for first, stream in zip(begun, streams, strict=True)]
+
+
+def _waiting(item: Any) -> IndexPosition:
+    """Where a saga is on the attention list."""
+    return IndexPosition(Incident.parse(item.attention_at).at, item.saga_id)
 
 
 def _beyond(

@@ -73,8 +73,9 @@ class TestOperating:
         ("old", "new"), [("enable", "resume create-zip"), ("disable", "pause create-zip --starts-only")]
     )
     def test_an_old_command_names_the_new_one(self, run: Run, old: str, new: str) -> None:
-        result = run(old, "create-zip")
-        assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
+        for options in ([], ["--stack", "Shop", "--region", "eu-central-1"], ["--reason", "an incident"]):
+            result = run(old, *options, "create-zip")
+            assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
 
     @pytest.mark.parametrize(
         "arguments", [["resolve", "create-zip", SAGA_ID], ["pause", "create-zip"], ["cancel", "create-zip"]]

@@ -171,6 +171,20 @@ class TestLists:
         api.will(200, {"sagas": [DEAD], "cursor": None})
         assert "step announce used up its attempts" in run("attention").stdout
 
+    def test_incidents(self, api: StubApi, run: Run) -> None:
+        seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"]}
+        one = {"type": "create-zip", "step": "announce", "error_type": "ProviderDown", "count": 12, **seen}
+        api.will(200, {"incidents": [one, one | {"step": "upload", "error_type": None}], "at_least": True})
+        _, first, second, more = run("attention", "--incidents", "--name", "create-zip").stdout.splitlines()
+        assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "12"]
+        assert second.split()[:3] == ["create-zip", "upload", "12"]
+        assert more == "There are more sagas than were counted."
+        api.answers.clear()
+        api.will(200, {"incidents": [], "at_least": False})
+        assert run("attention", "--incidents").stdout == "No saga needs you.\n"
+        paths = ["/v1/attention?name=create-zip&group=incident", "/v1/attention?group=incident"]
+        assert [asked.path for asked in api.asked] == paths
+
     def test_audit(self, api: StubApi, run: Run) -> None:
         api.will(200, {"entries": [ENTRY], "cursor": None})
         told = run("audit", "create-zip", SAGA_ID).stdout

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sagas.client import SagaClient
-from sagas.client.operate.batch import Action, Batch, choose
+from sagas.client.operate.batch import Batch, choose
 from sagas.client.operate.outcomes import Outcome
 from sagas.client.operate.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
@@ -93,7 +93,7 @@ def saga(saga_id: str, status: str, error: str = "", message: str = "", *, why: 
     return {"saga_id": saga_id, "status": status, "fault": fault} | ({"why": "it failed"} if why else {})
 
 
-def chosen(service: Service, action: Action, **filters: Any) -> list[str]:
+def chosen(service: Service, action: str, **filters: Any) -> list[str]:
     return [one["saga_id"] for one in choose(service, action, "trip", **filters)]
 
 
@@ -104,7 +104,7 @@ Make = Callable[..., Batch]
 def job(tmp_path: Path) -> Make:
     """Makes a job that goes on one call at a time."""
 
-    def make(service: Service, *ids: str, action: Action = "retry", reason: str = "mended", **more: Any) -> Batch:
+    def make(service: Service, *ids: str, action: str = "retry", reason: str = "mended", **more: Any) -> Batch:
         clock = Clock()
         given: dict[str, Any] = {"path": tmp_path / "job.jsonl", "job": "j1", "rate": 1.0} | more
         return Batch(service, action, "trip", ids, reason, clock=clock.now, sleep=clock.sleep, **given)
@@ -168,7 +168,7 @@ class TestRunning:
             ("rerun", ("bulk j1 a",)),
         ],
     )
-    def test_every_operation(self, job: Make, action: Action, more: tuple[str, ...]) -> None:
+    def test_every_operation(self, job: Make, action: str, more: tuple[str, ...]) -> None:
         service = Service()
         report = job(service, "a", action=action).run()
         assert service.calls == [(action, "trip", "a", *more)]
@@ -236,15 +236,15 @@ class TestRunning:
         assert again.run().left == []
 
     @pytest.mark.parametrize("action", ["cancel", "compensate"])
-    def test_force(self, job: Make, tmp_path: Path, action: Action) -> None:
+    def test_force(self, job: Make, tmp_path: Path, action: str) -> None:
         service = Service()
-        job(service, "a", "b", action=action, force=True).run(most=1)
+        job(service, "a", "b", action=action, options={"force": True}).run(most=1)
         Batch.resumed(service, tmp_path / "job.jsonl").run()
         assert service.calls == [(action, "trip", one, "bulk j1: mended", "force") for one in "ab"]
 
     def test_what_was_done_by_hand(self, job: Make, tmp_path: Path) -> None:
         service = Service()
-        job(service, "a", "b", action="resolve", taken="paid back", steps=["pay"]).run(most=1)
+        job(service, "a", "b", action="resolve", options={"action": "paid back", "steps": ["pay"]}).run(most=1)
         Batch.resumed(service, tmp_path / "job.jsonl").run()
         assert service.calls == [("resolve", "trip", one, "bulk j1: mended", "paid back", "pay") for one in "ab"]
 
@@ -269,9 +269,9 @@ class TestRunning:
             ({"reason": "x" * 3_001}, "reason"),
             ({"action": "resolve", "reason": " "}, "reason"),
             ({"action": "purge"}, "action"),
-            ({"force": True}, "force"),
-            ({"taken": "paid back"}, "taken"),
-            ({"steps": ["pay"]}, "steps"),
+            ({"options": {"force": True}}, "force"),
+            ({"options": {"action": "paid back"}}, "action"),
+            ({"options": {"steps": ["pay"]}}, "steps"),
         ],
     )
     def test_bad_jobs_name_what_is_wrong(self, job: Make, given: dict[str, Any], field: str) -> None:

@@ -23,7 +23,7 @@ class TestActions:
             ("rerun", {}, ("rerun", numbered(1))),
             (
                 "resolve",
-                {"note": "n", "taken": "refunded", "step": ["a", "b"]},
+                {"note": "n", "option-action": "refunded", "option-steps": ["a", "b"]},
                 ("resolve", numbered(1), "n", "refunded", ["a", "b"]),
             ),
         ],
