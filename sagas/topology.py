@@ -16,7 +16,7 @@ _METADATA_KEY = "sagas"
 LAYOUT = "sagas:layout"
 """The type of the metadata that says where a service's queues, tables and bucket are; its record's key begins so."""
 
-Part = Literal[
+PartName = Literal[
     "sagas_table",
     "audit_table",
     "queue",
@@ -36,7 +36,7 @@ Part = Literal[
 ByStep = dict[str, dict[str, str]]
 
 
-def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
+def tag(part: PartName, **names: str) -> tuple[str, dict[str, str]]:
     """Return the key and the value of the metadata that say which part of a service a resource is."""
     return _METADATA_KEY, {"part": part, **names}
 

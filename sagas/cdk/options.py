@@ -161,7 +161,7 @@ class SagaServiceProps(TypedDict, total=False):
             ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
             that.
         events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
-            says what it tells. When absent nothing is told, unless :attr:`SagaService.events` is read.
+            says what it tells. When absent nothing is told, unless :meth:`SagaService.event_bus` is called.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
         archive: of the audit trail, in S3; none when absent.

@@ -147,10 +147,10 @@ class TestTheQueue:
         role = iam.Role(shop.stack, "Caller", assumed_by=LAMBDA)
         one_type = iam.Role(shop.stack, "Other", assumed_by=LAMBDA)
         if before:
-            _ = shop.service.command_queue
+            shop.service.command_queue()
         shop.service.grant_start(role)
         shop.service.grant_start(one_type, Trip)
-        assert shop.service.command_queue is shop.service.command_queue
+        assert shop.service.command_queue() is shop.service.command_queue()
         queue, _ = of_part(shop.template, "command_queue")
         senders = {
             policy["Roles"][0]["Ref"]
@@ -179,7 +179,7 @@ def reading() -> Shop:
     roles = [iam.Role(shop.stack, name, assumed_by=LAMBDA) for name in ("First", "Second", "Third")]
     shop.service.grant_operate(roles[0])
     shop.service.grant_operate(roles[2], Trip)
-    _ = shop.service.events
+    shop.service.event_bus()
     shop.service.grant_operate(roles[1])
     return shop
 
@@ -449,7 +449,7 @@ def test_a_rule_on_the_own_bus_is_warned_of() -> None:
     shop = Shop()
     ended = events.EventPattern(detail_type=["SagaCompleted"])
     other = events.Rule(shop.stack, "Others", event_bus=events.EventBus(shop.stack, "Theirs"), event_pattern=ended)
-    mine = events.Rule(shop.stack, "Ended", event_bus=shop.service.events, event_pattern=ended)
+    mine = events.Rule(shop.stack, "Ended", event_bus=shop.service.event_bus(), event_pattern=ended)
     shop.service.start_on(other, Trip)
     shop.service.start_on(shop.rule(), Trip)
     shop.service.signal_on(mine, Loan.approval)
@@ -486,7 +486,7 @@ class TestEvents:
         assert mapping["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": [lost, "Arn"]}
 
     def test_reading_the_bus_turns_it_on(self, reading: Shop) -> None:
-        assert reading.service.events is reading.service.events
+        assert reading.service.event_bus() is reading.service.event_bus()
         (bus,) = reading.of_type("AWS::Events::EventBus")
         id, _ = of_part(reading.template, "sagas_table")
         (mapping,) = [one for one in reading.of_type("AWS::Lambda::EventSourceMapping") if "StartingPosition" in one]
@@ -566,4 +566,4 @@ class TestEvents:
         with pytest.raises(
             DefinitionError, match="tables: sagas: it has no stream; import it with its table_stream_arn"
         ):
-            _ = service.events
+            service.event_bus()
