@@ -15,29 +15,29 @@ from constructs import Construct
 from sagas.authoring.steps import Undoable
 from sagas.cdk.access.api import ApiFunction, Mount, SagaApi
 from sagas.cdk.access.grants import Access, Grantee
-from sagas.cdk.access.permissions import allow_sweeping
+from sagas.cdk.compute.audit_archive import AuditArchive
 from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
+from sagas.cdk.compute.environment import service_environment
 from sagas.cdk.compute.functions import shared_assets, step_functions
-from sagas.cdk.compute.releases import Releases
+from sagas.cdk.compute.permissions import allow_sweeping
 from sagas.cdk.compute.supervisor import Supervisor
-from sagas.cdk.data.audit_archive import AuditArchive
 from sagas.cdk.data.encryption import let_logs_use
-from sagas.cdk.data.existing import AnyTable
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.stateful import watch_layout
 from sagas.cdk.data.tables import Tables
-from sagas.cdk.environment import service_environment
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement, layouts_of
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import default_name
 from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits
 from sagas.cdk.messages.commands import CommandFunction
 from sagas.cdk.messages.events import Outbox
 from sagas.cdk.messages.integration import Integration
-from sagas.cdk.messages.queues import SagaQueues
 from sagas.cdk.messages.sources import Source
-from sagas.cdk.options import SagaServiceProps, ServiceOptions, service_options
-from sagas.cdk.watch.alarms import Alarms, Waking
+from sagas.cdk.options.existing import AnyTable
+from sagas.cdk.options.service_options import SagaServiceProps, ServiceOptions, service_options
+from sagas.cdk.parts.alarms import Alarms, Waking
+from sagas.cdk.parts.part import Part, resources
+from sagas.cdk.parts.releases import Releases
 from sagas.cdk.watch.dashboard import add_dashboard
 from sagas.cdk.watch.notes import note
 from sagas.cdk.watch.saga_alarms import watch_sagas, watch_service
@@ -71,7 +71,7 @@ class SagaService(Construct):
         let_logs_use(self, options.encryption_key)
         self.tables = Tables(self, "Tables", options=options, families=catalogue.families)
         mount = Mount.of(options, self)
-        layouts = layouts_of(self, catalogue, PARTS)
+        layouts = layouts_of(self, catalogue, resources(PARTS, catalogue))
         placements = [placement for layout in layouts for placement in layout.placements]
         queues = {layout.saga.name: SagaQueues(self, layout, options.encryption_key) for layout in layouts}
         own_queues = queues.values()

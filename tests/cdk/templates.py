@@ -45,8 +45,8 @@ from sagas.cdk import (
     TableOptions,
     Throttling,
 )
-from sagas.cdk.access.acknowledge import acknowledge
 from sagas.cdk.access.grants import RIGHTS
+from sagas.cdk.layout.acknowledge import acknowledge
 from tests.cdk.conftest import SHARED
 from tests.cdk.saga_classes import SWEEPING, Counted, Delivery, Loan, Shipment, Trip, saga_of
 

@@ -20,7 +20,8 @@ from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.counting import MOST_OF_ONE_STACK, counted
 from sagas.cdk.messages.commands import CommandFunction
 from sagas.cdk.messages.events import Outbox
-from sagas.cdk.options import service_options
+from sagas.cdk.options.service_options import service_options
+from sagas.cdk.parts.part import resources
 from sagas.cdk.service import PARTS
 from tests.cdk.rendered import of_type as of_kind
 from tests.cdk.rendered import service
@@ -233,7 +234,8 @@ def catalogue(**options: Unpack[SagaServiceProps]) -> Catalogue:
 
 def counts(**options: Unpack[SagaServiceProps]) -> tuple[int, int]:
     """Resources of a service: all of them, and those that stay in its stack when functions are in nested ones."""
-    return counted(catalogue(**options), PARTS)
+    of = catalogue(**options)
+    return counted(of, resources(PARTS, of))
 
 
 def silence_in(template: Template) -> tuple[int, int]:

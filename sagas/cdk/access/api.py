@@ -17,16 +17,16 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.existing import AnyResource, mounted_api
+from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
-from sagas.cdk.watch.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.options.existing import AnyResource, mounted_api
+from sagas.cdk.options.service_options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.part import Part
 from sagas.operations import OPERATIONS
 
 

@@ -15,11 +15,11 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.cdk.access.acknowledge import acknowledge_objects
 from sagas.cdk.data.encryption import via_services
+from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import AnyKey
+from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
 from sagas.operations import OPERATIONS
 

@@ -15,7 +15,8 @@ from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.access.permissions import (
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.compute.permissions import (
     allow_all_sagas,
     allow_joining,
     allow_listing,
@@ -23,15 +24,14 @@ from sagas.cdk.access.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.compute.function_options import FunctionOptions
-from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.data.queues import SagaQueues, queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.messages.queues import SagaQueues, queue_with_letters
-from sagas.cdk.options import ServiceOptions
-from sagas.cdk.watch.alarms import Alarms
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.parts.alarms import Alarms
+from sagas.cdk.parts.part import Part
 from sagas.messaging.work import BULK as BULK_NAME
 from sagas.messaging.work import NOW as NOW_NAME
 

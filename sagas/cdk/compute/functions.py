@@ -17,8 +17,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import (
+from sagas.cdk.compute.code import CodeAssets, requirements_of
+from sagas.cdk.compute.environment import check_size, service_environment, types_file
+from sagas.cdk.compute.layer import Layers
+from sagas.cdk.compute.permissions import (
     allow_joining,
     allow_listing,
     allow_network,
@@ -26,19 +28,17 @@ from sagas.cdk.access.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.compute.code import CodeAssets, requirements_of
-from sagas.cdk.compute.function_options import FunctionOptions, Network
-from sagas.cdk.compute.layer import Layers
 from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
-from sagas.cdk.environment import check_size, service_environment, types_file
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement
 from sagas.cdk.layout.step_groups import StepGroup
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import ServiceOptions
-from sagas.cdk.watch.telemetry import needed_extras
+from sagas.cdk.options.function_options import FunctionOptions, Network
+from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.options.telemetry import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 

@@ -14,13 +14,13 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.layout.part import Part
+from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.watch.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.part import Part
 
 _TIMEOUT, _MEMORY = 300, 256
 _PURGE_EVERY = Duration.minutes(5)

@@ -11,12 +11,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.data.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.options import TABLES, ServiceOptions
+from sagas.cdk.options.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
+from sagas.cdk.options.service_options import TABLES, ServiceOptions
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 from sagas.topology import PartName
 

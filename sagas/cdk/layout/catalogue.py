@@ -8,10 +8,10 @@ from typing import Any, cast
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.saga import definition_of
 from sagas.authoring.steps import Undoable
-from sagas.cdk.compute.concurrency import divided
-from sagas.cdk.compute.function_options import FunctionOptions
+from sagas.cdk.layout.concurrency import divided
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import ServiceOptions
 from sagas.errors import DefinitionError
 
 _MOST_OF_A_SAGA = 100

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
 
 MOST_RESOURCES = 480
 """Of a stack, which takes 500."""
@@ -31,15 +29,15 @@ def of_function(groups: int, *, gradual: bool) -> int:
     return _OF_FUNCTION + (1 if gradual else 0) + max(0, math.ceil((groups - 40) / 20))
 
 
-def counted(catalogue: Catalogue, parts: Iterable[type[Part]]) -> tuple[int, int]:
+def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     """Count the resources of a service. Returns those of the whole service; and those that are left in its stack when
-    functions and their alarms are in nested ones, with room for what may be made later."""
+    functions and their alarms are in nested ones, with room for what may be made later. ``parts``: the same, for what
+    not every service has."""
     groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas], catalogue.gradual
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)
     # CodeDeploy has an application, a role, and a group for each function. A network takes a security group.
     once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if catalogue.service_options.network else 0)
-    kinds = list(parts)
-    together = once + sum(part.count(catalogue) for part in kinds) + queues + functions + OF_SAGA * len(groups)
-    return together, once + sum(part.reserve(catalogue) for part in kinds) + queues + stacks
+    together, later = parts
+    return once + together + queues + functions + OF_SAGA * len(groups), once + later + queues + stacks

@@ -6,7 +6,7 @@ over nothing but the place of functions and alarms, which may move at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,7 +24,6 @@ from sagas.cdk.layout.counting import (
     counted,
     of_function,
 )
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
@@ -90,8 +89,9 @@ class Layout:
         return next((one.token for one in self.placements if one.scope is here), None)
 
 
-def layouts_of(scope: Construct, catalogue: Catalogue, parts: Iterable[type[Part]]) -> list[Layout]:
-    """Make the places of all sagas: by what the service asks for, else by how much room there is."""
+def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
+    """Make the places of all sagas: by what the service asks for, else by how much room there is. ``parts``: see
+    :func:`~sagas.cdk.layout.counting.counted`."""
     service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
     if nested is None and alone > MOST_RESOURCES:

@@ -13,11 +13,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.cdk.access.acknowledge import acknowledge
 from sagas.cdk.compute.functions import SagaFunction
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 _CHARACTERS = 64

@@ -15,16 +15,16 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
-from sagas.cdk.access.permissions import allow_commands, allow_sending, allow_working
+from sagas.cdk.compute.environment import check_size
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.environment import check_size
+from sagas.cdk.compute.permissions import allow_commands, allow_sending, allow_working
+from sagas.cdk.data.queues import SagaQueues, queue_with_letters
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.messages.queues import SagaQueues, queue_with_letters
-from sagas.cdk.options import AnyKey
-from sagas.cdk.watch.alarms import Alarms
+from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.parts.alarms import Alarms
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 TIMEOUT = 30

@@ -11,16 +11,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from sagas.cdk.access.permissions import allow_telling
-from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.streams import follow, stream_of
+from sagas.cdk.compute.permissions import allow_telling
+from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import default_name, tag_part
-from sagas.cdk.messages.told import SagaEvents
-from sagas.cdk.options import AnyKey
-from sagas.cdk.watch.alarms import FEW_MINUTES, Alarms, service_metric
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.options.told import SagaEvents
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, service_metric
+from sagas.cdk.parts.part import Part
 
 _TIMEOUT = 60
 _BATCH = 100

@@ -13,13 +13,13 @@ from sagas.authoring.codec import decode
 from sagas.authoring.steps import Undoable
 from sagas.cdk.access.grants import Grantee, allowed, let_use_queues_key
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
 from sagas.cdk.messages.commands import CommandFunction, CommandQueue
 from sagas.cdk.messages.events import Outbox
-from sagas.cdk.messages.queues import SagaQueues
 from sagas.cdk.messages.sources import Connector, Source, default_key
-from sagas.cdk.messages.told import SagaEvents
+from sagas.cdk.options.told import SagaEvents
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError, InvalidRequest, listed
 from sagas.messaging.json_paths import has_paths, is_path, wrong_paths
 

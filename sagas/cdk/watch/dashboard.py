@@ -12,10 +12,10 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.watch.alarms import saga_metric
+from sagas.cdk.parts.alarms import saga_metric
 
 _PERIOD = Duration.minutes(5)
 _WIDTH = 24

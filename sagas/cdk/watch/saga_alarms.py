@@ -9,10 +9,10 @@ from aws_cdk import aws_lambda as lambda_
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.cdk.compute.functions import SagaFunction
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.layout.nested_stacks import Placement
 from sagas.cdk.layout.step_groups import StepGroup
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.watch.alarms import FEW_MINUTES, Alarms, Waking, saga_metric, service_metric
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, Waking, saga_metric, service_metric
 
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.watch.alarms import Alarms
+from sagas.cdk.parts.alarms import Alarms
 
 
 class Part:
@@ -31,3 +31,9 @@ class Part:
 
     def watch(self, alarms: Alarms) -> None:
         """Add its alarms, and guard the deployment of its function with them."""
+
+
+def resources(parts: Iterable[type[Part]], catalogue: Catalogue) -> tuple[int, int]:
+    """Return how many resources these parts take, and for how many the service's stack keeps room."""
+    kinds = list(parts)
+    return sum(part.count(catalogue) for part in kinds), sum(part.reserve(catalogue) for part in kinds)

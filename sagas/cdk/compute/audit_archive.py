@@ -10,17 +10,17 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_archiving
-from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.archive import Archive
+from sagas.cdk.compute.permissions import allow_archiving
+from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.data.encryption import allow_key
-from sagas.cdk.data.streams import follow, stream_of
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.part import Part
-from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
-from sagas.cdk.watch.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.options.archive import Archive
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.part import Part
 
 _TIMEOUT = 60
 _BATCH = 1_000

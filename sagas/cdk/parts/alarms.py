@@ -15,8 +15,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.compute.releases import Releases
-from sagas.cdk.options import METRICS_NAMESPACE, AnyTopic
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, AnyTopic
+from sagas.cdk.parts.releases import Releases
 from sagas.errors import DefinitionError
 
 MINUTE = Duration.minutes(1)

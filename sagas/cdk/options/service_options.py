@@ -18,13 +18,13 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
-from sagas.cdk.checks import fits, of_kind, one_of, variables, within
-from sagas.cdk.compute.function_options import LOG_LEVELS, FunctionOptions, Network
-from sagas.cdk.compute.releases import Deployment
-from sagas.cdk.data.archive import Archive
-from sagas.cdk.data.capacity import TableOptions
-from sagas.cdk.data.existing import AnyResource, AnyTable
-from sagas.cdk.messages.told import AnyBus, SagaEvents
+from sagas.cdk.options.archive import Archive
+from sagas.cdk.options.capacity import TableOptions
+from sagas.cdk.options.checks import fits, of_kind, one_of, variables, within
+from sagas.cdk.options.deployment import Deployment
+from sagas.cdk.options.existing import AnyResource, AnyTable
+from sagas.cdk.options.function_options import LOG_LEVELS, FunctionOptions, Network
+from sagas.cdk.options.told import AnyBus, SagaEvents
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"

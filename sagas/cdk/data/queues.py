@@ -10,11 +10,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.nested_stacks import TOKEN, Layout
-from sagas.cdk.layout.part import Part
 from sagas.cdk.layout.tags import tag_part
-from sagas.cdk.options import AnyKey
+from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.parts.part import Part
 from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)

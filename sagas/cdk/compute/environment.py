@@ -12,10 +12,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
 from sagas.cdk.layout.step_groups import SHARED
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.errors import DefinitionError
 from sagas.messaging.routes import TYPES_FILE
 
