@@ -104,24 +104,21 @@ class _Source:
     @classmethod
     def of(cls, function: object) -> _Source | None:
         """Read a function; ``None`` where its source does not show what it does."""
-        node = _node(function)
-        parameters = [] if node is None else [one.arg for one in ast.walk(node) if isinstance(one, ast.arg)]
-        if node is None or not parameters or parameters.count(parameters[0]) > 1:
+        method = _method(function)
+        if method is None:
             return None
-        instance, nodes = parameters[0], [one for statement in node.body for one in ast.walk(statement)]
-        attributes = _attributes(nodes, instance)
-        names = [one for one in nodes if isinstance(one, ast.Name)]
-        uses = [one for one in names if one.id == instance]
+        instance, nodes = method
+        uses = [one for one in nodes if isinstance(one, ast.Name) and one.id == instance]
         if not all(isinstance(one.ctx, ast.Load) for one in uses):
             return None
-        texts = [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        caught = any(isinstance(one, ast.Try | ast.TryStar) for one in nodes)
+        attributes = _attributes(nodes, instance)
         deciding = [part for one in nodes for condition in _conditions(one) for part in ast.walk(condition)]
+        caught = any(isinstance(one, ast.Try | ast.TryStar) for one in nodes)
         return cls(
             sets=frozenset(one.attr for one in attributes if not isinstance(one.ctx, ast.Load)),
             reads=frozenset(one.attr for one in attributes if isinstance(one.ctx, ast.Load)),
             conditions=frozenset(one.attr for one in _attributes(deciding, instance)),
-            words=frozenset([*texts, *(one.id for one in names)]),
+            words=frozenset(_words_in(nodes)),
             keeps=len(uses) == len(attributes) and not caught,
         )
 
@@ -203,6 +200,25 @@ def _node(function: object) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     # A file that was changed after it was loaded shows other code.
     used = {one.attr for statement in node.body for one in ast.walk(statement) if isinstance(one, ast.Attribute)}
     return node if used <= _words(function.__code__) else None
+
+
+def _method(function: object) -> tuple[str, list[ast.AST]] | None:
+    """What the instance is called in a method, and the nodes of its code; ``None`` where the source is not at hand, or
+    a function within has a parameter of that name, too."""
+    node = _node(function)
+    parameters = [] if node is None else [one.arg for one in ast.walk(node) if isinstance(one, ast.arg)]
+    if node is None or not parameters or parameters.count(parameters[0]) > 1:
+        return None
+    return parameters[0], [one for statement in node.body for one in ast.walk(statement)]
+
+
+def _words_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names and texts."""
+    for one in nodes:
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
 
 
 def _attributes(nodes: Iterable[ast.AST], instance: str) -> list[ast.Attribute]:

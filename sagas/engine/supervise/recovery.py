@@ -200,18 +200,13 @@ class Recovery:
 
     def _recover(self, found: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport) -> None:
         """Take over, send anew or give up; a saga that lives is looked at again later."""
-        clock, logger = self.advancer.services.clock, self.advancer.services.logger
+        clock = self.advancer.services.clock
         state = self.control.get(found.saga_id)
         if state is None:
             report.untouched += 1
             return
         if state.saga not in self.advancer.registry:
-            logger.error(
-                "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
-            )
-            self.control.push_due(found.saga_id, found.sort, clock.now() + _UNKNOWN_PAUSE)
-            report.undeployed += 1
-            report.failed.append(found.saga_id)
+            self._report_undeployed(state, found, report)
             return
         sent = not state.parked and self._sent_ahead(state, found)
         ended = None if sent else in_time(self.advancer, self.control, state)
@@ -223,14 +218,10 @@ class Recovery:
         postponed_until, backlog = 0.0, ev.Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
-        overdue = 0.0 if found.sort == _NOWHERE else clock.now() - epoch(found.sort)
-        if overdue > report.overdue_by_type.get(state.saga, 0.0):
-            report.overdue_by_type[state.saga] = overdue
+        self._report_overdue(state, found, report)
         patience = self.advancer.plan(state).stale_after
-        at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
-        silent = state.lease is None and not at_rest
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
-        if silent and quiet_for >= (patience if stale_after is None else stale_after):
+        if _owes_message(state) and quiet_for >= (patience if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
         stall = ev.StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
@@ -245,6 +236,19 @@ class Recovery:
         due = state.in_time(due)
         if found.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(found.saga_id, found.sort, due)  # on condition that it still is what was seen
+
+    def _report_overdue(self, state: SagaState, found: IndexPosition, report: RecoveryReport) -> None:
+        overdue = 0.0 if found.sort == _NOWHERE else self.advancer.services.clock.now() - epoch(found.sort)
+        if overdue > report.overdue_by_type.get(state.saga, 0.0):
+            report.overdue_by_type[state.saga] = overdue
+
+    def _report_undeployed(self, state: SagaState, found: IndexPosition, report: RecoveryReport) -> None:
+        self.advancer.services.logger.error(
+            "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
+        )
+        self.control.push_due(found.saga_id, found.sort, self.advancer.services.clock.now() + _UNKNOWN_PAUSE)
+        report.undeployed += 1
+        report.failed.append(found.saga_id)
 
     def _children_looked_after(self, state: SagaState, found: IndexPosition) -> bool:
         """Have a saga looked after that waits for its children, in case a message was lost: ever less often. Whether it
@@ -278,3 +282,9 @@ class Recovery:
         if self.control.push_due(state.saga_id, found.sort, state.not_before + past):
             self.advancer.send_again(state, 0.0)
         return True
+
+
+def _owes_message(state: SagaState) -> bool:
+    """Whether there must be a message that moves the saga on: nobody works on it, and it neither waits nor rests."""
+    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
+    return state.lease is None and not at_rest
