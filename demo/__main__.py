@@ -41,7 +41,7 @@ def _shop(stack: LocalStack, api: Api) -> None:
     saga, before, after = fail_to_buy(api, shop, unservable)
     show_timeline(saga, api.audit(saga))
     show_books(before, after)
-    console.print("[green]Stock and ledger are as if it had never begun; the audit trail tells that it had.[/]")
+    console.print("[green]Stock and ledger are as if it had never started. The audit trail shows that it did.[/]")
 
 
 def _basket(stack: LocalStack, api: Api) -> None:
@@ -52,12 +52,12 @@ def _basket(stack: LocalStack, api: Api) -> None:
     show_timeline(saga, api.audit(saga))
     show_children(api.children(saga))
     show_books(before, after)
-    console.rule("One of three carriers takes nothing: what the others did is undone, and the payment")
+    console.rule("One of three carriers refuses: the other parcels and the payment are undone")
     saga, before, after = fail_to_ship(api, shop, unservable)
     show_timeline(saga, api.audit(saga))
     show_children(api.children(saga))
     show_books(before, after)
-    console.print("[green]The books balance over the basket and its parcels, and as if there had been none.[/]")
+    console.print("[green]The books balance, as if the basket and its parcels had never existed.[/]")
 
 
 def _letters(stack: LocalStack, api: Api) -> None:
@@ -69,13 +69,13 @@ def _letters(stack: LocalStack, api: Api) -> None:
 
 def _approval(stack: LocalStack, api: Api) -> None:
     request = _event("approval.json")
-    console.rule("An order waits for a person, who is reminded after a day. The day is skipped")
+    console.rule("An order waits for an approval, with a reminder after a day. The day is skipped")
     saga = approve_late(stack, api, request)
     show_timeline(saga, api.audit(saga))
     console.rule("Nobody answers for three days: the order is withdrawn")
     saga = answer_nothing(stack, api, request)
     show_timeline(saga, api.audit(saga))
-    console.print("[green]While it waited nothing ran, and nothing was held. The days took seconds.[/]")
+    console.print("[green]While it waited, nothing ran and nothing was locked. The days took seconds.[/]")
 
 
 def main() -> int:
@@ -94,7 +94,7 @@ def main() -> int:
     except DemoFailed as error:
         console.print(f"[red]The demonstration failed: {error}[/]")
         return 1
-    console.print(f"\nAll of it was true. {time.monotonic() - begin:.1f} s. Next: `make run`, then README.md.")
+    console.print(f"\nEverything shown was checked. {time.monotonic() - begin:.1f} s. Next: `make run`, then README.md.")
     return 0
 
 

@@ -32,7 +32,7 @@ def ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def fail_to_ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
-    """Try to ship a basket of which a carrier takes nothing; it must leave the books as they were.
+    """Try to ship a basket when one carrier refuses. The books must stay as they were.
 
     Raises:
         DemoFailed: it did not, or a parcel is left.

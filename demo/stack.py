@@ -59,11 +59,11 @@ class Api:
         return answer.json()
 
     def run(self, name: str, request: object) -> dict[str, Any]:
-        """Start a saga and wait until it is over; return it."""
+        """Start a saga and wait until it has ended; return it."""
         return self.wait(self.call("POST", f"/sagas/{name}", request))
 
     def wait(self, saga: dict[str, Any]) -> dict[str, Any]:
-        """Wait until a saga is over; return it."""
+        """Wait until a saga has ended; return it."""
         name, end = saga["name"], time.monotonic() + _PATIENCE
         while saga["status"] not in OVER:
             if time.monotonic() > end:

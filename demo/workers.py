@@ -17,7 +17,7 @@ _CODE = re.compile(r"/ministack-lambda-(.+)-[^-/]+/code")
 
 
 def _function_of(pid: int) -> str | None:
-    """The name of the function a process runs; empty where the system does not tell, ``None`` if it runs none."""
+    """The name of the function a process runs; empty if the system does not say, ``None`` if it runs none."""
     try:
         found = _CODE.search(str(Path(f"/proc/{pid}/cwd").readlink()))
     except OSError:
@@ -30,7 +30,7 @@ def processes(group: int) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     if Path("/proc/self").exists():  # where slim images have no ps
         for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # it has ended meanwhile
+            with suppress(OSError):  # it has just ended
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if line and os.getpgid(int(entry.name)) == group:  # one that has ended, and is not waited for, has none
                     found.append((int(entry.name), line))

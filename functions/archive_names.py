@@ -11,7 +11,7 @@ def archive_names(keys: Sequence[str]) -> list[str]:
 
     Raises:
         ValueError: a key occurs twice, or cannot be unpacked safely, or two would overwrite each other when unpacked.
-            S3 tells ``A``, ``a``, and the two ways to write ``é`` apart; many file systems do not.
+            S3 distinguishes ``A``, ``a`` and the two ways to write ``é``; many file systems do not.
     """
     names = [_archive_name(key) for key in keys]
     taken: dict[str, str] = {}

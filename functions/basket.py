@@ -147,6 +147,6 @@ class Basket(Saga[BasketRequest], name="basket"):
 
     @step
     def confirm(self, capture: Capture, parcels: list[Shipment], ctx: Context) -> Delivery:
-        """Tell who ordered by which numbers the parcels are found."""
+        """Send the tracking numbers to the customer."""
         ctx.logger.info("shipped", extra={"parcels": len(parcels)})
         return Delivery(capture.payment_key, [parcel.tracking for parcel in parcels])

@@ -24,7 +24,7 @@ _LAST_SECOND = 1.0
 
 @dataclass(frozen=True)
 class CreateZipRequest:
-    """Which objects of which bucket become an archive."""
+    """The objects to archive, and their bucket."""
 
     bucket: str
     keys: list[str]
@@ -101,7 +101,7 @@ class CreateZip(
     def announce(self, sources: Sources, upload: S3Object, ctx: Context) -> str:
         """Publish where the archive is; return the message's id.
 
-        A repeated attempt publishes again: subscribers tell it by the attribute ``idempotency_key``.
+        A repeated attempt publishes again: subscribers recognize it by the attribute ``idempotency_key``.
         """
         archive = {"bucket": upload.bucket, "key": upload.key, "size": upload.size, "etag": upload.etag}
         message = {"saga_id": ctx.saga_id, "archive": archive, "entries": len(sources.objects)}
@@ -123,7 +123,7 @@ def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[Entry]:
 
 
 def _chunks(bucket: str, source: Source, ctx: Context, done: int, total: int) -> Iterator[bytes]:
-    """Yield the object's content for as long as the attempt may go on, and tell how far it is."""
+    """Yield the object's content for as long as the attempt may go on, and report progress."""
     for chunk in read_source(ctx.client("s3"), bucket, source):
         ctx.raise_if_cancelled()
         if ctx.remaining_time() <= _LAST_SECOND:

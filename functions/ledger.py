@@ -1,6 +1,6 @@
 """The payment ledger: append-only entries whose amounts add up to what was earned.
 
-Key ``payment_key``. Three kinds of entries, told apart by ``kind``:
+Key ``payment_key``. Three kinds of entries, by ``kind``:
 
 - ``capture``: ``amount`` (N, positive), ``order_id``; under the capturing step's idempotency key;
 - ``refund``: ``amount`` (N, negative), ``refunds`` = the capture's key; under the key of the undo;
@@ -63,7 +63,7 @@ class Ledger:
         return self._write(key, kind="refund", amount=-Decimal(entry["amount"]["N"]), refunds=capture_key)
 
     def _write(self, key: str, *, kind: str, amount: Decimal, **references: str) -> bool:
-        """Append an entry; tell whether it is new."""
+        """Append an entry; return whether it is new."""
         item = {"payment_key": {"S": key}, "kind": {"S": kind}, "amount": {"N": str(amount)}}
         item |= {name: {"S": value} for name, value in references.items()}
         try:

@@ -68,7 +68,7 @@ def _inspect(s3: Any, bucket: str, key: str, name: str) -> Source:
         head = s3.head_object(Bucket=bucket, Key=key)
     except s3.exceptions.ClientError as error:
         if _code(error) in _MISSING:
-            raise Rejected(f"there is no object {key!r} in bucket {bucket!r}") from error
+            raise Rejected(f"bucket {bucket!r} has no object {key!r}") from error
         raise
     return Source(key, name, head["ContentLength"], head["ETag"])
 

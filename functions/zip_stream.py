@@ -80,7 +80,7 @@ def in_parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A file without ``tell`` and ``seek``, by which zipfile knows that it cannot go back."""
+    """A file without ``seek``, so that zipfile writes it from start to end."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -10,6 +10,7 @@ from typing import Any, cast
 from sagas.authoring.codec import json_schema
 from sagas.authoring.redaction import HIDDEN, REQUEST, Redaction
 from sagas.errors import DefinitionError
+from sagas.paths import EACH, Place, parse_path, value_at
 
 MOST = 4
 """Values that a type may be found by: each is an item of its own, written with every start."""
@@ -30,7 +31,6 @@ RESERVED = frozenset(
 )
 """What lists are asked by anyway, or may be."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_PATH = re.compile(r"\$((?:\.[^.\[\]$*]+)+)")
 _FINDABLE = ("string", "integer", "boolean")
 _KINDS: dict[type, str] = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
 _REF = "#/$defs/"
@@ -42,21 +42,23 @@ class FindBy:
 
     Args:
         name: of the value, as it is asked for.
-        path: where it is in the request: names of fields, from the outside in.
+        path: where it is in the request.
     """
 
     name: str
-    path: tuple[str, ...]
+    path: Place
 
     def value(self, request: Any) -> str | None:
         """Return the value in a request (JSON builtins) as text; ``None`` where there is none."""
-        for field in self.path:
-            request = cast("dict[str, Any]", request).get(field) if isinstance(request, dict) else None
-        if isinstance(request, bool):
-            return "true" if request else "false"
-        if isinstance(request, int):
-            return str(request)
-        return request if isinstance(request, str) and request else None
+        try:
+            value = value_at(request, self.path)
+        except LookupError:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return str(value)
+        return value if isinstance(value, str) and value else None
 
 
 def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mapping[str, str]) -> tuple[FindBy, ...]:
@@ -70,16 +72,19 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
             raise DefinitionError(f"{told}: a name has 1 to 40 characters of a-z, 0-9 and _, and begins with a letter")
         if name in RESERVED:
             raise DefinitionError(f"{told}: lists are asked by that name already")
-        matched = _PATH.fullmatch(path)
-        if matched is None:
-            raise DefinitionError(f"{told}: {path!r} is no path like $.customer.id")
-        one = FindBy(name, tuple(matched[1][1:].split(".")))
+        try:
+            parts = parse_path(path)
+        except ValueError as error:
+            raise DefinitionError(f"{told}: {error}") from None
+        if not parts or EACH in parts:
+            raise DefinitionError(f"{told}: {path} is not one value; write a path like $.customer.id or $.items[0]")
+        one = FindBy(name, parts)
         _check(told, path, one, json_schema(request_type))
         probe: Any = "value"
-        for field in reversed(one.path):
-            probe = {field: probe}
+        for part in reversed(parts):
+            probe = [probe] * (int(part[1:-1]) + 1) if part.startswith("[") else {part: probe}
         if one.value(redaction.shown(REQUEST, probe)[0]) in (HIDDEN, None):
-            raise DefinitionError(f"{told}: {path} is not shown (Secret, or redact), so sagas are not found by it")
+            raise DefinitionError(f"{told}: {path} is redacted, so it cannot be a search key")
         found.append(one)
     return tuple(found)
 
@@ -88,10 +93,11 @@ def _check(told: str, path: str, one: FindBy, schema: dict[str, Any]) -> None:
     definitions: dict[str, Any] = schema.get("$defs", {})
     nodes, at = list(_branches(schema, definitions)), "$"
     for field in one.path:
-        members = [node["properties"][field] for node in nodes if field in node.get("properties", {})]
+        members = [member for node in nodes for member in _members(node, field)]
         if not members:
-            raise DefinitionError(f"{told}: {path}: the request has no field {field!r} in {at}")
-        nodes, at = [branch for member in members for branch in _branches(member, definitions)], f"{at}.{field}"
+            raise DefinitionError(f"{told}: {path}: the request has no {field!r} in {at}")
+        at += field if field.startswith("[") else f".{field}"
+        nodes = [branch for member in members for branch in _branches(member, definitions)]
     kinds = set[str]()
     for node in nodes:
         given = node.get("type", ())
@@ -103,7 +109,18 @@ def _check(told: str, path: str, one: FindBy, schema: dict[str, Any]) -> None:
     kinds -= {"null"}
     if not kinds or not kinds <= set(_FINDABLE):
         what = ", ".join(sorted(kinds)) or "anything"
-        raise DefinitionError(f"{told}: {path} is {what}; sagas are found by a text, a whole number or a boolean")
+        raise DefinitionError(f"{told}: {path} is {what}; a search key is a text, a whole number or a boolean")
+
+
+def _members(schema: dict[str, Any], part: str) -> list[Any]:
+    """The schemas of what an object has under a name, or an array at an index."""
+    if not part.startswith("["):
+        return [schema["properties"][part]] if part in schema.get("properties", {}) else []
+    first: list[Any] = schema.get("prefixItems", [])
+    index = int(part[1:-1])
+    if index < len(first):
+        return [first[index]]
+    return [schema["items"]] if isinstance(schema.get("items"), dict) else []
 
 
 def _branches(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

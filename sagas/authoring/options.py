@@ -89,7 +89,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
-    ("redact", _is_paths, "a list of paths like request.card.number"),
+    ("redact", _is_paths, "a list of paths like $.request.card.number"),
     ("find_by", _is_find_by, 'a dict of names and paths like {"customer": "$.customer.id"}'),
 )
 """Of each keyword: when a value of it is right, and what is right."""

@@ -1,13 +1,12 @@
 """Values that are not to be shown: which they are, and what is shown in their place.
 
-An author names them by type (``Secret[str]``) or by place (``redact=("request.card.number",)``). They are stored and
+An author names them by type (``Secret[str]``) or by place (``redact=("$.request.card.number",)``). They are stored and
 handed to steps as they are; what is shown to people and programs has ``***`` there.
 """
 
 from __future__ import annotations
 
 import collections.abc
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from sagas.authoring.shapes.records import Record
 from sagas.authoring.shapes.unions import Union
 from sagas.authoring.signatures.annotations import SECRET
 from sagas.errors import DefinitionError
+from sagas.paths import EACH, Place, parse_path
 
 T = TypeVar("T")
 Secret = Annotated[T, SECRET]
@@ -28,13 +28,9 @@ Secret = Annotated[T, SECRET]
 
 HIDDEN = "***"
 REQUEST = "request"
-EACH = "[*]"
 _SHORTEST = 4
 """Characters of a value that is looked for in texts: shorter ones are found everywhere."""
-_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*((\.[^.\[\]]+)|(\[\*\]))*")
-_PART = re.compile(r"\.([^.\[\]]+)|(\[\*\])")
 
-Place = tuple[str, ...]
 PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
 
@@ -77,16 +73,16 @@ def redaction_of(
     """Return what is not shown of a saga type."""
     places = {source: [*found] for source, found in of_children.items() if found}
     for path in paths:
-        if not _PATH.fullmatch(path):
-            raise DefinitionError(f"{where}: redact: {path!r} is no path like request.card.number or step.items[*].pin")
-        source = re.split(r"[.\[]", path, maxsplit=1)[0]
+        try:
+            source, *place = parse_path(path) or ("",)
+        except ValueError as error:
+            raise DefinitionError(f"{where}: redact: {error}") from None
         if source not in types:
-            known = ", ".join(types)
-            raise DefinitionError(f"{where}: redact: {path!r} begins with none of {known}")
-        place = tuple(name or star for name, star in _PART.findall(path[len(source) :]))
-        if not _leads_somewhere(shape_of(types[source]), place):
-            raise DefinitionError(f"{where}: redact: {path!r} names nothing that is there")
-        places.setdefault(source, []).append(place)
+            sources = ", ".join(f"$.{name}" for name in types)
+            raise DefinitionError(f"{where}: redact: {path!r} must start with one of {sources}")
+        if not _leads_somewhere(shape_of(types[source]), tuple(place)):
+            raise DefinitionError(f"{where}: redact: {path!r} matches nothing")
+        places.setdefault(source, []).append(tuple(place))
     hides = bool(places) or any(_has_secret(shape_of(type_), set()) for type_ in types.values())
     return Redaction(types, {source: tuple(found) for source, found in places.items()}, hides)
 
@@ -205,7 +201,7 @@ def _leads_somewhere(shape: Shape, place: Place) -> bool:
     first, rest = place[0], place[1:]
     if isinstance(shape, Union):
         return any(_leads_somewhere(member, place) for member in shape.members)
-    if first == EACH or isinstance(shape, Mapping):
+    if first == EACH or isinstance(shape, Mapping) or (first.startswith("[") and isinstance(shape, Array | FixedArray)):
         return any(_leads_somewhere(one, rest) for one in _inside(shape))
     if isinstance(shape, Record):
         return first in shape.fields and _leads_somewhere(shape.fields[first].shape, rest)

@@ -141,7 +141,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still have one undone that
             waits for a person.
         redact: what is shown as ``***``, besides what is typed ``Secret``: paths into the request or a step's result,
-            like ``request.card.number`` or ``book.seats[*].code``.
+            like ``$.request.card.number`` or ``$.book.seats[*].code``.
         find_by: what sagas are found by, besides their ids: at most four values of the request by name, like
             ``{"customer": "$.customer.id"}``; texts, whole numbers or booleans.
     """

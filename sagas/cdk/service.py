@@ -312,13 +312,13 @@ class SagaService(Construct):
                 for the objects that are created in it; a topic; or a queue, whose messages must be hidden for 30
                 seconds at least.
             saga_class: what is started.
-            request: a JSON path into the event, such as ``$.detail``; or JSON in which texts may be such paths.
-            key: a JSON path to what identifies the event; or several, and other texts, to be joined by slashes. When
+            request: a path into the event, such as ``$.detail``; or JSON that contains such paths.
+            key: a path to what identifies the event; or several paths and texts, to be joined by slashes. When
                 absent, what the source tells events apart by: EventBridge's id, the id of Scheduler's execution, key
                 and sequencer of an object, and the id of a notification or a message.
 
         Raises:
-            DefinitionError: the saga is not among those of the service; something is no JSON path; the request has none
+            DefinitionError: the saga is not among those of the service; something is not a path; the request has none
                 and does not fit the saga's; or the source is none of these, or cannot be connected.
         """
         self._integration.start_on(source, saga_class, request=request, key=key)
@@ -336,8 +336,8 @@ class SagaService(Construct):
         Args:
             source: as for :meth:`start_on`.
             step: that takes the signal, such as ``Loan.approval``.
-            saga_id: the JSON path to the id of the saga.
-            value: a JSON path into the event, or JSON in which texts may be such paths.
+            saga_id: the path to the id of the saga.
+            value: a path into the event, or JSON that contains such paths.
 
         Raises:
             DefinitionError: the step takes no signal; otherwise as :meth:`start_on`.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from sagas.console.settings import settings_of
 from sagas.errors import InvalidRequest
+from sagas.paths import EACH, Place, parse_path
 
 HIDDEN = "***"
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
@@ -25,7 +26,7 @@ _STRUCTURE = re.compile(
 )
 """Keys of what the service itself says of a saga: ids, names, states and times. They are no texts to look through:
 four digits of a card may well be in an id, and its year is in every time."""
-_PATH = re.compile(r"\$(\.\.?[A-Za-z_][\w-]*)+")
+_NAME = re.compile(r"[^\s.\[\]$*]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,13 @@ class Redaction:
     """Which values are not shown.
 
     Args:
-        anywhere: names of keys whose values are hidden wherever they are (``$..card``).
-        places: keys from the root on (``$.customer.name``).
+        anywhere: names of keys whose values are hidden wherever they are (``card``).
+        places: paths from the root (``$.customer.name``).
         payloads: whether requests, results and messages are shown at all.
     """
 
     anywhere: frozenset[str] = frozenset()
-    places: frozenset[tuple[str, ...]] = frozenset()
+    places: frozenset[Place] = frozenset()
     payloads: bool = True
 
     def shown(self, data: Any, found: list[str]) -> Any:
@@ -49,30 +50,40 @@ class Redaction:
         if not self.payloads:
             _texts(data, found)
             return HIDDEN
-        return self._walk(data, (), found, 0)
+        return self._item(data, self.places, found, -1)
 
-    def _walk(self, data: Any, path: tuple[str, ...], found: list[str], depth: int) -> Any:
+    def _walk(self, data: Any, places: Collection[Place], found: list[str], depth: int) -> Any:
         if depth > _DEEPEST:
             return _TOO_DEEP
         if isinstance(data, list):
-            return [self._walk(item, path, found, depth + 1) for item in cast("list[Any]", data)]
+            items = enumerate(cast("list[Any]", data))
+            return [self._item(item, _below(places, f"[{index}]", EACH), found, depth) for index, item in items]
         if isinstance(data, str) and data[:1] in ("{", "["):
             # It may be JSON itself, as a message carries a request: then it has a root of its own.
             try:
                 inside = json.loads(data)
             except (ValueError, RecursionError):
                 return data
-            shown = self._walk(inside, (), found, depth + 1)
+            shown = self._walk(inside, self.places, found, depth + 1)
             return data if shown == inside else json.dumps(shown, ensure_ascii=False)
         if not isinstance(data, dict):
             return data
         whole = dict[str, Any]()
         for key, value in cast("dict[str, Any]", data).items():
-            hide = key in self.anywhere or (*path, key) in self.places or _BY_DEFAULT.search(key)
-            if hide and value is not None:
-                _texts(value, found)
-            whole[key] = HIDDEN if hide and value is not None else self._walk(value, (*path, key), found, depth + 1)
+            hide = key in self.anywhere or _BY_DEFAULT.search(key)
+            whole[key] = self._item(value, {()} if hide else _below(places, key), found, depth)
         return whole
+
+    def _item(self, value: Any, places: Collection[Place], found: list[str], depth: int) -> Any:
+        """What is shown of a value in an object or array; the empty path stands for the value itself."""
+        if () not in places or value is None:
+            return self._walk(value, places, found, depth + 1)
+        _texts(value, found)
+        return HIDDEN
+
+
+def _below(places: Collection[Place], *parts: str) -> set[Place]:
+    return {place[1:] for place in places if place[:1] in [(part,) for part in parts]}
 
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
@@ -103,16 +114,16 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
 
 def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
     """Return what ``[tool.sagas.console]`` of a project hides, beyond what is hidden by default."""
-    path, wanted = project / "pyproject.toml", settings_of(project).get("redact", [])
-    anywhere, places = set[str](), set[tuple[str, ...]]()
-    for one in cast("list[Any]", wanted) if isinstance(wanted, list) else [wanted]:
-        if not isinstance(one, str) or _PATH.fullmatch(one) is None or ".." in one[3:]:
-            example = '["$..card", "$.customer.name"]'
-            raise InvalidRequest(f"{path}: [tool.sagas.console] redact: {one!r} is no path; they are like {example}")
-        if one.startswith("$.."):
-            anywhere.add(one.rpartition(".")[2])
-        else:
-            places.add(tuple(one[2:].split(".")))
+    file, entries = project / "pyproject.toml", settings_of(project).get("redact", [])
+    anywhere, places = set[str](), set[Place]()
+    for entry in cast("list[Any]", entries) if isinstance(entries, list) else [entries]:
+        if isinstance(entry, str) and _NAME.fullmatch(entry):
+            anywhere.add(entry)
+            continue
+        try:
+            places.add(parse_path(entry))
+        except ValueError as error:
+            raise InvalidRequest(f"{file}: [tool.sagas.console] redact: {error}, or a name like card") from None
     return Redaction(frozenset(anywhere), frozenset(places), payloads)
 
 

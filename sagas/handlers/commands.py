@@ -147,7 +147,7 @@ class _Works:
         told = {name: "".join(one if one.isprintable() else " " for one in text) for name, text in told.items()}
         self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, told)
         telemetry().logger.error("command refused", message_id=record["messageId"], sender=told["sender"])
-        telemetry().measure("CommandRefused", 1)
+        telemetry().measure("CommandRejected", 1)
 
     def _pause(self, record: dict[str, Any]) -> float:
         return backoff(_receives(record), self.engine.clock.chance())

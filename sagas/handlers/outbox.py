@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         except (KeyError, TypeError, ValueError, IndexError) as error:
             # It would come again for a day, and hold up all behind it.
             telemetry().logger.error("a change cannot be told", error=type(error).__name__, at=frames(error))
-            telemetry().measure("EventUntold", 1)
+            telemetry().measure("EventNotPublished", 1)
             continue
         if included("steps") and (seqs := moved_past(old, new)):
             saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])

@@ -18,7 +18,7 @@ from msgspec import Meta
 from sagas.core.characters import sendable
 from sagas.core.keys import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
 from sagas.errors import InvalidRequest, Problem
-from sagas.messaging.json_paths import pick
+from sagas.messaging.selectors import pick
 
 LARGEST_COMMAND = 1024 * 1024
 """Bytes that SQS takes as one message."""
@@ -45,11 +45,11 @@ _Key = Annotated[
 _Event = Annotated[Any, Meta(description="an event, of EventBridge for one")]
 _Selector = Annotated[
     Any,
-    Meta(description="a JSON path into the event, such as $.detail, or JSON in which texts may be such paths"),
+    Meta(description="a path into the event, such as $.detail, or JSON that contains such paths"),
 ]
 _Keys = Annotated[
     str | list[str],
-    Meta(description="a JSON path into the event; or several, and other texts, which are joined by slashes"),
+    Meta(description="a path into the event; or several paths and texts, joined by slashes"),
 ]
 
 
@@ -114,7 +114,7 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
     saga: _Saga
     step: _StepName
     event: _Event
-    saga_id: Annotated[str, Meta(description="a JSON path into the event: where the saga's id is")] = "$.detail.saga_id"
+    saga_id: Annotated[str, Meta(description="a path into the event: where the saga's id is")] = "$.detail.saga_id"
     value: _Selector = "$.detail"
 
     def resolved(self) -> Signal:

@@ -50,7 +50,8 @@ class TestStart:
         ended = desk.sagas("start", "create-zip", "--file", desk.file("bad.json", "sources/none"), "--watch")
         assert ended.returncode == 3, ended.stderr
         assert "saga COMPENSATED" in ended.stdout
-        assert "step check, attempt 1 failed: Rejected: there is no object 'sources/none'" in ended.stdout
+        assert "step check, attempt 1 failed: Rejected: bucket " in ended.stdout
+        assert "has no object 'sources/none'" in ended.stdout
 
     def test_the_same_key_starts_one_saga(self, desk: ZipDesk) -> None:
         first, second = (

@@ -40,8 +40,9 @@ def _shell() -> dict[str, str]:
 
 
 def test_what_the_readme_says_first_works_in_a_fresh_clone(clone: Path) -> None:
-    (block,) = re.findall(r"## See it\n.*?```sh\n(.*?)```", (clone / "README.md").read_text(), re.DOTALL)
-    demo, run = (line.partition("#")[0].strip() for line in block.splitlines())
+    (block,) = re.findall(r"## Try it\n.*?```sh\n(.*?)```", (clone / "README.md").read_text(), re.DOTALL)
+    demo, test = (line.partition("#")[0].strip() for line in block.splitlines())
+    assert test == "make test", "the gate runs it in a clean clone"
 
     shown = subprocess.run(
         demo.split(), cwd=clone, env=_shell(), capture_output=True, text=True, timeout=600, check=False
@@ -50,8 +51,8 @@ def test_what_the_readme_says_first_works_in_a_fresh_clone(clone: Path) -> None:
     assert (clone / ".venv").is_dir()
 
     with (clone / "out.txt").open("w") as out:
-        # Other ports than a reader's, since other tests are at work; a group of its own, as a terminal gives it.
-        command = [*run.split(), f"ARGS=--port {free_port()}"]
+        # Ports of its own, since other tests are running; a group of its own, as a terminal gives it.
+        command = ["make", "run", f"ARGS=--port {free_port()}"]
         stack = subprocess.Popen(command, cwd=clone, env=_shell(), stdout=out, stderr=out, start_new_session=True)
 
     def printed() -> str:

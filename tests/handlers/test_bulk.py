@@ -73,9 +73,9 @@ def test_a_tick_finds_what_the_queue_then_recovers(trips: Site, capsys: pytest.C
     assert trips.show(saga)["status"] == "COMPLETED"
     written = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "CloudWatchMetrics" in line]
     names = [
-        (name, line.get("saga")) for line in written for name in ("OldestDueSaga", "SagaRecovered") if name in line
+        (name, line.get("saga")) for line in written for name in ("OldestOverdueSaga", "SagaRecovered") if name in line
     ]
-    of_service, of_type = ("OldestDueSaga", None), ("OldestDueSaga", "trip")
+    of_service, of_type = ("OldestOverdueSaga", None), ("OldestOverdueSaga", "trip")
     assert names == [of_service, of_service, of_type, ("SagaRecovered", "trip")]
 
 
@@ -84,13 +84,13 @@ def test_a_tick_tells_that_shards_was_lowered(
 ) -> None:
     supervisor.reset()
     supervisor.handler(load("schedule_recover"), LambdaContext())
-    assert "ShardsLowered" not in capsys.readouterr().out
+    assert "ShardsReduced" not in capsys.readouterr().out
     monkeypatch.setenv("SAGAS_SHARDS", "1")
     supervisor.reset()
     supervisor.handler(load("schedule_recover"), LambdaContext())
     supervisor.reset()
     metrics = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "CloudWatchMetrics" in line]
-    assert [line["ShardsLowered"] for line in metrics] == [[1.0]]
+    assert [line["ShardsReduced"] for line in metrics] == [[1.0]]
 
 
 def test_a_second_delivery_does_nothing(trips: Site) -> None:

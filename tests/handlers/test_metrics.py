@@ -175,7 +175,7 @@ def test_how_long_the_oldest_due_saga_has_waited(site: Make, capsys: Capture) ->
     overdue(s, saga)
     recover()
     lines = written(capsys)
-    by_type = {line.get("saga"): line["OldestDueSaga"][0] for line in lines if "OldestDueSaga" in line}
+    by_type = {line.get("saga"): line["OldestOverdueSaga"][0] for line in lines if "OldestOverdueSaga" in line}
     assert set(by_type) == {None, "trip"}
     assert min(by_type.values()) > 24 * 3600
 
@@ -217,8 +217,8 @@ def test_a_message_of_a_newer_version(site: Make, capsys: Capture) -> None:
     for body in ({"format": FORMAT + 1}, {"format": FORMAT + 2, "more": "unknown"}):
         s.stack.sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body))
     assert s.invoke("trip", "book", most=10) == 2
-    lines = [line for line in written(capsys) if "NewerFormat" in line]
-    assert [line["NewerFormat"] for line in lines] == [[1.0], [1.0]]
+    lines = [line for line in written(capsys) if "NewerMessageFormat" in line]
+    assert [line["NewerMessageFormat"] for line in lines] == [[1.0], [1.0]]
     assert all(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]] for line in lines)
 
 
@@ -231,11 +231,11 @@ def test_a_broken_audit_trail(
     s.run()
     supervisor.reset()
     assert supervisor.handler({"task": "verify"}, LambdaContext())["verified"] == 1
-    assert "AuditBroken" not in of_service(capsys)
+    assert "AuditMismatch" not in of_service(capsys)
     key = {"saga_id": {"S": saga_id}, "seq": {"N": "2"}}
     s.stack.dynamodb.delete_item(TableName=s.stack.audit_table, Key=key)
     report = supervisor.handler({"task": "verify"}, LambdaContext())
     assert report["broken"] == [{"name": "trip", "saga_id": saga_id}]
-    assert of_service(capsys)["AuditBroken"] == 1
+    assert of_service(capsys)["AuditMismatch"] == 1
     (told,) = [record for record in caplog.records if record.getMessage() == "the audit trail is broken"]
     assert (told.levelname, vars(told)["seq"], vars(told)["what"]) == ("ERROR", 2, "missing")

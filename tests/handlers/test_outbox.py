@@ -278,7 +278,7 @@ def test_what_cannot_be_read_holds_nothing_up(box: MakeBox, capsys: pytest.Captu
     other = {"eventName": "INSERT", "dynamodb": {"NewImage": {"saga_id": {"S": "breaker#trip#pay"}}}}
     gone = {"eventName": "REMOVE", "dynamodb": {"OldImage": good[0]["dynamodb"]["NewImage"]}}
     assert outbox.handler({"Records": [bad, other, gone, *good]}, LambdaContext()) == {"told": 1}
-    assert "EventUntold" in capsys.readouterr().out
+    assert "EventNotPublished" in capsys.readouterr().out
 
 
 def test_steps_are_told_where_that_is_asked_for(box: MakeBox) -> None:

@@ -25,7 +25,7 @@ class Payment:
     amount: int
 
 
-class Pay(Saga[Payment], name="pay", redact=["charge.receipt"]):
+class Pay(Saga[Payment], name="pay", redact=["$.charge.receipt"]):
     """Quotes what it should not."""
 
     @step
@@ -68,7 +68,7 @@ class Receipt:
     pin: Secret[str]
 
 
-class Charge(Saga[Payment], name="charge", redact=["charge.number"], result="charge"):
+class Charge(Saga[Payment], name="charge", redact=["$.charge.number"], result="charge"):
     """Its own result is what should not be shown."""
 
     @step
@@ -96,7 +96,7 @@ class Box:
     number: int
 
 
-class Label(Saga[Box], name="label", redact=["print_label.pin"]):
+class Label(Saga[Box], name="label", redact=["$.print_label.pin"]):
     """Its result is not shown in full."""
 
     @step

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from sagas.authoring.find_by import FindBy
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
-from sagas.authoring.redaction import EACH, Place, Redaction
+from sagas.authoring.redaction import Redaction
+from sagas.paths import EACH, Place
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
 """What a step is, by what it waits for."""

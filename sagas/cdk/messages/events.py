@@ -118,7 +118,7 @@ class Outbox(SagaFunction, Part):
         late = "Events of sagas are told more than 15 minutes late."
         alarms.watch("EventsLate", age, late, "events-late", above=_LATE, periods=2)
         alarms.watch_letters("EventsLost", self.lost, "Events of sagas were not told within 23 hours.", "events-lost")
-        unread = service_metric("EventUntold", alarms.service)
+        unread = service_metric("EventNotPublished", alarms.service)
         alarms.watch(
             "EventsUnread", unread, "A change of a saga could not be read: no event tells it.", "events-unread"
         )

@@ -21,7 +21,8 @@ from sagas.cdk.messages.sources import Connector, Source, default_key
 from sagas.cdk.options.told import SagaEvents
 from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError, InvalidRequest, listed
-from sagas.messaging.json_paths import has_paths, is_path, wrong_paths
+from sagas.messaging.selectors import has_paths, wrong_paths
+from sagas.paths import is_path, parse_path
 
 _CIRCLE = (
     "the rule is on the service's own event bus, so a saga may start another without end, which nothing stops; match "
@@ -117,9 +118,8 @@ class Integration:
         chosen: object = default_key(source) if key is None else key
         several = cast("list[object]", list(chosen) if isinstance(chosen, list | tuple) else [chosen])
         if not several or not all(isinstance(one, str) and one for one in several):
-            raise DefinitionError(f"{what}: key must be a JSON path such as $.detail.id, or several, not {chosen!r}")
-        for wrong in wrong_paths(several):
-            raise DefinitionError(f"{what}: key: {wrong!r} is no JSON path such as $.detail.id")
+            raise DefinitionError(f"{what}: key must be a path such as $.detail.id, or several, not {chosen!r}")
+        self._check_paths(what, "key", several)
         if not any(map(is_path, several)):
             told = f"key must take something from the event: with {chosen!r} there is one saga for all"
             raise DefinitionError(f"{what}: {told}")
@@ -150,19 +150,25 @@ class Integration:
             )
         what = f"{self._service.node.id}: signal_on {saga.name}.{found.name}"
         if not is_path(saga_id):
-            raise DefinitionError(f"{what}: saga_id must be a JSON path such as $.detail.saga_id, not {saga_id!r}")
+            raise DefinitionError(f"{what}: saga_id must be a path such as $.detail.saga_id, not {saga_id!r}")
         self._check(what, "value", value, found.signal_type)
         told = {"step": found.name, "saga_id": saga_id, "value": value}
         self._connector().connect(source, {"command": "signal_on", "saga": saga.name, **told}, what)
 
     @staticmethod
-    def _check(what: str, name: str, selector: object, wanted: Any) -> None:
-        """Refuse what has a path that is none, or, where nothing is taken from the event, does not fit its type."""
+    def _check_paths(what: str, name: str, selector: object) -> None:
         for wrong in wrong_paths(selector):
-            raise DefinitionError(f"{what}: {name}: {wrong!r} is no JSON path such as $.detail or $.detail.items[0].id")
+            try:
+                parse_path(wrong)
+            except ValueError as error:
+                raise DefinitionError(f"{what}: {name}: {error}") from None
+
+    def _check(self, what: str, name: str, selector: object, expected: Any) -> None:
+        """Refuse a selector with a wrong path, and one without paths whose value does not fit its type."""
+        self._check_paths(what, name, selector)
         if not has_paths(selector):
             try:
-                decode(selector, wanted)
+                decode(selector, expected)
             except InvalidRequest as error:
                 raise DefinitionError(f"{what}: {name} does not fit: {listed(error.problems)}") from None
 

@@ -68,9 +68,9 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
     failing = saga_metric("RecordFailed", saga.name, service, FEW_MINUTES)
     cannot = f"Messages of saga {saga.name} cannot be handled, again and again."
     unrecorded = alarms.watch("RecordFailed", failing, cannot, "failing-records", periods=3)
-    oldest = saga_metric("OldestDueSaga", saga.name, service, FEW_MINUTES, "Maximum")
+    oldest = saga_metric("OldestOverdueSaga", saga.name, service, FEW_MINUTES, "Maximum")
     overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
-    alarms.watch("OldestDue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
+    alarms.watch("OldestOverdue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     if saga.auto_disable is not None:
         count("TypePaused", f"Saga {saga.name} keeps failing: its starts are paused.", "type-paused")
     if any(step.circuit_breaker is not None for step in saga.steps):
@@ -86,18 +86,20 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
 
 def watch_service(alarms: Alarms) -> None:
     """Watch what all saga types of a service share, and the account that they share with others."""
-    newer = service_metric("NewerFormat", alarms.service)
-    alarms.watch("NewerFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3)
+    newer = service_metric("NewerMessageFormat", alarms.service)
+    alarms.watch(
+        "NewerMessageFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3
+    )
     # Of the whole account, whose executions all share: an alarm takes ten metrics, and there may be 200 steps.
     # The age of messages does not show it: SQS leaves one that was received three times out of it.
     account = cloudwatch.Metric(
         namespace="AWS/Lambda", metric_name="Throttles", period=FEW_MINUTES, statistic="Sum", dimensions_map={}
     )
     alarms.watch("AccountThrottles", account, "Lambda refuses functions of this account.", "throttles", periods=3)
-    oldest = service_metric("OldestDueSaga", alarms.service, "Maximum")
+    oldest = service_metric("OldestOverdueSaga", alarms.service, "Maximum")
     waits = "A stalled saga has waited for the supervisor for more than 15 minutes."
-    alarms.watch("OldestDue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
+    alarms.watch("OldestOverdue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     without = service_metric("SagaWithoutCode", alarms.service)
     alarms.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")
-    broken = service_metric("AuditBroken", alarms.service)
-    alarms.watch("AuditBroken", broken, "The audit trail of a saga is not what was written.", "audit-broken")
+    broken = service_metric("AuditMismatch", alarms.service)
+    alarms.watch("AuditMismatch", broken, "The audit trail of a saga is not what was written.", "audit-broken")

@@ -43,7 +43,7 @@ METRICS: Final = {
     "BreakerClosed": Metric("A circuit breaker of the type lets its step through again."),
     "RecordFailed": Metric("A message could not be handled and comes back. Lambda itself sees no error in that."),
     "SagaRecovered": Metric("The supervisor has sent a stalled saga its message anew."),
-    "OldestDueSaga": Metric(
+    "OldestOverdueSaga": Metric(
         "The supervisor found stalled sagas: for how long the oldest has waited for it.", "both", MetricUnit.Seconds
     ),
     "SweepStopped": Metric("A sweep found too many orphans on one page, and stopped before it."),
@@ -55,10 +55,10 @@ METRICS: Final = {
         "The supervisor could not look after this many sagas; the next tick tries again.", "service"
     ),
     "SagaWithoutCode": Metric("The supervisor found this many sagas in flight whose type is not deployed.", "service"),
-    "ShardsLowered": Metric("`shards` was lowered: this many are still in use, and slower to go over.", "service"),
-    "NewerFormat": Metric("A message waits for a newer version of the library.", "service"),
-    "AuditBroken": Metric("The daily sample found this many audit trails that are not what was written.", "service"),
-    "CommandRefused": Metric("A command or event was refused; it is in the dead letters, with the reason.", "service"),
-    "EventUntold": Metric("A change of a saga could not be read, and so no event tells it.", "service"),
+    "ShardsReduced": Metric("`shards` was lowered: this many are still in use, and slower to go over.", "service"),
+    "NewerMessageFormat": Metric("A message waits for a newer version of the library.", "service"),
+    "AuditMismatch": Metric("The daily sample found this many audit trails that are not what was written.", "service"),
+    "CommandRejected": Metric("A command or event was refused; it is in the dead letters, with the reason.", "service"),
+    "EventNotPublished": Metric("A change of a saga could not be read, and so no event tells it.", "service"),
 }
 """Each is written only when there is something to say: a metric costs by the hours in which it is written."""

@@ -79,7 +79,7 @@ class Telemetry:
     def newer_format(self, error: NewerFormat, message_id: str) -> None:
         """Log and count that a message waits for a newer version of the library."""
         self.logger.warning("message postponed", reason=str(error), message_id=message_id)
-        self.measure("NewerFormat", 1)
+        self.measure("NewerMessageFormat", 1)
 
     def record_failed(self, saga: str) -> None:
         """Count that a message could not be handled; Lambda itself sees no error in that."""

@@ -59,7 +59,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Engine) -> RecoveryV
     _tell(report, shown)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.overdue:
-        telemetry().measure("OldestDueSaga", round(report.overdue, 3))
+        telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
     return shown
 
 
@@ -80,10 +80,10 @@ def find(task: Literal["recover", "purge"], event: Mapping[str, Any], context: A
             "shards was lowered: sagas are in higher ones, which are slower to go over; raise it again",
             extra={"deployed": deployed, "in_use": deployed + report.stranded_shards},
         )
-        telemetry().measure("ShardsLowered", report.stranded_shards)
+        telemetry().measure("ShardsReduced", report.stranded_shards)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if task == "recover" and report.overdue:
-        telemetry().measure("OldestDueSaga", round(report.overdue, 3))
+        telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
     return shown
 
 
@@ -143,7 +143,7 @@ def _tell(report: RecoveryReport, shown: RecoveryView) -> None:
     """Log the counts; count in metrics what a person should see."""
     telemetry().logger.info("recovery", extra={name: count for name, count in shown.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
-        telemetry().measure("OldestDueSaga", round(overdue, 3), saga)
+        telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
     for saga, times in report.by_type.items():
         telemetry().count("SagaRecovered", saga, times)
     if len(report.failed) > report.undeployed:

@@ -27,7 +27,7 @@ def verify(event: Mapping[str, Any], context: Any, engine: Engine) -> SampleView
         telemetry().logger.error("the audit trail is broken", extra=fields)
     # Written only when there is something to see: a metric costs by the hours in which it is.
     if report.broken:
-        telemetry().measure("AuditBroken", len(report.broken))
+        telemetry().measure("AuditMismatch", len(report.broken))
     shown: SampleView = {
         "verified": report.verified,
         "failed": report.failed,

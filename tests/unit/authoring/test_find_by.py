@@ -43,7 +43,7 @@ class Order:
 
 
 def declare(find_by: Any) -> Any:
-    class Found(Saga[Order], name="found", find_by=find_by, redact=("request.card",)):
+    class Found(Saga[Order], name="found", find_by=find_by, redact=("$.request.card",)):
         @step
         def go(self, request: Order) -> None: ...
 
@@ -69,17 +69,19 @@ def test_values_as_texts() -> None:
 @pytest.mark.parametrize(
     ("find_by", "told"),
     [
-        ({"a": "$.nothing"}, "has no field 'nothing' in $"),
-        ({"a": "$.inner.name"}, "has no field 'name' in $.inner"),
+        ({"a": "$.nothing"}, "has no 'nothing' in $"),
+        ({"a": "$.inner.name"}, "has no 'name' in $.inner"),
         ({"a": "$.inner"}, "is object"),
         ({"a": "$.inner.tags"}, "is array"),
         ({"a": "$.price"}, "is number"),
         ({"a": "$.free"}, "is anything"),
-        ({"a": "customer"}, "no path like"),
-        ({"a": "$"}, "no path like"),
-        ({"a": "$.inner.tags[0]"}, "no path like"),
-        ({"a": "$.pin"}, "not shown"),
-        ({"a": "$.card"}, "not shown"),
+        ({"a": "customer"}, "'customer' is not a path; write one like $.customer.id"),
+        ({"a": "$.inner..id"}, "is not a path"),
+        ({"a": "$"}, "is not one value"),
+        ({"a": "$.inner.tags[*]"}, "is not one value"),
+        ({"a": "$.on[0]"}, "has no '[0]' in $.on"),
+        ({"a": "$.pin"}, "is redacted"),
+        ({"a": "$.card"}, "is redacted"),
         ({"A": "$.customer"}, "a name has"),
         ({"status": "$.customer"}, "asked by that name"),
         ({f"n{n}": "$.customer" for n in range(5)}, "at most 4"),

@@ -58,7 +58,7 @@ class Payment:
     free: dict[str, Any]
 
 
-class Pay(Saga[Payment], redact=["request.free.password", "charge[*].code"]):
+class Pay(Saga[Payment], redact=["$.request.free.password", "$.charge[*].code"]):
     @step
     def charge(self, request: Payment) -> list[dict[str, str]]: ...
 
@@ -133,12 +133,14 @@ def test_the_values_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("request.card.nubmer", "names nothing that is there"),
-        ("request.cards.number", "names nothing that is there"),
-        ("nobody.x", "begins with none of request, do"),
-        ("request..x", "is no path like"),
-        ("request[0]", "is no path like"),
-        ("", "is no path like"),
+        ("$.request.card.nubmer", "matches nothing"),
+        ("$.request.cards.number", "matches nothing"),
+        ("$.request[0]", "matches nothing"),
+        ("$.nobody.x", r"must start with one of \$.request, \$.do"),
+        ("$", r"must start with one of \$.request, \$.do"),
+        ("$.request..x", "is not a path"),
+        ("request.card", r"'request.card' is not a path; write one like \$.customer.id"),
+        ("", "is not a path"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_refused(path: str, why: str) -> None:

@@ -1,0 +1,56 @@
+"""Selectors: what to take from an event. A selector is a path such as ``$.detail.id``, or JSON that contains paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from sagas.errors import InvalidRequest, Problem
+from sagas.paths import is_path, parse_path, value_at
+
+_LONGEST_QUOTE = 100
+
+
+def wrong_paths(selector: object) -> Iterator[str]:
+    """Yield the texts of a selector that start with a dollar sign but are not paths."""
+    match selector:
+        case str() if selector.startswith("$") and not is_path(selector):
+            yield selector
+        case dict():
+            for part in cast("dict[str, Any]", selector).values():
+                yield from wrong_paths(part)
+        case list() | tuple():
+            for part in cast("list[Any]", selector):
+                yield from wrong_paths(part)
+        case _:
+            pass
+
+
+def has_paths(selector: object) -> bool:
+    """Return whether a selector takes anything from the event."""
+    match selector:
+        case dict():
+            return any(map(has_paths, cast("dict[str, Any]", selector).values()))
+        case list() | tuple():
+            return any(map(has_paths, cast("list[Any]", selector)))
+        case _:
+            return is_path(selector)
+
+
+def pick(event: Any, selector: Any, where: str) -> Any:
+    """Replace each path in a selector by what the event has there. ``where``: the selector's own place, for errors."""
+    match selector:
+        case dict():
+            named = cast("dict[str, Any]", selector)
+            return {name: pick(event, part, f"{where}.{name}") for name, part in named.items()}
+        case list():
+            several = cast("list[Any]", selector)
+            return [pick(event, part, f"{where}[{place}]") for place, part in enumerate(several)]
+        case str() if is_path(selector):
+            try:
+                return value_at(event, parse_path(selector))
+            except LookupError:
+                problem = Problem(where, f"the event has nothing at {selector[:_LONGEST_QUOTE]}")
+                raise InvalidRequest("the event does not fit", [problem]) from None
+        case _:
+            return selector

@@ -1,0 +1,41 @@
+"""Paths into JSON: ``$.customer.id``, ``$.items[0]``, ``$.items[*]``. One grammar wherever users write one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+Place = tuple[str, ...]
+"""The parts of a path from the outside in: a name, ``[0]`` for one item of an array, ``[*]`` for each."""
+EACH = "[*]"
+_PART = re.compile(r"\.([^\s.\[\]$*]+)|(\[(?:\d{1,6}|\*)\])")
+_PATH = re.compile(rf"\$(?:{_PART.pattern})*")
+
+
+def is_path(value: object) -> bool:
+    """Return whether a value is the text of a path; ``$`` is the whole."""
+    return isinstance(value, str) and _PATH.fullmatch(value) is not None
+
+
+def parse_path(text: object) -> Place:
+    """Return the parts of a path. A ``ValueError`` says what is wrong, and what a path looks like."""
+    if not isinstance(text, str) or not is_path(text):
+        raise ValueError(f"{text!r} is not a path; write one like $.customer.id")
+    return tuple(name or item for name, item in _PART.findall(text))
+
+
+def value_at(data: Any, path: Place) -> Any:
+    """Return what JSON has at a path: a list where a part is ``[*]``. A ``LookupError`` where there is nothing."""
+    for place, part in enumerate(path):
+        if part.startswith("["):
+            if not isinstance(data, list):
+                raise LookupError(part)
+            items = cast("list[Any]", data)
+            if part == EACH:
+                return [value_at(item, path[place + 1 :]) for item in items]
+            data = items[int(part[1:-1])]
+        elif isinstance(data, dict):
+            data = cast("dict[str, Any]", data)[part]
+        else:
+            raise LookupError(part)
+    return data
