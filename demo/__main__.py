@@ -94,7 +94,9 @@ def main() -> int:
     except DemoFailed as error:
         console.print(f"[red]The demonstration failed: {error}[/]")
         return 1
-    console.print(f"\nEverything shown was checked. {time.monotonic() - begin:.1f} s. Next: `make run`, then README.md.")
+    console.print(
+        f"\nEverything shown was checked. {time.monotonic() - begin:.1f} s. Next: `make run`, then README.md."
+    )
     return 0
 
 

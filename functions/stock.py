@@ -58,7 +58,7 @@ class Stock:
             # Otherwise an earlier attempt reserved it.
 
     def release(self, key: str) -> bool:
-        """Give back what is reserved under ``key`` and bar it from being reserved later; return whether there was any."""
+        """Give back what is reserved under ``key`` and bar later reservations; return whether there was any."""
         try:
             self._dynamodb.put_item(**self._put_reservation(key, "RELEASED", {})["Put"])
         except self._dynamodb.exceptions.ConditionalCheckFailedException:
