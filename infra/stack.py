@@ -15,7 +15,7 @@ from functions.basket import Basket, Parcel
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, SagaService
-from sagas.cdk.access.acknowledge import acknowledge, acknowledge_objects
+from sagas.cdk.layout.acknowledge import acknowledge, acknowledge_objects
 
 _SOURCES = "sources/*"
 _ARCHIVES = "create-zip/*"

@@ -16,7 +16,7 @@ _METADATA_KEY = "sagas"
 LAYOUT = "sagas:layout"
 """The type of the metadata with the places of a service's queues, tables and bucket, and the prefix of its record."""
 
-Part = Literal[
+PartName = Literal[
     "sagas_table",
     "audit_table",
     "queue",
@@ -36,7 +36,7 @@ Part = Literal[
 ByStep = dict[str, dict[str, str]]
 
 
-def tag(part: Part, **names: str) -> tuple[str, dict[str, str]]:
+def tag(part: PartName, **names: str) -> tuple[str, dict[str, str]]:
     """Return the key and value of the metadata that mark a resource as a part of a service."""
     return _METADATA_KEY, {"part": part, **names}
 

@@ -70,5 +70,5 @@ def build_app(outdir: str | None = None) -> App:
         events=events.EventBus(stack, "Bus"),
     )
     service.allow_sweep(Order, scans)
-    _ = service.command_queue  # it is made when it is asked for
+    service.command_queue()
     return app

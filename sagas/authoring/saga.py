@@ -42,13 +42,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
         # @dataclass(slots=True) creates the class a second time from its finished namespace.
         setattr(cls, DEFINITION, dataclasses.replace(earlier, saga_class=cls))
         return
-    keywords: dict[str, Any] = {}
-    for base in reversed(cls.__mro__[1:]):
-        keywords.update(vars(base).get(_OPTIONS, {}))
-    keywords.pop("name", None)  # a subclass is another saga
-    keywords.update(vars(cls)[_OPTIONS])
-    if keywords.get("name") is None:
-        keywords["name"] = kebab(cls.__name__)
+    keywords = _keywords(cls)
     where = _where(cls.__name__, keywords)
 
     scope = (body.scope if isinstance(body, ClassBody) else Scope({}, {})).within(cls)
@@ -67,22 +61,34 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
         return  # it serves only as a base
     options = SagaOptions(cls.__name__, **keywords)
-    # Saga.create() passes no arguments. An override of create() is checked when it is called.
-    creator = next(base for base in cls.__mro__ if "create" in vars(base))
-    if creator is Saga and cls.__init__ is not object.__init__:
-        _self, *parameters = inspect.signature(cls.__init__).parameters.values()
-        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        required = [
-            parameter.name
-            for parameter in parameters
-            if parameter.default is parameter.empty and parameter.kind not in variadic
-        ]
-        if required:
-            arguments = ", ".join(required)
-            raise DefinitionError(
-                f"{where}: __init__ needs {arguments}; override the classmethod create() to pass them"
-            )
+    _check_maker(cls, where)
     setattr(cls, DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
+
+
+def _keywords(cls: type[Any]) -> dict[str, Any]:
+    """The options of a class: its own, and those of its bases."""
+    keywords: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[1:]):
+        keywords.update(vars(base).get(_OPTIONS, {}))
+    keywords.pop("name", None)  # a subclass is another saga
+    keywords.update(vars(cls)[_OPTIONS])
+    if keywords.get("name") is None:
+        keywords["name"] = kebab(cls.__name__)
+    return keywords
+
+
+def _check_maker(cls: type[Any], where: str) -> None:
+    """The create() of Saga must be able to make an instance. What one of the class's own does is seen when it is
+    called."""
+    maker = next(base for base in cls.__mro__ if "create" in vars(base))
+    if maker is not Saga or cls.__init__ is object.__init__:
+        return
+    _self, *parameters = inspect.signature(cls.__init__).parameters.values()
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [one.name for one in parameters if one.default is one.empty and one.kind not in several]
+    if required:
+        message = f"__init__ takes {', '.join(required)}, which nothing gives it; override the classmethod create()"
+        raise DefinitionError(f"{where}: {message}")
 
 
 if TYPE_CHECKING:

@@ -2,56 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Unpack, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
-from aws_cdk import Annotations
-from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct, IConstruct
+from constructs import Construct
 
-from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.steps import Undoable
 from sagas.cdk.access.api import ApiFunction, Mount, SagaApi
-from sagas.cdk.access.permissions import allow_sweeping
+from sagas.cdk.access.grants import Access, Grantee
+from sagas.cdk.compute.audit_archive import AuditArchive
 from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
-from sagas.cdk.compute.code import CodeAssets, requirements_of
-from sagas.cdk.compute.functions import SagaFunction, SharedAssets, StepGroupFunction
-from sagas.cdk.compute.layer import Layers
-from sagas.cdk.compute.releases import Releases
+from sagas.cdk.compute.environment import service_environment
+from sagas.cdk.compute.functions import shared_assets, step_functions
+from sagas.cdk.compute.permissions import allow_sweeping
 from sagas.cdk.compute.supervisor import Supervisor
-from sagas.cdk.data.audit_archive import AuditArchive
 from sagas.cdk.data.encryption import let_logs_use
-from sagas.cdk.data.existing import AnyTable, mounted_api
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.stateful import watch_layout
 from sagas.cdk.data.tables import Tables
-from sagas.cdk.environment import service_environment, types_file
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.counting import MOST_AT_ONCE, MOST_OF_ONE_STACK, MOST_RESOURCES, Part
-from sagas.cdk.layout.nested_stacks import Layout, Placement, layout_of, service_token
-from sagas.cdk.layout.parts import default_name
-from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits, makes_urls
-from sagas.cdk.messages.inout import InOut
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import SagaServiceProps, service_options
-from sagas.cdk.watch.alarms import SagaAlarms, ServiceAlarms, StepGroupAlarms, Waking
-from sagas.cdk.watch.dashboard import MOST_SHOWN, ServiceDashboard
-from sagas.cdk.watch.telemetry import needed_extras
+from sagas.cdk.layout.nested_stacks import Placement, layouts_of
+from sagas.cdk.layout.tags import default_name
+from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits
+from sagas.cdk.messages.commands import CommandFunction
+from sagas.cdk.messages.events import Outbox
+from sagas.cdk.messages.integration import Integration
+from sagas.cdk.messages.sources import Source
+from sagas.cdk.options.existing import AnyTable
+from sagas.cdk.options.service_options import SagaServiceProps, ServiceOptions, service_options
+from sagas.cdk.parts.alarms import Alarms, Waking
+from sagas.cdk.parts.part import Part, resources
+from sagas.cdk.parts.releases import Releases
+from sagas.cdk.watch.dashboard import add_dashboard
+from sagas.cdk.watch.notes import note
+from sagas.cdk.watch.saga_alarms import watch_sagas, watch_service
 from sagas.errors import DefinitionError
 
 AnyStep = Undoable
-_UNDOING = ("RecordFailed", "CompensationFailed", "NeedsAttention")
-"""Alarms of a saga type that undo a deployment which is under way."""
 
-_KEPT_FOR_GOOD = (
-    "keeps all sagas for good, as it has no retention. Each million sagas of five steps adds about 2 USD to every "
-    "month's bill from then on (4 KB each, with backups): see docs/operations/deploying.md#keeping"
-)
+PARTS: tuple[type[Part], ...] = (Tables, WorkFunction, SagaApi, Callbacks, AuditArchive, Outbox, CommandFunction)
+"""What a service counts, before it makes some of them."""
 
 
-class SagaService(InOut):
+class SagaService(Construct):
     """Functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
@@ -67,104 +65,96 @@ class SagaService(InOut):
 
     def __init__(self, scope: Construct, id: str, **props: Unpack[SagaServiceProps]) -> None:
         super().__init__(scope, id)
-        options = self._options = service_options(default_name(self), props)
-        self._catalogue = Catalogue(id, options)
-        self._senders = []
-        sagas = self._catalogue.sagas
+        options = service_options(default_name(self), props)
+        catalogue = self._catalogue = Catalogue(id, options)
+        sagas = catalogue.sagas
         let_logs_use(self, options.encryption_key)
-        self.tables = Tables(self, "Tables", options=options, families=self._catalogue.families)
-        mount = None
-        if options.mount is not None:
-            mount = Mount(mounted_api(options.service, self, options.mount), options.mount)
-        layouts = self._layouts()
-        self._queues = {layout.saga.name: SagaQueues(self, layout, options.encryption_key) for layout in layouts}
-        # What variables have no room for is in a file beside the code, for the functions of all sagas and of each.
-        owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, sagas)]
-        owners += [(saga.saga_class, [saga]) for saga in sagas]
-        texts = {owner: types_file(own, self._queues) for owner, own in owners}
-        types = {owner: text for owner, text in texts.items() if text is not None}
-        code = CodeAssets([saga.saga_class for saga in sagas], types)
-        layers = Layers(
-            self,
-            options.architecture,
-            options.runtime,
-            requirements_of(code.packages),
-            bundle_sdk=options.bundle_sdk,
-            extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
-        )
-        bulk_options, now_options = BULK.options_in(options), NOW.options_in(options)
-        work = WorkQueue(self, "BulkQueue", kind=BULK, options=bulk_options, encryption_key=options.encryption_key)
-        soon = None
-        if self._catalogue.works_now:
-            soon = WorkQueue(self, "NowQueue", kind=NOW, options=now_options, encryption_key=options.encryption_key)
-        self._work = [one for one in (work, soon) if one is not None]
-        shared = self._shared = SharedAssets(self, code, layers, options, self.tables, soon and soon.queue)
-        self._functions: dict[tuple[str, str], StepGroupFunction] = {}
+        self.tables = Tables(self, "Tables", options=options, families=catalogue.families)
+        mount = Mount.of(options, self)
+        layouts = layouts_of(self, catalogue, resources(PARTS, catalogue))
         placements = [placement for layout in layouts for placement in layout.placements]
-        for placement in placements:
-            functions, queues = Construct(placement.scope, placement.functions_id), self._queues[placement.saga.name]
-            for group in placement.groups:
-                made = StepGroupFunction(functions, group.id, shared=shared, group=group, queues=queues)
-                self._functions[group.saga.name, group.id] = made
-        queues = self._queues.values()
-        ending = {} if soon is None else {soon.name: soon.queue}
-        environment = self._environment = service_environment(self, self.tables, options, self._queues, sagas, ending)
-        handing = {work.name: work.queue, **ending}
-        working = service_environment(self, self.tables, options, self._queues, sagas, handing)
-        supervisor = self._supervisor = Supervisor(
-            self,
-            "Supervisor",
-            shared=shared,
-            queues=queues,
-            work=handing,
-            environment=working,
-            recover_every=options.recover_every,
-            verify_sample=options.verify_sample,
-        )
+        queues = {layout.saga.name: SagaQueues(self, layout, options.encryption_key) for layout in layouts}
+        own_queues = queues.values()
+        bulk_queue = WorkQueue(self, "BulkQueue", kind=BULK, options=options)
+        now_queue = WorkQueue(self, "NowQueue", kind=NOW, options=options) if catalogue.works_now else None
+        shared = shared_assets(self, catalogue, self.tables, queues, now_queue and now_queue.queue)
+        functions = step_functions(placements, shared, queues)
+        self._queues, self._functions = queues, functions
+
+        ending = {} if now_queue is None else {now_queue.name: now_queue.queue}
+        handing = {bulk_queue.name: bulk_queue.queue, **ending}
+        environment = service_environment(self, self.tables, options, queues, sagas, ending)
+        working = service_environment(self, self.tables, options, queues, sagas, handing)
+        supervisor = Supervisor(self, "Supervisor", shared=shared, queues=own_queues, work=handing, environment=working)
         self.supervisor = supervisor.function
         bulk = WorkFunction(
             self,
             "Bulk",
             shared=shared,
-            kind=BULK,
-            options=bulk_options,
-            work=work,
-            queues=queues,
+            work=bulk_queue,
+            queues=own_queues,
             environment=working,
-            also=list(ending.values()),
+            also=[*ending.values()],
         )
         self.bulk = bulk.function
-        now = None
-        if soon is not None:
+        self._parts: list[Part] = [self.tables, *own_queues, supervisor, bulk]
+        self.now: lambda_.Function | None = None
+        """The function that ends waits; ``None`` where no saga waits."""
+        if now_queue is not None:
             now = WorkFunction(
                 self,
                 "Now",
                 shared=shared,
-                kind=NOW,
-                options=now_options,
-                work=soon,
-                queues=queues,
+                work=now_queue,
+                queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
             )
-        self.now = None if now is None else now.function
-        """The function that ends waits; ``None`` where no saga waits."""
-        if mount is not None:
-            environment = {**environment, **mount.environment}
-        api = ApiFunction(self, "ApiFunction", shared=shared, queues=queues, environment=environment)
+            self.now = now.function
+            self._parts.append(now)
+
+        mounted = environment if mount is None else {**environment, **mount.environment}
+        answering = ApiFunction(self, "ApiFunction", shared=shared, queues=own_queues, environment=mounted)
         public = has_public_waits(sagas)
-        self.api = SagaApi(self, "Api", function=api, options=options, mount=mount, callbacks=public).rest_api
-        self._callbacks = None
+        api = SagaApi(self, "Api", function=answering, options=options, mount=mount, callbacks=public)
+        self.api = api.rest_api
+        self._parts.append(api)
+        path = mount.path if mount else ""
         if public:
-            self._callbacks = self._add_callbacks(placements, api, mount.path if mount else "")
-        archive = options.archive
-        self._archive = archive and AuditArchive(self, "Archive", shared=shared, archive=archive)
-        self._add_alarms(placements, supervisor, api, bulk, now)
+            base = options.callback_base_url or base_of(options.service, self.api, path)
+            callbacks = Callbacks(self, "Callbacks", options=options, base=base)
+            callbacks.let_check(answering)
+            for group in (group for placement in placements for group in placement.groups):
+                callbacks.let_sign(functions[group.saga.name, group.id], group.steps)
+            self._parts.append(callbacks)
+        self._archive = None
+        if options.archive is not None:
+            self._archive = AuditArchive(self, "Archive", shared=shared, archive=options.archive)
+            self._parts.append(self._archive)
+
+        self._alarms = self._watch(options, placements)
+        self._integration = Integration(
+            self,
+            catalogue=catalogue,
+            shared=shared,
+            queues=own_queues,
+            supervisor=supervisor,
+            environment=environment,
+            add=self._add,
+        )
+        self._access = Access(
+            self,
+            catalogue=catalogue,
+            queues=queues,
+            api=self.api,
+            supervisor=self.supervisor,
+            let_send=self._integration.let_send,
+        )
         if options.events is not None:
-            _ = self.events
-        self._add_notes(placements)
+            self._integration.outbox()
+        note(self, catalogue, placements)
         if options.dashboard:
-            self._add_dashboard(mount.path if mount else "")
+            add_dashboard(self, catalogue, self.tables, queues, functions, self.supervisor, self.api, path)
         watch_layout(self, self._held)
 
     def function(self, step: AnyStep) -> lambda_.Function:
@@ -219,6 +209,141 @@ class SagaService(InOut):
         for function in (self.supervisor, self.bulk):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
+    def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal start sagas, and neither read nor change them; a start is answered with the saga.
+
+        Where all types are meant it may also send to the command queue, if the service has one or is given one later.
+        IAM sees a queue, not what a command says: who may send there may signal and cancel, too.
+
+        Args:
+            grantee: a role, user, group or managed policy.
+            saga_classes: types that may be started; all when absent.
+
+        Raises:
+            DefinitionError: a class is not one of the service, or its API is authorized by other means than IAM.
+        """
+        return self._access.start(grantee, saga_classes)
+
+    def grant_read(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal read sagas and their audit trails, requests and results included.
+
+        Without classes also the lists, the circuit breakers and the OpenAPI description, which show all types: IAM
+        cannot tell one list from another.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._access.grant("read", grantee, saga_classes)
+
+    def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal send signals to steps that wait for them; a signal is answered with the saga.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._access.grant("signal", grantee, saga_classes)
+
+    def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal cancel sagas; a cancel is answered with the saga.
+
+        Args, raises: as :meth:`grant_start`; also when a class is declared with ``cancellable=False``.
+        """
+        return self._access.cancel(grantee, saga_classes)
+
+    def grant_operate(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, pause and
+        resume them, close their circuit breakers, and look into, redrive and prune their dead letters.
+
+        Without classes also call the supervisor, which looks for stalled sagas, sweeps orphans and publishes events
+        once more, of all types. With or without, read the templates of the service's stacks: the command line finds
+        queues and functions by them.
+
+        It includes neither reading, which most operators need besides, nor cancelling nor purging.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._access.operate(grantee, saga_classes)
+
+    def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
+        """Let a principal delete what is stored of sagas that are over. It cannot be undone, so no other right has it.
+
+        Args, raises: as :meth:`grant_start`.
+        """
+        return self._access.grant("purge", grantee, saga_classes)
+
+    def command_queue(self) -> sqs.Queue:
+        """Return the queue that takes commands as JSON messages: to start, signal and cancel sagas:
+        ``docs/how-to/events.md``.
+
+        The first call deploys it, with its dead letters and its function. So do :meth:`start_on` and :meth:`signal_on`.
+        """
+        return self._integration.commands().commands.queue
+
+    def command_dead_letter_queue(self) -> sqs.Queue:
+        """Return the queue where commands end that cannot be carried out, each with the reason in its attributes.
+
+        The first call deploys it, as that of :meth:`command_queue` does.
+        """
+        return self._integration.commands().commands.dead_letters
+
+    def event_bus(self) -> events.IEventBus:
+        """Return the bus of EventBridge on which the service publishes events of its sagas, as
+        ``docs/how-to/events.md`` lists them.
+
+        The first call turns that on: the control table gets a stream, and a function publishes what is committed. The
+        bus is the one given as ``events=``, or one of the service's own.
+        """
+        return self._integration.outbox().bus
+
+    def start_on(
+        self,
+        source: Source,
+        saga_class: type[Any],
+        *,
+        request: object = "$.detail",
+        key: str | Sequence[str] | None = None,
+    ) -> None:
+        """Start a saga for each event of a source: exactly one for each key.
+
+        An event has the form of EventBridge's: a notification of SNS has its message as ``detail``, and a message of a
+        queue its body; as JSON, if it is that.
+
+        Args:
+            source: a rule of EventBridge; a schedule (an ``events.Schedule``, for which a rule is made, or a
+                ``ScheduleExpression`` of EventBridge Scheduler; of a ``Schedule`` the target is replaced); a bucket,
+                for the objects that are created in it; a topic; or a queue, whose messages must be hidden for 30
+                seconds at least.
+            saga_class: what is started.
+            request: a path into the event, such as ``$.detail``; or JSON that contains such paths.
+            key: a path to what identifies the event; or several paths and texts, to be joined by slashes. When
+                absent, what the source tells events apart by: EventBridge's id, the id of Scheduler's execution, key
+                and sequencer of an object, and the id of a notification or a message.
+
+        Raises:
+            DefinitionError: the saga is not among those of the service; something is not a path; the request has none
+                and does not fit the saga's; or the source is none of these, or cannot be connected.
+        """
+        self._integration.start_on(source, saga_class, request=request, key=key)
+
+    def signal_on(
+        self,
+        source: Source,
+        step: Undoable,
+        *,
+        saga_id: str = "$.detail.saga_id",
+        value: object = "$.detail",
+    ) -> None:
+        """Send a signal for each event of a source.
+
+        Args:
+            source: as for :meth:`start_on`.
+            step: that takes the signal, such as ``Loan.approval``.
+            saga_id: the path to the id of the saga.
+            value: a path into the event, or JSON that contains such paths.
+
+        Raises:
+            DefinitionError: the step takes no signal; otherwise as :meth:`start_on`.
+        """
+        self._integration.signal_on(source, step, saga_id=saga_id, value=value)
+
     @property
     def archive_bucket(self) -> s3.IBucket | None:
         """Where the audit trail is archived; ``None`` where it is not."""
@@ -234,159 +359,24 @@ class SagaService(InOut):
         """The audit table."""
         return self.tables.audit
 
-    def _layouts(self) -> list[Layout]:
-        """The places of all sagas: by what was asked for, else by how much room there is."""
-        options = self._options
-        service, nested, gradual = options.service, options.nested_stacks, options.deployment is not None
-        asked: dict[Part, bool] = {
-            "callbacks": has_public_waits(self._catalogue.sagas),
-            "archive": options.archive is not None,
-            "events": options.events is not None,
-            "access_log": options.access_log != "off",
-            "network": options.network is not None,
-            "web_acl": options.web_acl_arn is not None,
-        }
-        together, alone = self._catalogue.count([part for part, there in asked.items() if there], gradual=gradual)
-        if nested is None and alone > MOST_RESOURCES:
-            raise DefinitionError(
-                f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
-                "see docs/how-to/change-code-in-flight.md if it is"
-            )
-        if together > MOST_AT_ONCE and nested is not False:
-            told = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
-            Annotations.of(self).add_info(f"{service}: {told}; add some of its sagas in a second deployment")
-        token = service_token(self)
-        return [
-            layout_of(
-                self,
-                saga,
-                self._catalogue.groups(saga),
-                token,
-                nested=together > MOST_OF_ONE_STACK if nested is None else nested,
-                nested_queues=nested is True,
-                gradual=gradual,
-            )
-            for saga in self._catalogue.sagas
-        ]
+    def _watch(self, options: ServiceOptions, placements: Sequence[Placement]) -> Alarms:
+        """Add the alarms of all parts, and let them undo a gradual deployment."""
+        releases = None
+        if options.deployment is not None:
+            releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
+        waking = Waking(options.service, options.alarm_topic, options.runbook_url, releases)
+        alarms = Alarms(self, "Alarms", waking=waking)
+        watch_service(alarms)
+        for part in self._parts:
+            part.watch(alarms)
+        watch_sagas(placements, self._queues, self._functions, waking)
+        return alarms
 
-    def _held(self) -> dict[str, object]:
+    def _add(self, part: Part) -> None:
+        """Take in a part that is made when it is asked for."""
+        self._parts.append(part)
+        part.watch(self._alarms)
+
+    def _held(self) -> Mapping[str, object]:
         """What holds sagas, messages, payloads or keys, by what it is."""
-        held: dict[str, object] = {
-            "sagas table": self.tables.sagas,
-            "audit table": self.tables.audit,
-            "payloads": self.tables.payloads,
-        }
-        if self.tables.joins is not None:
-            held["joins table"] = self.tables.joins
-        for own in self._queues.values():
-            held[f"dead-letter queue of {own.saga}"] = own.dead_letters
-            held |= {f"queue of {own.saga}.{group}": queue for group, queue in own.by_group.items()}
-        for work in self._work:
-            held |= {f"work queue {work.name}": work.queue, f"dead-letter queue of work {work.name}": work.dead_letters}
-        if self._options.payload_key is not None:
-            held["payload key"] = self._options.payload_key
-        if self._callbacks is not None:
-            held["callback secret"] = self._callbacks.secret
-        if self._archive is not None:
-            held |= {"archive": self._archive.bucket, "entries not archived": self._archive.missed}
-        return held | self._held_of_events()
-
-    def _add_callbacks(self, placements: Sequence[Placement], api: ApiFunction, path: str) -> Callbacks:
-        """The secret of public waits, for the functions of those that may ask for a URL, and the API's."""
-        base = self._options.callback_base_url or base_of(self._options.service, self.api, path)
-        callbacks = Callbacks(self, "Callbacks", options=self._options, base=base)
-        callbacks.let_check(api)
-        for group in (group for placement in placements for group in placement.groups):
-            if makes_urls(group.steps):
-                callbacks.let_sign(self._functions[group.saga.name, group.id])
-        return callbacks
-
-    def _add_notes(self, placements: Sequence[Placement]) -> None:
-        """Note how ``max_concurrency`` is divided, or that nothing limits the functions of steps; and what keeping
-        everything costs."""
-        options = self._options
-        if options.retention is None:
-            Annotations.of(self).add_info(f"{options.service}: {_KEPT_FOR_GOOD}")
-        lanes = [group.options for placement in placements for group in placement.groups]
-        if shares := self._catalogue.shares:
-            told = ", ".join(f"{lane} {share}" for lane, share in shares.items())
-            Annotations.of(self).add_info(
-                f"{options.service}: max_concurrency={options.max_concurrency} is divided: {told}"
-            )
-        if not any(lane.maximum_concurrency or lane.reserved_concurrency for lane in lanes):
-            told = (
-                f"{options.service}: nothing limits its functions, so a burst may take all executions of the account, "
-                "those of the API and the supervisor too; set maximum_concurrency, or a reserved_concurrency of "
-                'functions={"api": ..., "supervisor": ...}'
-            )
-            Annotations.of(self).add_info(told)
-
-    def _add_alarms(
-        self,
-        placements: Sequence[Placement],
-        supervisor: SagaFunction,
-        api: SagaFunction,
-        bulk: WorkFunction,
-        now: WorkFunction | None,
-    ) -> None:
-        """Alarms, and what lets new code take over by and by as long as none of them is on."""
-        service = self._options.service
-        waking = Waking(self._options.alarm_topic, self._options.runbook_url)
-        deployment = self._options.deployment
-        releases = None if deployment is None else Releases(self, "Releases", service=service, deployment=deployment)
-
-        def release(function: SagaFunction, *alarms: IConstruct) -> None:
-            if releases is not None:
-                releases.add(function, function.alias, [cast("cloudwatch.Alarm", alarm) for alarm in alarms])
-
-        if waking.topic is None:
-            told = f"{service}: nobody is told when an alarm goes on; give SagaService an alarm_topic"
-            Annotations.of(self).add_warning_v2("sagas:NoAlarmTopic", told)
-        parts = {"supervisor": supervisor.function, "api": api.function}
-        every = self._options.recover_every
-        shared = ServiceAlarms(self, "Alarms", service=service, **parts, rest_api=self.api, waking=waking, every=every)
-        self._alarms, self._release = shared, release
-        letters = "Recovery, purges or sweeps were given up.", "bulk-dead-letters"
-        shared.add_work(
-            "Bulk", bulk.work.dead_letters, bulk.function, *letters, "The function that recovers, purges and sweeps"
-        )
-        if self._archive is not None:
-            shared.add_archive(self._archive.lag(), self._archive.missed)
-        release(supervisor, shared.node.find_child("SupervisorErrors"))
-        release(api, shared.node.find_child("ApiErrors"), shared.node.find_child("ApiServerErrors"))
-        release(bulk, shared.node.find_child("BulkErrors"))
-        if now is not None:
-            letters = "Ends of waits were given up, and are left to the supervisor.", "now-dead-letters"
-            shared.add_work("Now", now.work.dead_letters, now.function, *letters, "The function that ends waits")
-            release(now, shared.node.find_child("NowErrors"))
-        saga_wide: dict[str, list[IConstruct]] = {}
-        for placement in placements:
-            saga, queues = placement.saga, self._queues[placement.saga.name]
-            scope, id = placement.scope, placement.id_of("alarms")
-            if placement.saga_wide:
-                alarms = SagaAlarms(scope, id, saga=saga, service=service, queues=queues, waking=waking)
-                # Not those on dead letters: one that waits for an operator would hold back every deployment.
-                saga_wide[saga.name] = [alarms.node.find_child(one) for one in _UNDOING]
-            else:
-                alarms = StepGroupAlarms(scope, id, queues=queues, waking=waking)
-            for group in placement.groups:
-                function = self._functions[saga.name, group.id]
-                alarms.add_group(group, function.function)
-                release(function, alarms.node.find_child(f"{group.id}-Errors"), *saga_wide[saga.name])
-
-    def _add_dashboard(self, base_path: str) -> None:
-        dashboard = ServiceDashboard(
-            self,
-            "Dashboard",
-            service=self._options.service,
-            api=self.api,
-            base_path=base_path,
-            supervisor=self.supervisor,
-            tables=self.tables,
-            runbook=self._options.runbook_url,
-        )
-        for saga in self._catalogue.sagas:
-            groups = self._catalogue.groups(saga)
-            functions = [(group.names, self._functions[saga.name, group.id].function) for group in groups]
-            by_step = len(self._functions) <= MOST_SHOWN
-            dashboard.add_saga(saga.name, functions, self._queues[saga.name], by_step=by_step)
+        return {what: one for part in self._parts for what, one in part.held().items()}

@@ -88,12 +88,7 @@ class Transport:
         """Make a call and return the body of its answer."""
         given = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = self.url + path + ("?" + urlencode(given, quote_via=quote) if given else "")
-        try:
-            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-            data = b"" if body is None and not null else text.encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
-            raise InvalidRequest("the request is not JSON", [problem]) from error
+        data = b"" if body is None and not null else _encoded(body)
         extra = {"Content-Type": "application/json"} if data else {}
         tag, kept = self._kept.get(url, ("", b"")) if method == "GET" else ("", b"")
         extra |= {"If-None-Match": tag} if tag else {}
@@ -103,14 +98,18 @@ class Transport:
         if answer.status >= 300:
             raise error_of(answer, writes=method != "GET")
         if method == "GET":
-            tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
-            with self._keeping:
-                self._kept.pop(url, None)
-                if tag and len(answer.content) <= _LARGEST_KEPT:
-                    self._kept[url] = tag, answer.content
-                    if len(self._kept) > _MOST_KEPT:
-                        self._kept.popitem(last=False)
+            self._keep(url, answer)
         return answer.json()
+
+    def _keep(self, url: str, answer: Answer) -> None:
+        """Keep an answer that has a tag, to be asked for only if it has changed."""
+        tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
+        with self._keeping:
+            self._kept.pop(url, None)
+            if tag and len(answer.content) <= _LARGEST_KEPT:
+                self._kept[url] = tag, answer.content
+                if len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
 
     def _send(self, method: str, url: str, data: bytes, headers: dict[str, str]) -> Answer:
         for tries_left in reversed(range(_TRIES)):
@@ -140,3 +139,11 @@ class Transport:
         request: Any = cast("Any", AWSRequest)(method=method, url=url, data=data, headers=known)
         cast("Any", SigV4Auth)(credentials, "execute-api", self.region).add_auth(request)
         return request.prepare()
+
+
+def _encoded(body: object) -> bytes:
+    try:
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = Problem("$", "is not JSON; give the saga class to have a request object encoded")
+        raise InvalidRequest("the request is not JSON", [problem]) from error

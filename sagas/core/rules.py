@@ -123,22 +123,32 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
     if in_wait(state) and step is not None and step.signalled and not state.cancel.journaled:
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel.at:
-        by_time = state.cancel.by == DEADLINE
-        if state.cancel.journaled:
-            return CompensationStarted("timeout" if by_time else "cancel")
-        return SagaTimedOut() if by_time else CancelRequested()
+        return _fact_of_cancel(state)
     tired = state.recovery.attempts > plan.max_recovery_attempts
     if tired and (state.undoing or (forward(state) and not state.recovery.exhausted)):
         return RecoveryExhausted()
     if forward(state) and state.recovery.exhausted and not state.past_pivot:
         return CompensationStarted("recovery")
     if state.undoing:
-        step, own = state.steps[state.cursor], plan.steps[state.cursor]
-        if own.has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
-            return None
-        gone = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
-        return CompensationFailed(state.cursor, step.undo_attempts.made, gone)
+        return _fact_without_undo(plan, state)
     return _fact_without_code(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
+
+
+def _fact_of_cancel(state: SagaState) -> Fact:
+    """What a cancel asks for next, or a deadline: to be journaled, then to undo."""
+    by_time = state.cancel.by == DEADLINE
+    if state.cancel.journaled:
+        return CompensationStarted("timeout" if by_time else "cancel")
+    return SagaTimedOut() if by_time else CancelRequested()
+
+
+def _fact_without_undo(plan: Plan, state: SagaState) -> Fact | None:
+    """What is owed where a step is to be undone by code that is gone."""
+    step, own = state.steps[state.cursor], plan.steps[state.cursor]
+    if own.has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
+        return None
+    gone = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
+    return CompensationFailed(state.cursor, step.undo_attempts.made, gone)
 
 
 def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:

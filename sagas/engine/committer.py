@@ -231,9 +231,7 @@ class Committer:
             details = {"started_at": iso(claimed_at(before.lease.owner)), **details}
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
-        stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.RecoveryExhausted | ev.StepDeadLettered)
-        pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
-        if pivots or (stops and after.past_pivot and not after.undoing):
+        if _names_pivot(before, after, fact):
             details["pivot"] = after.past_pivot  # why nothing is undone from here on
         asked = isinstance(fact, ev.CancelRequested) and before.cancel.by
         if asked and before.cancel.note:
@@ -257,6 +255,13 @@ class Committer:
             salt=self._clock.new_salt(),
             link=before.head,
         )
+
+
+def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:
+    """Whether a fact is that of the pivot, or one that undoes nothing as the pivot was passed."""
+    stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.RecoveryExhausted | ev.StepDeadLettered)
+    pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
+    return pivots or (stops and bool(after.past_pivot) and not after.undoing)
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:

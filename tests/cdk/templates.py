@@ -45,8 +45,8 @@ from sagas.cdk import (
     TableOptions,
     Throttling,
 )
-from sagas.cdk.access.acknowledge import acknowledge
 from sagas.cdk.access.grants import RIGHTS
+from sagas.cdk.layout.acknowledge import acknowledge
 from tests.cdk.conftest import SHARED
 from tests.cdk.saga_classes import SWEEPING, Counted, Delivery, Loan, Shipment, Trip, saga_of
 
@@ -177,7 +177,7 @@ def network_and_key(app: App) -> None:
     service.start_on(scheduler.ScheduleExpression.rate(Duration.hours(1)), Trip, request={"item": "hourly"})
     orders_key: Any = key
     service.start_on(sns.Topic(stack, "Orders", enforce_ssl=True, master_key=orders_key), Trip)
-    _ = service.events
+    service.event_bus()
 
 
 def nested(app: App, steps: int = 2, nested_stacks: bool | None = True) -> None:

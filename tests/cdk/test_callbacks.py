@@ -16,7 +16,7 @@ from sagas import Saga, step, wait_for
 from sagas.cdk import SagaService
 from sagas.cdk.access.api import PUBLIC_ROUTES, ROUTES
 from sagas.cdk.access.grants import RIGHTS
-from sagas.cdk.options import Throttling
+from sagas.cdk.options.service_options import Throttling
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, by_id, of_type, template_of
 from tests.cdk.saga_classes import Loan

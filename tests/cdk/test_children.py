@@ -17,7 +17,7 @@ from tests.cdk.test_waiting import granted, part, synthesized
 @pytest.fixture(scope="module")
 def family() -> Template:
     stack = Stack(App(), "Family")
-    _ = SagaService(stack, "Sagas", sagas=[Delivery, Shipment, Trip]).command_queue
+    SagaService(stack, "Sagas", sagas=[Delivery, Shipment, Trip]).command_queue()
     return template_of(stack)
 
 

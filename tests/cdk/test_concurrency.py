@@ -10,7 +10,7 @@ from aws_cdk import App, Stack, assertions
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
 from sagas.cdk import FunctionOptions, SagaService
-from sagas.cdk.compute.concurrency import divided
+from sagas.cdk.layout.concurrency import divided
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, by_id, marks, of_type
 

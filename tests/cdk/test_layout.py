@@ -43,8 +43,8 @@ def stack_of_all(app: App, *, later: bool = True) -> Stack:
         stack, "Shop", sagas=[Delivery, Shipment, Loan], isolation="saga", dashboard=False, archive=Archive()
     )
     if later:
-        assert service.command_queue.queue_name
-        assert service.events.event_bus_name
+        assert service.command_queue().queue_name
+        assert service.event_bus().event_bus_name
     return stack
 
 

@@ -62,8 +62,8 @@ def code_of(assembly: Path, function: Template) -> Path:
 def synthesized(directory: Path, sagas: list[type[Any]], **options: Any) -> Path:
     app = App(outdir=str(directory))
     service = SagaService(Stack(app, "Many"), "Sagas", sagas=sagas, dashboard=False, **options)
-    assert service.events is not None
-    assert service.command_queue is not None
+    assert service.event_bus() is not None
+    assert service.command_queue() is not None
     app.synth()
     return directory
 

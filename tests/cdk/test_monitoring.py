@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 from aws_cdk import App, Stack, assertions
@@ -15,8 +15,14 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_sns as sns
 
 from sagas import AutoDisable
-from sagas.cdk import Archive, Deployment, FunctionOptions, Network, SagaEvents, SagaService
-from sagas.cdk.layout.counting import MOST_OF_ONE_STACK, Part, counted
+from sagas.cdk import Archive, Deployment, FunctionOptions, Network, SagaEvents, SagaService, SagaServiceProps
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.counting import MOST_OF_ONE_STACK, counted
+from sagas.cdk.messages.commands import CommandFunction
+from sagas.cdk.messages.events import Outbox
+from sagas.cdk.options.service_options import service_options
+from sagas.cdk.parts.part import resources
+from sagas.cdk.service import PARTS
 from tests.cdk.rendered import of_type as of_kind
 from tests.cdk.rendered import service
 from tests.cdk.saga_classes import Delivery, Loan, Shipment, Trip, saga_of
@@ -186,7 +192,7 @@ class TestSize:
         kinds = [saga_of(number, steps) for number in range(sagas)]
         SagaService(stack, "Shop", sagas=kinds, deployment=deployment)
         resources = assertions.Template.from_stack(stack).to_json()["Resources"]
-        count, _ = counted([steps] * sagas, gradual=gradual)
+        count, _ = counts(sagas=kinds, deployment=deployment)
         assert count - 4 * sagas <= len(resources) <= count <= MOST_OF_ONE_STACK
         assert not [one for one in resources.values() if one["Type"] == "AWS::CloudFormation::Stack"]
 
@@ -194,37 +200,42 @@ class TestSize:
     def test_so_it_is_with_all_there_can_be(self, gradual: bool) -> None:
         """What a service has by its options, by its sagas, and by what is asked for once it is there."""
         stack = Stack(App(), "Test")
-        service = SagaService(
-            stack,
-            "Shop",
-            sagas=[Delivery, Shipment, Loan, saga_of(1, 2, auto_disable=AutoDisable())],
-            deployment=Deployment.all_at_once() if gradual else None,
-            archive=Archive(),
-            events=SagaEvents(),
-            access_log="role",
-            web_acl_arn="arn:aws:wafv2:us-east-1:123456789012:regional/webacl/one/1",
-            network=Network(ec2.Vpc(stack, "Network", max_azs=1)),
-        )
-        assert service.command_queue.queue_name
+        options: SagaServiceProps = {
+            "sagas": [Delivery, Shipment, Loan, saga_of(1, 2, auto_disable=AutoDisable())],
+            "deployment": Deployment.all_at_once() if gradual else None,
+            "archive": Archive(),
+            "events": SagaEvents(),
+            "access_log": "role",
+            "web_acl_arn": "arn:aws:wafv2:us-east-1:123456789012:regional/webacl/one/1",
+            "network": Network(ec2.Vpc(stack, "Network", max_azs=1)),
+        }
+        service = SagaService(stack, "Shop", **options)
+        assert service.command_queue().queue_name
         resources = assertions.Template.from_stack(stack).to_json()["Resources"]
         own = [name for name in resources if name.startswith("Shop")]
-        usual: list[Part] = ["now", "joins", "callbacks", "archive", "events", "commands"]
-        parts: list[Part] = [*usual, "access_log", "network", "web_acl"]
-        count, _ = counted([1, 1, 3, 2], gradual=gradual, parts=parts)
+        count = counts(**options)[0] + CommandFunction.reserve(catalogue(**options))
         assert count - 4 * 4 <= len(own) <= count
 
     def test_queues_alone_leave_room_for_what_may_be_made_later(self) -> None:
         """A stack that is full of queues cannot be left without losing what is in them."""
-        parts: list[Part] = ["commands", "events"]
-        _, alone = counted([5], gradual=False)
-        assert (alone, alone) == (
-            counted([5], gradual=False, parts=parts)[1],
-            counted([5], gradual=False, parts=parts[:1])[1],
-        )
+        sagas = [saga_of(0, 5)]
+        together, alone = counts(sagas=sagas)
+        with_events = counts(sagas=sagas, events=SagaEvents())
+        assert with_events == (together + Outbox.reserve(catalogue(sagas=sagas)), alone)
 
     def test_more_do_with_one_function_a_saga(self) -> None:
         template = service(*(saga_of(number, 25) for number in range(2)), isolation="saga")
         assert len(of_kind(template, "AWS::SQS::Queue")) == 6
+
+
+def catalogue(**options: Unpack[SagaServiceProps]) -> Catalogue:
+    return Catalogue("Shop", service_options("Shop", options))
+
+
+def counts(**options: Unpack[SagaServiceProps]) -> tuple[int, int]:
+    """Resources of a service: all of them, and those that stay in its stack when functions are in nested ones."""
+    of = catalogue(**options)
+    return counted(of, resources(PARTS, of))
 
 
 def silence_in(template: Template) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from aws_cdk import aws_lambda as lambda_
 from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throttling
 from sagas.cdk.data.tables import Tables
-from sagas.cdk.options import service_options
+from sagas.cdk.options.service_options import service_options
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
 from tests.cdk.saga_classes import SWEEPING, Trip

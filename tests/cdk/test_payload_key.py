@@ -11,7 +11,8 @@ import pytest
 from aws_cdk import App, Stack, assertions
 from aws_cdk import aws_kms as kms
 
-from sagas.cdk import Archive, SagaService, service
+from sagas.cdk import Archive, SagaService
+from sagas.cdk.compute import functions
 from sagas.cdk.compute.layer import Layers, pinned_requirements
 from sagas.topology import LAYOUT
 from tests.cdk.saga_classes import Trip
@@ -32,7 +33,7 @@ def stack() -> Stack:
     stack = Stack(App(), "Test")
     key = kms.Key(stack, "Payloads")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "Layers", layers)
+        patch.setattr(functions, "Layers", layers)
         SagaService(stack, "Shop", sagas=[Trip], payload_key=key, archive=Archive(), dashboard=False)
     assert asked == [("encryption",)]
     return stack

@@ -14,8 +14,9 @@ from aws_cdk import aws_iam as iam
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from sagas.cdk import SagaService
-from sagas.cdk.access import grants, permissions
+from sagas.cdk.access import grants
 from sagas.cdk.access.grants import RIGHTS
+from sagas.cdk.compute import permissions
 from sagas.local.deploy.assembly import read_assembly
 from sagas.local.deploy.layout import layouts_in
 from tests.cdk.rendered import lint

@@ -10,7 +10,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_s3 as s3
 
 from sagas.cdk import SagaService
-from sagas.cdk.access import permissions
+from sagas.cdk.compute import permissions
 from sagas.engine.sweep import sweep_pages
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import of_type, render

@@ -12,10 +12,10 @@ from aws_cdk import App, Stack
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, sleep, step, wait_for
 from sagas.cdk import FunctionOptions, SagaService
-from sagas.cdk.layout.counting import counted
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import Template, template_of
 from tests.cdk.saga_classes import Trip
+from tests.cdk.test_monitoring import counts
 from tests.cdk.test_permissions import pairs
 from tests.support.sagas import Order
 
@@ -183,10 +183,10 @@ def test_no_saga_waits_no_queue(without: tuple[SagaService, Template]) -> None:
 
 
 def test_it_is_counted(waiting: Template, without: tuple[SagaService, Template]) -> None:
-    assert len(waiting["Resources"]) <= counted([3, 4], gradual=False, parts=["now"])[0]
+    assert len(waiting["Resources"]) <= counts(sagas=[Loan, Checkout])[0]
     _, alone = synthesized(Trip, Loan)
     own = len(alone["Resources"]) - len(without[1]["Resources"])
-    more = counted([3, 1], gradual=False, parts=["now"])[0] - counted([1], gradual=False)[0]
+    more = counts(sagas=[Trip, Loan])[0] - counts(sagas=[Trip])[0]
     assert own <= more
 
 

@@ -18,8 +18,8 @@ from unittest.mock import patch
 from botocore.exceptions import ConnectTimeoutError
 
 from sagas.authoring.definition.definition import definition_of
-from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
+from sagas.cdk.options.function_options import FunctionOptions
 from sagas.core.ids import id_for_key
 from sagas.engine.attempt.course import Chain
 from sagas.engine.registry import Registry

@@ -17,7 +17,7 @@ from sagas import children, errors, sleep, step, wait_for
 from sagas.authoring.children import ChildrenOptions
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import Undoable
-from sagas.cdk.options import FunctionOptions, SagaServiceProps
+from sagas.cdk.options.service_options import FunctionOptions, SagaServiceProps
 from sagas.cli.main import app
 from sagas.core.events import FACTS
 from sagas.core.states import SagaStatus, StepStatus

@@ -199,7 +199,7 @@ def test_the_page_of_the_api_says_what_a_call_is_given_and_what_it_answers() -> 
 
 
 def test_every_option_of_a_service_and_of_a_function_is_told() -> None:
-    options: Any = importlib.import_module("sagas.cdk.options")
+    options: Any = importlib.import_module("sagas.cdk.options.service_options")
     page = (DOCS / "operations" / "deploying.md").read_text()
     named = {field.name for kind in (options.ServiceOptions, options.FunctionOptions) for field in fields(kind)}
     assert {name for name in named - {"service"} if not re.search(rf"`[^`\n]*\b{name}\b", page)} == set()

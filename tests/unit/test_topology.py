@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sagas.errors import SagaError
-from sagas.topology import Api, Part, Topology, tag
+from sagas.topology import Api, PartName, Topology, tag
 
 
-def resource(part: Part, **names: str) -> dict[str, Any]:
+def resource(part: PartName, **names: str) -> dict[str, Any]:
     """A resource as the constructs tag it."""
     key, value = tag(part, **names)
     return {"Type": "AWS::Any::Thing", "Metadata": {key: value}}

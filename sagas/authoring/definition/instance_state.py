@@ -104,24 +104,21 @@ class _Source:
     @classmethod
     def of(cls, function: object) -> _Source | None:
         """Read a function; ``None`` if its source does not show what it does."""
-        node = _node(function)
-        parameters = [] if node is None else [item.arg for item in ast.walk(node) if isinstance(item, ast.arg)]
-        if node is None or not parameters or parameters.count(parameters[0]) > 1:
+        method = _method(function)
+        if method is None:
             return None
-        instance, nodes = parameters[0], [item for statement in node.body for item in ast.walk(statement)]
-        attributes = _attributes(nodes, instance)
-        names = [item for item in nodes if isinstance(item, ast.Name)]
-        uses = [item for item in names if item.id == instance]
+        instance, nodes = method
+        uses = [item for item in nodes if isinstance(item, ast.Name) and item.id == instance]
         if not all(isinstance(item.ctx, ast.Load) for item in uses):
             return None
-        texts = [item.value for item in nodes if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-        caught = any(isinstance(item, ast.Try | ast.TryStar) for item in nodes)
+        attributes = _attributes(nodes, instance)
         deciding = [part for item in nodes for condition in _conditions(item) for part in ast.walk(condition)]
+        caught = any(isinstance(item, ast.Try | ast.TryStar) for item in nodes)
         return cls(
             sets=frozenset(item.attr for item in attributes if not isinstance(item.ctx, ast.Load)),
             reads=frozenset(item.attr for item in attributes if isinstance(item.ctx, ast.Load)),
             conditions=frozenset(item.attr for item in _attributes(deciding, instance)),
-            words=frozenset([*texts, *(item.id for item in names)]),
+            words=frozenset(_words_in(nodes)),
             keeps=len(uses) == len(attributes) and not caught,
         )
 
@@ -203,6 +200,25 @@ def _node(function: object) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     # If the file was changed after it was loaded, its code does not match.
     used = {item.attr for statement in node.body for item in ast.walk(statement) if isinstance(item, ast.Attribute)}
     return node if used <= _words(function.__code__) else None
+
+
+def _method(function: object) -> tuple[str, list[ast.AST]] | None:
+    """What the instance is called in a method, and the nodes of its code; ``None`` where the source is not at hand, or
+    a function within has a parameter of that name, too."""
+    node = _node(function)
+    parameters = [] if node is None else [one.arg for one in ast.walk(node) if isinstance(one, ast.arg)]
+    if node is None or not parameters or parameters.count(parameters[0]) > 1:
+        return None
+    return parameters[0], [one for statement in node.body for one in ast.walk(statement)]
+
+
+def _words_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names and texts."""
+    for one in nodes:
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
 
 
 def _attributes(nodes: Iterable[ast.AST], instance: str) -> list[ast.Attribute]:

@@ -137,45 +137,53 @@ class _Compiler:
         if _is_class(origin, Enum):
             return enum_choice(origin)
         if _is_class(origin, object) and hasattr(origin, "__dataclass_fields__"):
-            hints = self._hints(type_, origin)
-            if any(isinstance(hint, dataclasses.InitVar) or hint is dataclasses.InitVar for hint in hints.values()):
-                raise UnsupportedType(f"{origin.__name__} has an InitVar, which cannot be read back")
-            record = self.done[type_] = Record(type_, _schema_name(type_), origin, origin)
-            missing = dataclasses.MISSING
-            record.complete(
-                [
-                    Field(f.name, self.compile(hints[f.name]), f.default is f.default_factory is missing, True)
-                    for f in dataclasses.fields(origin)
-                    if f.init
-                ]
-            )
-            return record
+            return self._dataclass(type_, origin)
         if _is_class(origin, dict) and hasattr(origin, "__required_keys__"):
-            hints = self._hints(type_, origin)
-            record = self.done[type_] = Record(type_, _schema_name(type_), dict, None)
-            fields = list[Field]()
-            for name, hint in hints.items():
-                marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
-                # With postponed annotations, __required_keys__ ignores these marks.
-                required = name in origin.__required_keys__ or typing.Required in marks
-                required = required and typing.NotRequired not in marks
-                fields.append(Field(name, self.compile(hint), required, required))
-            record.complete(fields)
-            return record
+            return self._typed_dict(type_, origin)
         if _is_class(origin, tuple) and hasattr(origin, "_field_defaults"):
-            hints = self._hints(type_, origin)
-            names: tuple[str, ...] = origin._fields
-            if not set(names) <= hints.keys():
-                raise UnsupportedType(f"{origin.__name__} has fields without a type; use typing.NamedTuple")
-            shape = self.done[type_] = FixedArray([], origin, len(names) - len(origin._field_defaults))
-            shape.items.extend(self.compile(hints[name]) for name in names)
-            shape.hashable = all(item.hashable for item in shape.items)
-            return shape
+            return self._named_tuple(type_, origin)
         if isinstance(type_, typing.ForwardRef | str):
             name = type_ if isinstance(type_, str) else type_.__forward_arg__
             raise UnsupportedType(f"{name!r} is an alias that refers to itself; use a dataclass")
         advice = "use a dataclass, TypedDict, NamedTuple or enum, or a type made of them"
         raise UnsupportedType(f"{type_name(type_)} has no JSON form; {advice}")
+
+    def _dataclass(self, type_: Any, origin: Any) -> Shape:
+        hints = self._hints(type_, origin)
+        if any(isinstance(hint, dataclasses.InitVar) or hint is dataclasses.InitVar for hint in hints.values()):
+            raise UnsupportedType(f"{origin.__name__} has an InitVar, which cannot be read back")
+        record = self.done[type_] = Record(type_, _schema_name(type_), origin, origin)
+        missing = dataclasses.MISSING
+        record.complete(
+            [
+                Field(f.name, self.compile(hints[f.name]), f.default is f.default_factory is missing, True)
+                for f in dataclasses.fields(origin)
+                if f.init
+            ]
+        )
+        return record
+
+    def _typed_dict(self, type_: Any, origin: Any) -> Shape:
+        record = self.done[type_] = Record(type_, _schema_name(type_), dict, None)
+        fields = list[Field]()
+        for name, hint in self._hints(type_, origin).items():
+            marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
+            # with postponed annotations __required_keys__ knows nothing of these marks
+            required = name in origin.__required_keys__ or typing.Required in marks
+            required = required and typing.NotRequired not in marks
+            fields.append(Field(name, self.compile(hint), required, required))
+        record.complete(fields)
+        return record
+
+    def _named_tuple(self, type_: Any, origin: Any) -> Shape:
+        hints = self._hints(type_, origin)
+        names: tuple[str, ...] = origin._fields
+        if not set(names) <= hints.keys():
+            raise UnsupportedType(f"{origin.__name__} has fields without a type; use typing.NamedTuple")
+        shape = self.done[type_] = FixedArray([], origin, len(names) - len(origin._field_defaults))
+        shape.items.extend(self.compile(hints[name]) for name in names)
+        shape.hashable = all(item.hashable for item in shape.items)
+        return shape
 
     def _hints(self, type_: Any, origin: Any) -> dict[str, Any]:
         """Return the types of a class's fields, with type variables replaced."""

@@ -1,1 +1,1 @@
-"""Who may call what: the API and the rights of roles."""
+"""Who may call what: the API and the rights of callers."""

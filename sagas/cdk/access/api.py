@@ -17,13 +17,16 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.existing import AnyResource
-from sagas.cdk.layout.parts import tag_part
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
+from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.existing import AnyResource, mounted_api
+from sagas.cdk.options.service_options import AnyAuthorizer, PrivateEndpoint, ServiceOptions, Throttling
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.part import Part
 from sagas.operations import OPERATIONS
 
 
@@ -123,6 +126,13 @@ class Mount:
     api: apigateway.RestApi
     resource: AnyResource
 
+    @classmethod
+    def of(cls, options: ServiceOptions, service: Construct) -> Mount | None:
+        """Return the place that a service asks for; ``None`` where it has an API of its own."""
+        if options.mount is None:
+            return None
+        return cls(mounted_api(options.service, service, options.mount), options.mount)
+
     @property
     def path(self) -> str:
         """The resource's path, without a slash at the end."""
@@ -134,7 +144,7 @@ class Mount:
         return {"SAGAS_MOUNT": self.path} if self.path else {}
 
 
-class SagaApi(Construct):
+class SagaApi(Construct, Part):
     """The REST API in front of :class:`ApiFunction`.
 
     Args:
@@ -157,6 +167,7 @@ class SagaApi(Construct):
         callbacks: bool = False,
     ) -> None:
         super().__init__(scope, id)
+        self._function = function
         if mount is None:
             self.rest_api = _rest_api(self, options, callbacks=callbacks)
             # Methods are authorized as the API says.
@@ -197,6 +208,21 @@ class SagaApi(Construct):
                 acknowledge(Validations.of(self), _FINDINGS_WITHOUT_LOG)
             if not options.tracing:
                 acknowledge(Validations.of(self), _FINDINGS_UNTRACED)
+
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """A log with its role and the account's setting, and the link to a web ACL."""
+        options = catalogue.service_options
+        return (0 if options.access_log == "off" else 3) + (0 if options.web_acl_arn is None else 1)
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch the function, and what it answers: a 5xx is no error of Lambda's."""
+        what, function = "The API's function", self._function
+        errors = alarms.watch_errors("ApiErrors", function.function, what)
+        failed = self.rest_api.metric_server_error(period=FEW_MINUTES, statistic="Sum")
+        failing = alarms.watch("ApiServerErrors", failed, "The API answers 5xx.", "api-errors", periods=3, breaching=2)
+        alarms.watch_throttles("ApiThrottles", function.function, what)
+        alarms.guard(function, function.alias, errors, failing)
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, cast
@@ -15,11 +15,11 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.cdk.access.acknowledge import acknowledge_objects
 from sagas.cdk.data.encryption import via_services
+from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
 from sagas.operations import OPERATIONS
 
@@ -79,83 +79,53 @@ _MANY = "Policies have no room for the names of all; the pattern has those of th
 _WILDCARD = "A saga's id is not known beforehand; the path names what may be done, and of which type."
 
 
-class Grants(Construct):
-    """The part of a service that grants rights. Each names saga classes of the service; without any, all are meant.
+class Access:
+    """Grants the rights of a service. Each names saga classes of the service; without any, all are meant.
 
     A right holds at the API, for callers that IAM authorizes; see ``docs/concepts/security-model.md`` for the policies.
+
+    Args:
+        service: the construct of the service.
+        catalogue: of its sagas.
+        queues: by saga.
+        api: where the rights hold.
+        supervisor: whom operators may call.
+        let_send: lets a principal send to the command queue, once there is one.
     """
 
-    api: apigateway.RestApi
-    supervisor: lambda_.Function
-    _options: ServiceOptions
-    _catalogue: Catalogue
-    _queues: Mapping[str, SagaQueues]
-    _command_arn: str | None = None
-    """Of the command queue, once there is one."""
-    _senders: list[Grantee]
-    """Those who may send commands, also should the command queue be made later."""
+    def __init__(
+        self,
+        service: Construct,
+        *,
+        catalogue: Catalogue,
+        queues: Mapping[str, SagaQueues],
+        api: apigateway.RestApi,
+        supervisor: lambda_.Function,
+        let_send: Callable[[Grantee], None],
+    ) -> None:
+        self._service, self._catalogue, self._queues = service, catalogue, queues
+        self._options = catalogue.service_options
+        self._api, self._supervisor, self._let_send = api, supervisor, let_send
 
-    def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal start sagas, and neither read nor change them; a start is answered with the saga.
-
-        Where all types are meant it may also send to the command queue, if the service has one or is given one later.
-        IAM sees a queue, not what a command says: who may send there may signal and cancel, too.
-
-        Args:
-            grantee: a role, user, group or managed policy.
-            saga_classes: types that may be started; all when absent.
-
-        Raises:
-            DefinitionError: a class is not one of the service, or its API is authorized by other means than IAM.
-        """
-        granted = self._grant("start", grantee, saga_classes)
+    def start(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
+        """Let a principal start sagas, at the API and, where all types are meant, by commands."""
+        granted = self.grant("start", grantee, saga_classes)
         if not saga_classes or len(set(saga_classes)) == len(self._catalogue.sagas):
-            self._senders.append(grantee)
             self._let_send(grantee)
         return granted
 
-    def grant_read(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal read sagas and their audit trails, requests and results included.
-
-        Without classes also the lists, the circuit breakers and the OpenAPI description, which show all types: IAM
-        cannot tell one list from another.
-
-        Args, raises: as :meth:`grant_start`.
-        """
-        return self._grant("read", grantee, saga_classes)
-
-    def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal send signals to steps that wait for them; a signal is answered with the saga.
-
-        Args, raises: as :meth:`grant_start`.
-        """
-        return self._grant("signal", grantee, saga_classes)
-
-    def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal cancel sagas; a cancel is answered with the saga.
-
-        Args, raises: as :meth:`grant_start`; also when a class is declared with ``cancellable=False``.
-        """
+    def cancel(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
+        """Let a principal cancel sagas of types that can be cancelled."""
         for saga in self._named(saga_classes):
             if not saga.cancellable:
-                told = f"saga {saga.name} is declared with cancellable=False: there is no cancel to grant"
-                raise DefinitionError(f"{self.node.id}: {told}")
-        return self._grant("cancel", grantee, saga_classes)
+                message = f"saga {saga.name} is declared with cancellable=False: there is no cancel to grant"
+                raise DefinitionError(f"{self._service.node.id}: {message}")
+        return self.grant("cancel", grantee, saga_classes)
 
-    def grant_operate(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, pause and
-        resume them, close their circuit breakers, and look into, redrive and prune their dead letters.
-
-        Without classes also call the supervisor, which looks for stalled sagas, sweeps orphans and publishes events
-        once more, of all types. With or without, read the templates of the service's stacks: the command line finds
-        queues and functions by them.
-
-        It includes neither reading, which most operators need besides, nor cancelling nor purging.
-
-        Args, raises: as :meth:`grant_start`.
-        """
-        granted = self._grant("operate", grantee, saga_classes)
-        scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self
+    def operate(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
+        """Let a principal operate sagas at the API, handle their dead letters and find both by the templates."""
+        granted = self.grant("operate", grantee, saga_classes)
+        scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self._service
         more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
         queues = [self._queues[saga.name] for saga in self._named(saga_classes) or self._catalogue.sagas]
         more.append((_DEAD_LETTERS, [own.arn_of_letters(scope) for own in queues]))
@@ -169,65 +139,43 @@ class Grants(Construct):
             sent_to += own.arns(scope) if pattern is None else [pattern]
         more.append((("sqs:SendMessage",), sent_to))
         if not saga_classes:
-            function = self.supervisor.function_arn
+            function = self._supervisor.function_arn
             more.append((("lambda:InvokeFunction",), [function, f"{function}:{self._options.alias}"]))
-        allowed = [one for actions, arns in more for one in _allowed(grantee, actions, arns)]
-        return _combined([granted, *allowed, *self._let_use_queues_key(grantee)])
+        further = [one for actions, arns in more for one in allowed(grantee, actions, arns)]
+        return _combined([granted, *further, *let_use_queues_key(self._options.encryption_key, grantee)])
 
-    def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal delete what is stored of sagas that are over. It cannot be undone, so no other right has it.
-
-        Args, raises: as :meth:`grant_start`.
-        """
-        return self._grant("purge", grantee, saga_classes)
-
-    def _let_send(self, grantee: Grantee) -> None:
-        """Let a principal send commands, if there is a queue for them."""
-        if self._command_arn is None:
-            return
-        _allowed(grantee, ("sqs:SendMessage", "sqs:GetQueueUrl"), [self._command_arn])
-        self._let_use_queues_key(grantee)
-
-    def _let_use_queues_key(self, grantee: Grantee) -> list[iam.Grant]:
-        """Let a principal send to queues and receive from them, if they are encrypted by a key of the customer's."""
-        key, actions = self._options.encryption_key, ["kms:Decrypt", "kms:GenerateDataKey"]
-        if key is None:
-            return []
-        to = cast("iam.IGrantable", grantee)
-        via = via_services("sqs")
-        return [iam.Grant.add_to_principal(grantee=to, actions=actions, resource_arns=[key.key_arn], conditions=via)]
-
-    def _grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
+    def grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
+        """Let a principal call what of the API belongs to a right."""
         named, mount = self._named(saga_classes), self._options.mount
         there = mount and mount.default_method_options and mount.default_method_options.authorizer
         if self._options.authorizer or there:
             told = "its API is authorized by an authorizer of yours, which decides: permissions of IAM have no effect"
-            raise DefinitionError(f"{self.node.id}: {told}")
+            raise DefinitionError(f"{self._service.node.id}: {told}")
         patterns = [] if named else list(RIGHTS[right].of_all)
         names = [saga.name for saga in named or self._catalogue.sagas]
         patterns = patterns or [path.format(name=name) for name in names for path in RIGHTS[right].of_type]
         base = mount.path.rstrip("/") if mount is not None else ""
         try:
-            stage = self.api.deployment_stage.stage_name
+            stage = self._api.deployment_stage.stage_name
         except RuntimeError:  # an API of one's own that is deployed by other means: whatever stages it has
             stage = "*"
         arns = list[str]()
         for pattern in patterns:
             method, _, path = pattern.partition("/")
-            arns.append(self.api.arn_for_execute_api(method, f"{base}/{path}", stage))
+            arns.append(self._api.arn_for_execute_api(method, f"{base}/{path}", stage))
             if "*" in arns[-1]:
                 acknowledge_objects(cast("iam.IGrantable", grantee), arns[-1], _WILDCARD)
-        return _combined(_allowed(grantee, ["execute-api:Invoke"], arns))
+        return _combined(allowed(grantee, ["execute-api:Invoke"], arns))
 
     def _named(self, saga_classes: Iterable[type[Any]]) -> list[SagaDefinition]:
         return [self._catalogue.definition(saga_class) for saga_class in saga_classes]
 
     def _stacks(self, grantee: Grantee) -> list[str]:
         """The ARNs of the stacks that hold the service. The outermost is asked for by its name, without its id."""
-        stack = Stack.of(self)
+        stack = Stack.of(self._service)
         named = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
         acknowledge_objects(cast("iam.IGrantable", grantee), named, "A stack's id is not known beforehand.")
-        nested = [cast("Stack", one) for one in self.node.find_all() if NestedStack.is_nested_stack(one)]
+        nested = [cast("Stack", one) for one in self._service.node.find_all() if NestedStack.is_nested_stack(one)]
         if len(nested) <= _ARNS:
             return [named, *(one.stack_id for one in nested)]
         ids = [stack.get_logical_id(cast("CfnElement", one.nested_stack_resource)) for one in nested]
@@ -239,9 +187,18 @@ class Grants(Construct):
         return [named, inner]
 
 
-def _allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:
+def allowed(grantee: Grantee, actions: Sequence[str], arns: Sequence[str]) -> list[iam.Grant]:
+    """Let a principal do something with resources, in statements that are not too long."""
     to, parts = cast("iam.IGrantable", grantee), [arns[start : start + _ARNS] for start in range(0, len(arns), _ARNS)]
     return [iam.Grant.add_to_principal(grantee=to, actions=list(actions), resource_arns=list(part)) for part in parts]
+
+
+def let_use_queues_key(key: AnyKey | None, grantee: Grantee) -> list[iam.Grant]:
+    """Let a principal send to queues and receive from them, if they are encrypted by a key of the customer's."""
+    if key is None:
+        return []
+    to, actions, via = cast("iam.IGrantable", grantee), ["kms:Decrypt", "kms:GenerateDataKey"], via_services("sqs")
+    return [iam.Grant.add_to_principal(grantee=to, actions=actions, resource_arns=[key.key_arn], conditions=via)]
 
 
 def _combined(grants: Sequence[iam.Grant]) -> iam.Grant:

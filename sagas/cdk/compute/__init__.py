@@ -1,1 +1,1 @@
-"""The Lambda functions and their code."""
+"""The Lambda functions: code, variables and rights."""

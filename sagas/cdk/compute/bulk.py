@@ -15,7 +15,8 @@ from aws_cdk import aws_lambda_event_sources as event_sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.access.permissions import (
+from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.compute.permissions import (
     allow_all_sagas,
     allow_joining,
     allow_listing,
@@ -23,12 +24,14 @@ from sagas.cdk.access.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.compute.function_options import FunctionOptions
-from sagas.cdk.compute.functions import SagaFunction, SharedAssets
+from sagas.cdk.data.queues import SagaQueues, queue_with_letters
+from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
-from sagas.cdk.layout.parts import tag_part
-from sagas.cdk.messages.queues import SagaQueues, queue_with_letters
-from sagas.cdk.options import AnyKey, ServiceOptions
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.parts.alarms import Alarms
+from sagas.cdk.parts.part import Part
 from sagas.messaging.work import BULK as BULK_NAME
 from sagas.messaging.work import NOW as NOW_NAME
 
@@ -50,6 +53,8 @@ class WorkKind:
         timeout: seconds it may run.
         memory_size: megabytes.
         maximum_concurrency: invocations at a time, so that it never starves the steps.
+        does: what the function does, for its alarm.
+        given_up: what its dead letters are, for theirs.
         batch_size: messages of one invocation.
         lists: whether it may go over sagas by the indexes, and purge them; else it works on those that messages name.
     """
@@ -60,6 +65,8 @@ class WorkKind:
     timeout: int
     memory_size: int
     maximum_concurrency: int
+    does: str
+    given_up: str
     batch_size: int = 1
     lists: bool = True
 
@@ -80,6 +87,8 @@ BULK = WorkKind(
     timeout=300,
     memory_size=1024,
     maximum_concurrency=10,
+    does="recovers, purges and sweeps",
+    given_up="Recovery, purges or sweeps were given up.",
 )
 NOW = WorkKind(
     name=NOW_NAME,
@@ -88,6 +97,8 @@ NOW = WorkKind(
     timeout=30,
     memory_size=512,
     maximum_concurrency=20,
+    does="ends waits",
+    given_up="Ends of waits were given up, and are left to the supervisor.",
     batch_size=10,
     lists=False,
 )
@@ -100,33 +111,28 @@ class WorkQueue(Construct):
         scope: parent construct.
         id: construct id.
         kind: of work.
-        options: of its function.
-        encryption_key: encrypts the messages; a key of SQS's own when absent.
+        options: of the service.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, kind: WorkKind, options: FunctionOptions, encryption_key: AnyKey | None
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, *, kind: WorkKind, options: ServiceOptions) -> None:
         super().__init__(scope, id)
-        self.name = kind.name
+        self.kind, self.name = kind, kind.name
         name = f"Work-{kind.name}-{service_token(scope)}"
-        hidden = (options.timeout or kind.timeout) + _AFTER_FUNCTION
+        hidden = (kind.options_in(options).timeout or kind.timeout) + _AFTER_FUNCTION
         self.queue, self.dead_letters = queue_with_letters(
-            self, name, encryption_key, hidden=hidden, max_receives=_MAX_RECEIVES
+            self, name, options.encryption_key, hidden=hidden, max_receives=_MAX_RECEIVES
         )
         tag_part(self.dead_letters, "work_dead_letter_queue", name=kind.name)
         tag_part(self.queue, "work_queue", name=kind.name)
 
 
-class WorkFunction(SagaFunction):
+class WorkFunction(SagaFunction, Part):
     """The function that works a work queue off.
 
     Args:
         scope: parent construct.
         id: construct id.
         shared: code, layers, options and tables.
-        kind: of work.
-        options: of the function.
         work: the queue.
         queues: of the sagas.
         environment: its variables.
@@ -140,14 +146,13 @@ class WorkFunction(SagaFunction):
         id: str,
         *,
         shared: SharedAssets,
-        kind: WorkKind,
-        options: FunctionOptions,
         work: WorkQueue,
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
         also: Sequence[sqs.Queue] = (),
         listing: bool = False,
     ) -> None:
+        kind, options = work.kind, work.kind.options_in(shared.options)
         super().__init__(
             scope,
             id,
@@ -179,3 +184,23 @@ class WorkFunction(SagaFunction):
             report_batch_item_failures=True,
         )
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """Those of ``now``, where a saga waits. Every service has ``bulk``."""
+        if not catalogue.works_now:
+            return 0
+        return 14 if catalogue.gradual else 13
+
+    def held(self) -> Mapping[str, object]:
+        """The queue and its dead letters."""
+        name = self.work.name
+        return {f"work queue {name}": self.work.queue, f"dead-letter queue of work {name}": self.work.dead_letters}
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch what is given up, and the function."""
+        kind, id = self.work.kind, self.work.name.capitalize()
+        section = f"{kind.name}-dead-letters"
+        alarms.watch_letters(f"{id}DeadLetters", self.work.dead_letters, kind.given_up, section)
+        errors = alarms.watch_errors(f"{id}Errors", self.function, f"The function that {kind.does}")
+        alarms.guard(self, self.alias, errors)

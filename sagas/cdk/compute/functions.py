@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,8 +17,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import (
+from sagas.cdk.compute.code import CodeAssets, requirements_of
+from sagas.cdk.compute.environment import check_size, service_environment, types_file
+from sagas.cdk.compute.layer import Layers
+from sagas.cdk.compute.permissions import (
     allow_joining,
     allow_listing,
     allow_network,
@@ -26,16 +28,17 @@ from sagas.cdk.access.permissions import (
     allow_sending,
     allow_working,
 )
-from sagas.cdk.compute.code import CodeAssets
-from sagas.cdk.compute.function_options import FunctionOptions, Network
-from sagas.cdk.compute.layer import Layers
 from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
-from sagas.cdk.environment import check_size, service_environment
-from sagas.cdk.layout.parts import tag_part
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.nested_stacks import Placement
 from sagas.cdk.layout.step_groups import StepGroup
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.function_options import FunctionOptions, Network
+from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.options.telemetry import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 
@@ -90,6 +93,28 @@ class SharedAssets:
             vpc, what = cast("ec2.IVpc", network.vpc), f"Functions of {self.options.service}"
             made = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
         return cast("ec2.SecurityGroup", made)
+
+
+def shared_assets(
+    service: Construct, catalogue: Catalogue, tables: Tables, queues: Mapping[str, SagaQueues], now: sqs.Queue | None
+) -> SharedAssets:
+    """Make what all functions of a service share."""
+    options = catalogue.service_options
+    # What variables have no room for is in a file beside the code, for the functions of all sagas and of each.
+    owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, catalogue.sagas)]
+    owners += [(saga.saga_class, [saga]) for saga in catalogue.sagas]
+    texts = {owner: types_file(own, queues) for owner, own in owners}
+    types = {owner: text for owner, text in texts.items() if text is not None}
+    code = CodeAssets([saga.saga_class for saga in catalogue.sagas], types)
+    layers = Layers(
+        service,
+        options.architecture,
+        options.runtime,
+        requirements_of(code.packages),
+        bundle_sdk=options.bundle_sdk,
+        extras=(*needed_extras(options.environment or {}), *(("encryption",) if options.payload_key else ())),
+    )
+    return SharedAssets(service, code, layers, options, tables, now)
 
 
 class SagaFunction(Construct):
@@ -244,6 +269,19 @@ class StepGroupFunction(SagaFunction):
             report_batch_item_failures=True,
         )
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
+
+
+def step_functions(
+    placements: Iterable[Placement], shared: SharedAssets, queues: Mapping[str, SagaQueues]
+) -> dict[tuple[str, str], StepGroupFunction]:
+    """Make the functions of all step groups. Returns them by the name of the saga and the id of the group."""
+    functions: dict[tuple[str, str], StepGroupFunction] = {}
+    for placement in placements:
+        scope, own = Construct(placement.scope, placement.functions_id), queues[placement.saga.name]
+        for group in placement.groups:
+            function = StepGroupFunction(scope, group.id, shared=shared, group=group, queues=own)
+            functions[placement.saga.name, group.id] = function
+    return functions
 
 
 def _can_recurse(scope: Construct) -> bool:

@@ -14,22 +14,25 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_all_sagas, allow_sending, allow_working
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.layout.parts import tag_part
-from sagas.cdk.messages.queues import SagaQueues
+from sagas.cdk.compute.permissions import allow_all_sagas, allow_sending, allow_working
+from sagas.cdk.data.queues import SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.part import Part
 
 _TIMEOUT, _MEMORY = 300, 256
 _PURGE_EVERY = Duration.minutes(5)
 _SWEEP_EVERY = Duration.hours(1)
 _VERIFY_EVERY = Duration.days(1)
+_OFTEN = timedelta(minutes=2)
 
 _MISSED = "The next tick does what this one missed, and an alarm tells when none comes."
 _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
 
 
-class Supervisor(SagaFunction):
+class Supervisor(SagaFunction, Part):
     """The supervisor's function and its rules. What it finds to be recovered or purged it only hands out."""
 
     def __init__(
@@ -41,8 +44,6 @@ class Supervisor(SagaFunction):
         queues: Iterable[SagaQueues],
         work: Mapping[str, sqs.Queue],
         environment: Mapping[str, str],
-        recover_every: timedelta,
-        verify_sample: int,
     ) -> None:
         options = shared.options.own_function("supervisor", _MEMORY)
         super().__init__(
@@ -61,15 +62,28 @@ class Supervisor(SagaFunction):
         allow_sending(self.role, queues, counting=True)
         for queue in work.values():
             allow_working(self.role, queue)
-        every = Duration.minutes(recover_every // timedelta(minutes=1))
+        self._every = shared.options.recover_every
+        every = Duration.minutes(self._every // timedelta(minutes=1))
         # The next tick is the retry; a late one would only do the same work twice.
         self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
         acknowledge(Validations.of(self), _FINDINGS)
         self._call("recover", every, queue=True)
         self._call("purge", _PURGE_EVERY, queue=True)
         self._call("sweep", _SWEEP_EVERY)
-        if verify_sample:
-            self._call("verify", _VERIFY_EVERY, sample=verify_sample)
+        if shared.options.verify_sample:
+            self._call("verify", _VERIFY_EVERY, sample=shared.options.verify_sample)
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch that it is called, and that it succeeds."""
+        what = "The supervisor"
+        errors = alarms.watch_errors("SupervisorErrors", self.function, what)
+        calls = self.function.metric_invocations(period=FEW_MINUTES, statistic="Sum")
+        # Called every five minutes, it may not be in one of five: a schedule is some seconds early or late.
+        periods = 1 if self._every <= _OFTEN else 2
+        silent = "The supervisor is not called any more."
+        alarms.watch("SupervisorSilent", calls, silent, "supervisor-silent", silence=True, periods=periods)
+        alarms.watch_throttles("SupervisorThrottles", self.function, what)
+        alarms.guard(self, self.alias, errors)
 
     def _call(self, task: str, every: Duration, **more: bool | int) -> None:
         target = targets.LambdaFunction(

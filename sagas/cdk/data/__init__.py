@@ -1,1 +1,1 @@
-"""Tables, streams and buckets."""
+"""Where sagas, payloads and messages are: tables, the bucket and the queues."""

@@ -8,7 +8,7 @@ from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sagas.cdk.options import AnyKey
+from sagas.cdk.options.service_options import AnyKey
 
 _USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")
 _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")

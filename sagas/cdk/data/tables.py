@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy, Validations
@@ -10,12 +11,14 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.data.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
-from sagas.cdk.layout.parts import tag_part
-from sagas.cdk.options import TABLES, ServiceOptions
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.existing import EXPIRES, AnyTable, Keys, TableForm, check_table
+from sagas.cdk.options.service_options import TABLES, ServiceOptions
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
-from sagas.topology import Part
+from sagas.topology import PartName
 
 OPEN_INDEX = "open"
 BY_NAME_INDEX = "by_name"
@@ -37,7 +40,7 @@ JOINS = TableForm({"join": "S", "part": "S"})
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
 
-class Tables(Construct):
+class Tables(Construct, Part):
     """The stores of one service. Names are left to CloudFormation, so two services never clash.
 
     Args:
@@ -90,10 +93,24 @@ class Tables(Construct):
         )
         unlogged = "Only the service's own functions write here, and every write has an audit entry."
         acknowledge(Validations.of(self.payloads), {"AwsSolutions-S1": unlogged})
-        tagged: dict[Part, AnyTable] = {"sagas_table": self.sagas, "audit_table": self.audit}
+        tagged: dict[PartName, AnyTable] = {"sagas_table": self.sagas, "audit_table": self.audit}
         for part, table in tagged.items():
             if table.node.default_child is not None:
                 tag_part(cast("IConstruct", table), part)
+
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """The table of joins, where a saga has children."""
+        return 1 if catalogue.families else 0
+
+    def held(self) -> Mapping[str, object]:
+        """The tables and the bucket, and the key without which the payloads cannot be read."""
+        held: dict[str, object] = {"sagas table": self.sagas, "audit table": self.audit, "payloads": self.payloads}
+        if self.joins is not None:
+            held["joins table"] = self.joins
+        if self.payload_key is not None:
+            held["payload key"] = self.payload_key
+        return held
 
     def index_arn(self, index: str) -> str:
         """The ARN of an index of the control table."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
 from sagas.authoring.steps import Undoable
-from sagas.cdk.compute.concurrency import divided
-from sagas.cdk.compute.function_options import FunctionOptions
-from sagas.cdk.layout.counting import Part, counted
+from sagas.cdk.layout.concurrency import divided
 from sagas.cdk.layout.step_groups import SHARED, StepGroup
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import ServiceOptions
 from sagas.errors import DefinitionError
 
 _MOST_OF_A_SAGA = 100
@@ -49,7 +47,7 @@ class Catalogue:
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
-        self._service = service
+        self._service, self.service_options = service, options
         self._usual = options.function_options or FunctionOptions()
         self.sagas = [definition_of(saga_class).with_default(options.auto_disable) for saga_class in options.sagas]
         if not self.sagas:
@@ -165,14 +163,10 @@ class Catalogue:
                 groups[id] = replace(group, options=replace(group.options, maximum_concurrency=share))
         return list(groups.values())
 
-    def count(self, parts: Collection[Part], *, gradual: bool) -> tuple[int, int]:
-        """Return the resources of the service, and those that stay in its stack when functions are in nested ones."""
-        found: list[Part] = list(parts)
-        if self.works_now:
-            found.append("now")
-        if self.families:
-            found.append("joins")
-        return counted([len(self.groups(saga)) for saga in self.sagas], gradual=gradual, parts=found)
+    @property
+    def gradual(self) -> bool:
+        """Whether CodeDeploy moves the functions to new code."""
+        return self.service_options.deployment is not None
 
     @property
     def works_now(self) -> bool:

@@ -10,12 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import CfnParameter, CfnResource, Fn, NestedStack, Stack
+from aws_cdk import Annotations, CfnParameter, CfnResource, Fn, NestedStack, Stack
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.cdk.layout.counting import MOST_RESOURCES, OF_QUEUE, OF_SAGA, of_function
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.counting import (
+    MOST_AT_ONCE,
+    MOST_OF_ONE_STACK,
+    MOST_RESOURCES,
+    OF_QUEUE,
+    OF_SAGA,
+    counted,
+    of_function,
+)
 from sagas.cdk.layout.step_groups import StepGroup
+from sagas.errors import DefinitionError
 
 _GROUPS = 30
 """Step groups of a nested stack. Each may send to many others, and their policies must fit in a template's megabyte."""
@@ -79,7 +89,35 @@ class Layout:
         return next((one.token for one in self.placements if one.scope is here), None)
 
 
-def layout_of(
+def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
+    """Make the places of all sagas: by what the service asks for, else by how much room there is. ``parts``: see
+    :func:`~sagas.cdk.layout.counting.counted`."""
+    service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
+    together, alone = counted(catalogue, parts)
+    if nested is None and alone > MOST_RESOURCES:
+        raise DefinitionError(
+            f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
+            "see docs/how-to/change-code-in-flight.md if it is"
+        )
+    if together > MOST_AT_ONCE and nested is not False:
+        message = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
+        Annotations.of(scope).add_info(f"{service}: {message}; add some of its sagas in a second deployment")
+    token = service_token(scope)
+    return [
+        _layout_of(
+            scope,
+            saga,
+            catalogue.groups(saga),
+            token,
+            nested=together > MOST_OF_ONE_STACK if nested is None else nested,
+            nested_queues=nested is True,
+            gradual=catalogue.gradual,
+        )
+        for saga in catalogue.sagas
+    ]
+
+
+def _layout_of(
     scope: Construct,
     saga: SagaDefinition,
     groups: Sequence[StepGroup],

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition
-from sagas.cdk.compute.function_options import FunctionOptions
+from sagas.cdk.options.function_options import FunctionOptions
 from sagas.errors import DefinitionError
 
 _LAMBDA_MAX = 900

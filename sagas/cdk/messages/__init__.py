@@ -1,1 +1,1 @@
-"""Queues, commands and events."""
+"""Commands, events and callbacks."""

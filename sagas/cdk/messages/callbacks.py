@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from aws_cdk import Aws, RemovalPolicy, Validations
@@ -13,9 +13,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.cdk.access.acknowledge import acknowledge
 from sagas.cdk.compute.functions import SagaFunction
-from sagas.cdk.options import ServiceOptions
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.options.service_options import ServiceOptions
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 _CHARACTERS = 64
@@ -29,12 +31,12 @@ def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
     return any(step.public for saga in sagas for step in saga.steps)
 
 
-def makes_urls(steps: Iterable[StepDefinition]) -> bool:
+def _makes_urls(steps: Iterable[StepDefinition]) -> bool:
     """Tell whether the code of these steps, or of their undos, may ask for a callback URL."""
     return any(step.public for step in steps)
 
 
-class Callbacks(Construct):
+class Callbacks(Construct, Part):
     """The secret under which callback URLs are signed.
 
     Args:
@@ -60,8 +62,19 @@ class Callbacks(Construct):
         )
         acknowledge(Validations.of(self.secret), _FINDINGS)
 
-    def let_sign(self, function: SagaFunction) -> None:
-        """Let a step's function make URLs: with the current key, and no other."""
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """The secret, and what the API has for it, where some wait is public."""
+        return 4 if has_public_waits(catalogue.sagas) else 0
+
+    def held(self) -> Mapping[str, object]:
+        """The secret: with another one, URLs that were sent lead nowhere."""
+        return {"callback secret": self.secret}
+
+    def let_sign(self, function: SagaFunction, steps: Iterable[StepDefinition]) -> None:
+        """Let the function of these steps make URLs if they may ask for one: with the current key, and no other."""
+        if not _makes_urls(steps):
+            return
         self._let_read(function, {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}})
 
     def let_check(self, function: SagaFunction) -> None:

@@ -15,13 +15,16 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
-from sagas.cdk.access.permissions import allow_commands, allow_sending, allow_working
+from sagas.cdk.compute.environment import check_size
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.environment import check_size
+from sagas.cdk.compute.permissions import allow_commands, allow_sending, allow_working
+from sagas.cdk.data.queues import SagaQueues, queue_with_letters
+from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import service_token
-from sagas.cdk.layout.parts import tag_part
-from sagas.cdk.messages.queues import SagaQueues, queue_with_letters
-from sagas.cdk.options import AnyKey
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.parts.alarms import Alarms
+from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 TIMEOUT = 30
@@ -110,7 +113,7 @@ class CommandQueue(Construct):
             key.add_to_resource_policy(statement)
 
 
-class CommandFunction(SagaFunction):
+class CommandFunction(SagaFunction, Part):
     """The function that works the command queue off, and the queues that events come by.
 
     Args:
@@ -132,6 +135,7 @@ class CommandFunction(SagaFunction):
         queues: Iterable[SagaQueues],
         environment: Mapping[str, str],
     ) -> None:
+        self.commands = commands
         given = shared.options.own_function("commands", _MEMORY)
         options = replace(given, maximum_concurrency=given.maximum_concurrency or _MOST_AT_ONCE)
         self._environment = {
@@ -164,6 +168,28 @@ class CommandFunction(SagaFunction):
         )
         self.role.add_to_policy(sending)
         self.listen(commands.queue)
+
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """None at first: they are made when they are asked for."""
+        del catalogue
+        return 0
+
+    @classmethod
+    def reserve(cls, catalogue: Catalogue) -> int:
+        """The function, the two queues and the alarms."""
+        return 14 if catalogue.gradual else 13
+
+    def held(self) -> Mapping[str, object]:
+        """Commands, and those that were refused."""
+        return {"command queue": self.commands.queue, "dead-letter queue of commands": self.commands.dead_letters}
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch the dead letters and the function."""
+        what = "Commands or events were refused, or could not be delivered."
+        alarms.watch_letters("CommandDeadLetters", self.commands.dead_letters, what, "command-dead-letters")
+        errors = alarms.watch_errors("CommandErrors", self.function, "The function of the command queue")
+        alarms.guard(self, self.alias, errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
         """Have the function take the messages of a queue."""

@@ -11,13 +11,16 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from sagas.cdk.access.permissions import allow_telling
-from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.streams import follow, stream_of
-from sagas.cdk.layout.parts import default_name, tag_part
-from sagas.cdk.messages.told import SagaEvents
-from sagas.cdk.options import AnyKey
+from sagas.cdk.compute.permissions import allow_telling
+from sagas.cdk.compute.streams import follow, stream_of
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.layout.tags import default_name, tag_part
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.options.told import SagaEvents
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, service_metric
+from sagas.cdk.parts.part import Part
 
 _TIMEOUT = 60
 _BATCH = 100
@@ -25,11 +28,13 @@ _KEPT = Duration.hours(23)
 """How long a change is tried to be told: streams keep 24 hours, and what is given up is to be told of before."""
 _TOLD = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED", "WAITING")
 """Statuses of which something may be told. Changes to others only tell of steps."""
+_LATE = 15 * 60 * 1000
+"""Milliseconds after which an event is late."""
 _OF_A_SAGA = {"name_shard": {"S": [{"exists": True}]}}
 """The table holds more than sagas."""
 
 
-class Outbox(SagaFunction):
+class Outbox(SagaFunction, Part):
     """The function, its bus and the queue of what it could not tell.
 
     Args:
@@ -92,6 +97,33 @@ class Outbox(SagaFunction):
             max_age=_KEPT,
         )
         tag_part(self.lost, "event_dead_letter_queue")
+
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """The function, the bus, the queue and the alarms, where the service asks for them."""
+        return 0 if catalogue.service_options.events is None else cls.reserve(catalogue)
+
+    @classmethod
+    def reserve(cls, catalogue: Catalogue) -> int:
+        """As many, since the bus may be asked for later."""
+        return 14 if catalogue.gradual else 13
+
+    def held(self) -> Mapping[str, object]:
+        """The names of the events that could not be published."""
+        return {"events not told": self.lost}
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch what is published late, or not at all."""
+        age = self.function.metric("IteratorAge", period=FEW_MINUTES, statistic="Maximum")
+        late = "Events of sagas are told more than 15 minutes late."
+        alarms.watch("EventsLate", age, late, "events-late", above=_LATE, periods=2)
+        alarms.watch_letters("EventsLost", self.lost, "Events of sagas were not told within 23 hours.", "events-lost")
+        unread = service_metric("EventNotPublished", alarms.service)
+        alarms.watch(
+            "EventsUnread", unread, "A change of a saga could not be read: no event tells it.", "events-unread"
+        )
+        errors = alarms.watch_errors("EventErrors", self.function, "The function that tells events")
+        alarms.guard(self, self.alias, errors)
 
 
 def _bus(scope: Construct, key: AnyKey | None) -> events.EventBus:

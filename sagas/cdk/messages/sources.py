@@ -24,7 +24,7 @@ from constructs import Construct, IDependable
 
 from sagas.cdk.data.encryption import allow_key
 from sagas.cdk.messages.commands import TIMEOUT, CommandFunction, CommandQueue
-from sagas.cdk.options import AnyKey
+from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
 
 Source = (

@@ -1,1 +1,1 @@
-"""Alarms, the dashboard and traces."""
+"""What operators see: the alarms of saga types, the dashboard, and notes of the synthesis."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from aws_cdk import Duration
@@ -11,14 +11,16 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from sagas.cdk.compute.functions import SagaFunction
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.watch.alarms import saga_metric
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.parts.alarms import saga_metric
 
 _PERIOD = Duration.minutes(5)
 _WIDTH = 24
 _HEIGHT = 6
-MOST_SHOWN = 150
+_MOST_SHOWN = 150
 """Functions of steps that a dashboard shows one by one."""
 _ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered", "NeedsAttention")
 
@@ -109,6 +111,32 @@ class ServiceDashboard(Construct):
         """Widgets beside each other, over the whole width."""
         shown = [cast("cloudwatch.IWidget", widget) for widget in widgets]
         self._dashboard.add_widgets(*shown)
+
+
+def add_dashboard(
+    service: Construct,
+    catalogue: Catalogue,
+    tables: Tables,
+    queues: Mapping[str, SagaQueues],
+    functions: Mapping[tuple[str, str], SagaFunction],
+    supervisor: lambda_.Function,
+    api: apigateway.RestApi,
+    base_path: str,
+) -> None:
+    """Give a service its dashboard, with a row for each of its saga types."""
+    dashboard = ServiceDashboard(
+        service,
+        "Dashboard",
+        service=catalogue.service_options.service,
+        api=api,
+        base_path=base_path,
+        supervisor=supervisor,
+        tables=tables,
+        runbook=catalogue.service_options.runbook_url,
+    )
+    for saga in catalogue.sagas:
+        own = [(group.names, functions[saga.name, group.id].function) for group in catalogue.groups(saga)]
+        dashboard.add_saga(saga.name, own, queues[saga.name], by_step=len(functions) <= _MOST_SHOWN)
 
 
 def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sagas.client import SagaClient
     from sagas.client.operate.batch import Batch
     from sagas.client.operate.outcomes import Outcome, Report
+    from sagas.engine.read.answers import Summary
 
 P = ParamSpec("P")
 
@@ -75,6 +76,27 @@ _OF_ONE: dict[str, Any] = {
 _FLAG_OF = {"watching": "--watch"}
 
 
+def _refuse_with_all(given: Collection[str], own: Iterable[str], allowed: Collection[str]) -> None:
+    """Refuse options that a command takes for one saga only."""
+    if wrong := next((name for name in own if name in given and name not in allowed), ""):
+        raise typer.BadParameter(f"No such option with --all: {_FLAG_OF.get(wrong, f'--{wrong}')}")
+
+
+def _refuse_without_all(words: Sequence[str], given: Sequence[str]) -> None:
+    """Refuse options that a command takes for many sagas only."""
+    if words or given:
+        wrong = words[0] if words else "--" + given[0].replace("_", "-").removeprefix("of-")
+        raise typer.BadParameter(f"No such option without --all: {wrong}")
+
+
+def _require(arguments: Mapping[str, Any], needed: Iterable[str]) -> None:
+    """Refuse a call without what the command for one saga needs."""
+    for name in needed:
+        if not arguments[name]:
+            label = {"name": "argument 'NAME'", "saga_id": "argument 'ID'"}.get(name, f"option '--{name}'")
+            raise typer.BadParameter(f"Missing {label}.")
+
+
 def or_all(action: str) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
     """Let a command for one saga be for many, with ``--all``."""
 
@@ -94,20 +116,11 @@ def or_all(action: str) -> Callable[[Callable[Concatenate[Target, P], None]], Ca
             if told["all_"]:
                 words = [*(arguments[one] for one in ("name", "saga_id") if arguments[one]), *context.args]
                 told["reason"] = told["reason"] or next((arguments[one] for one in shared if arguments[one]), "")
-                known = (*_OF_ONE, *shared, *options)
-                if wrong := next((one.name for one in own[1:] if one.name in given and one.name not in known), ""):
-                    raise typer.BadParameter(f"No such option with --all: {_FLAG_OF.get(wrong, f'--{wrong}')}")
-                _all(target, action, told, words, {one: arguments[one] for one in options if arguments[one]})
+                _refuse_with_all(given, [parameter.name for parameter in own[1:]], (*_OF_ONE, *shared, *options))
+                _all(target, action, told, words, {name: arguments[name] for name in options if arguments[name]})
                 return
-            given &= told.keys()
-            if context.args or given:
-                first = next((one for one in told if one in given), "")
-                wrong = context.args[0] if context.args else "--" + first.replace("_", "-").removeprefix("of-")
-                raise typer.BadParameter(f"No such option without --all: {wrong}")
-            for one in needed:
-                if not arguments[one]:
-                    label = {"name": "argument 'NAME'", "saga_id": "argument 'ID'"}.get(one, f"option '--{one}'")
-                    raise typer.BadParameter(f"Missing {label}.")
+            _refuse_without_all(context.args, [one for one in told if one in given])
+            _require(arguments, needed)
             function(target, **arguments)  # pyright: ignore[reportCallIssue] - by name, as declared below
 
         parameters = [own[0]]
@@ -161,26 +174,13 @@ def _all(target: Target, action: str, told: Mapping[str, Any], words: list[str],
         raise typer.BadParameter("Missing option '--reason': say why they are settled.")
     client = target.client()
     if path is not None and begun:
-        job = Batch.resumed(client, path, told["rate"])
-        if (job.action, name or job.name) != (action, job.name):
-            fail(f"{path} is of another job: {job.action} of {job.name}")
-        if any(job.options.get(option) != value for option, value in more.items()):
-            fail(f"{path} is of a job with other options: go on with it without them")
-        _go_on(target, client, job, told)
+        _go_on(target, client, _resumed(client, path, action, name, told["rate"], more), told)
         return
     status = told["status"].value if told["status"] is not None else None
     since, error = moment_of(told["since"], "--since", target.now()), told["error"]
     chosen = choose(client, action, str(name), status=status, error=error, since=since, find=find | by_option)
     if told["dry_run"]:
-        if target.as_json:
-            emit({"action": action, "chosen": len(chosen), "sagas": chosen})
-            return
-        if chosen:
-            display(list_table(chosen[:_SHOWN], target.now(), screen().width))
-        say(
-            f"{len(chosen)} sagas would be chosen"
-            + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else ".")
-        )
+        _show_chosen(target, action, chosen)
         return
     ids = [one["saga_id"] for one in chosen]
     try:
@@ -189,6 +189,30 @@ def _all(target: Target, action: str, told: Mapping[str, Any], words: list[str],
         raise typer.BadParameter(str(error)) from error
     job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)
     _do(target, client, job, told)
+
+
+def _resumed(
+    client: SagaClient, path: Path, action: str, name: str | None, rate: float, more: Mapping[str, Any]
+) -> Batch:
+    """The job that a file of outcomes is of; it must be the one that is asked for."""
+    from sagas.client.operate.batch import Batch
+
+    job = Batch.resumed(client, path, rate)
+    if (job.action, name or job.name) != (action, job.name):
+        fail(f"{path} is of another job: {job.action} of {job.name}")
+    if any(job.options.get(option) != value for option, value in more.items()):
+        fail(f"{path} is of a job with other options: go on with it without them")
+    return job
+
+
+def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None:
+    """Say which sagas a job would be for."""
+    if target.as_json:
+        emit({"action": action, "chosen": len(chosen), "sagas": chosen})
+        return
+    if chosen:
+        display(list_table(chosen[:_SHOWN], target.now(), screen().width))
+    say(f"{len(chosen)} sagas would be chosen" + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else "."))
 
 
 def _go_on(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:

@@ -76,11 +76,15 @@ def choose(
             listed = chain(listed, (one for one in needing if one["status"] not in _AT_REST))
     found = dict[str, Summary]()
     for one in listed:
-        fault = one.get("fault")
-        fits = error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
-        if fits and (action != "resolve" or "why" in one):
+        if _failed_with(one, error) and (action != "resolve" or "why" in one):
             found.setdefault(one["saga_id"], one)
     return [*found.values()]
+
+
+def _failed_with(saga: Summary, error: str | None) -> bool:
+    """Whether an error has this type, or this in its message; ``None`` is any, and none."""
+    fault = saga.get("fault")
+    return error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
 
 
 def _listed(

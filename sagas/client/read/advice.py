@@ -31,19 +31,11 @@ def advice(saga: SagaView, now: float) -> list[str]:
     """Return sentences about a saga: its errors, what happens next, and what a person can do. ``now``: epoch
     seconds."""
     if "purged_at" in saga:
-        why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
-        said = [f"It was purged on {moment(saga['purged_at'])}{why}: request, results and errors are gone."]
-        said += [f"s3://{one['bucket']}/{one['key']} is left to the sweep." for one in saga.get("objects", ())]
-        more = saga.get("more_objects", 0)
-        return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
+        return _purged(saga, saga["purged_at"])
     who = {"name": saga["name"], "saga_id": saga["saga_id"]}
     said = [*_errors(saga)]
     behind = saga["breaker"]
-    if behind is not None:
-        until = moment(behind["open_until"])
-        state = f"open until {until}" if epoch(behind["open_until"]) > now else f"which lets one saga try since {until}"
-        said.append(f"It waits for the breaker of step {behind['step']}, {state}.")
-        said.append(f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on.")
+    said += _breaker(saga, now)
     if saga["paused"]:
         said.append(_pause(saga))
     said += [waits_for(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
@@ -54,13 +46,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
         if step["next_attempt_at"] and not step.get("waiting_for") and not behind
     ]
     said += _lease(saga, now)
-    for one in saga.get("left_out", ()):
-        where = f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
-        why = {
-            "too_large": f"is too large to be answered: it is {where}.",
-            "unreadable": f"cannot be read: what should be {where} is gone or was changed.",
-        }
-        said += [f"{one['path']} {why[one['why']]}"] if one["why"] in why else []
+    said += _left_out(saga)
     settled = saga["resolution"]
     if settled is not None:
         done = f" ({settled['action']})" if settled.get("action") else ""
@@ -73,6 +59,38 @@ def advice(saga: SagaView, now: float) -> list[str]:
         elif saga["status"] in _NEXT and not behind:
             said.append(_NEXT[saga["status"]].format(**who, **_ways_on(saga, now)))
     return [plain(sentence) for sentence in said if sentence]
+
+
+def _purged(saga: SagaView, purged_at: str) -> list[str]:
+    """What is left of a saga that was purged."""
+    why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
+    said = [f"It was purged on {moment(purged_at)}{why}: request, results and errors are gone."]
+    said += [f"s3://{one['bucket']}/{one['key']} is left to the sweep." for one in saga.get("objects", ())]
+    more = saga.get("more_objects", 0)
+    return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
+
+
+def _breaker(saga: SagaView, now: float) -> Iterator[str]:
+    """Until when a breaker holds the saga back, and what ends that."""
+    behind = saga["breaker"]
+    if behind is None:
+        return
+    until = moment(behind["open_until"])
+    state = f"open until {until}" if epoch(behind["open_until"]) > now else f"which lets one saga try since {until}"
+    yield f"It waits for the breaker of step {behind['step']}, {state}."
+    yield f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on."
+
+
+def _left_out(saga: SagaView) -> Iterator[str]:
+    """What the answer lacks, and where it is."""
+    for one in saga.get("left_out", ()):
+        where = f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
+        why = {
+            "too_large": f"is too large to be answered: it is {where}.",
+            "unreadable": f"cannot be read: what should be {where} is gone or was changed.",
+        }
+        if one["why"] in why:
+            yield f"{one['path']} {why[one['why']]}"
 
 
 def _pause(saga: SagaView) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -50,13 +50,8 @@ def show(
     action = next_action(saga, now)
     types = {one["name"]: one for one in desk.source.definitions()}
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
-    waits = next((step for step in saga["steps"] if step.get("waiting_for") == "signal"), None)
-    failed = request.query_params.get("audit") == "failed"
-    listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
-    first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
     related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
-    waiting: dict[str, Any] = saga.get("waiting") or {}
     # A new run is possible whenever this one is over.
     again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
     # What advice knows nothing of is offered wherever it is usual.
@@ -78,15 +73,8 @@ def show(
         timeline=timeline(saga, entries, now),
         words=WORDS,
         traces=[entry for entry in reversed(entries) if entry["details"].get("stack_trace")],
-        entries=list(reversed(listed))[first : first + _PAGE],
-        entry_count=len(listed),
-        first=first,
-        per_page=_PAGE,
-        failed_only=failed,
-        waits=waits,
-        waiting=_WAITS.get(waiting.get("kind", ""), ""),
-        waits_until=waiting.get("until"),
-        fields=fields_of(declared.get(waits["name"], {}).get("signal")) if waits else (),
+        **_audit_page(request, entries),
+        **_wait(saga, declared),
         prefix=PREFIX,
         refused=refused,
         undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
@@ -95,6 +83,32 @@ def show(
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
     )
+
+
+def _audit_page(request: Request, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The part of the audit trail that the page shows, the last entry first."""
+    failed = request.query_params.get("audit") == "failed"
+    listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
+    first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
+    return {
+        "entries": list(reversed(listed))[first : first + _PAGE],
+        "entry_count": len(listed),
+        "first": first,
+        "per_page": _PAGE,
+        "failed_only": failed,
+    }
+
+
+def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
+    """What the saga waits for, and the fields of the signal that a person may send."""
+    waits = next((step for step in saga["steps"] if step.get("waiting_for") == "signal"), None)
+    waiting: Mapping[str, Any] = saga.get("waiting") or {}
+    return {
+        "waits": waits,
+        "waiting": _WAITS.get(waiting.get("kind", ""), ""),
+        "waits_until": waiting.get("until"),
+        "fields": fields_of(declared.get(waits["name"], {}).get("signal")) if waits else (),
+    }
 
 
 def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:

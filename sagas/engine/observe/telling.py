@@ -97,29 +97,37 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
         changed, before = entry.status != before, entry.status
         if entry.at < since:
             continue
-        ended = changed and entry.status in ENDS
         names = ["SagaStarted"] if entry.seq == 1 else []
-        names += [ENDS[entry.status]] if ended else []
+        names += [ENDS[entry.status]] if changed and entry.status in ENDS else []
         names += ["SagaWaiting"] if entry.action == "WaitStarted" else []
-        in_doubt = ended and entry.seq == state.seq and bool(state.in_doubt)
-        overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
-        unanswered = entry.action == "Recovered" and entry.details.get("attention")
-        given_up = entry.action == "RecoveryExhausted"
-        if (changed and entry.status in stuck) or given_up or overdue or unanswered or in_doubt:
+        if (changed and entry.status in stuck) or _needs_attention(state, entry, changed=changed):
             names.append("SagaNeedsAttention")
         for name in names:
             detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
             detail["correlation_id"] = state.correlation_id or entry.correlation_id or entry.saga_id
             if name == "SagaWaiting" and entry.step is not None:
-                detail["step"] = entry.step
-                if kind := next((step.waits_for for step in state.steps if step.name == entry.step), ""):
-                    detail["waiting_for"] = kind
-                if "until" in entry.details:
-                    detail["waits_until"] = str(entry.details["until"])
+                _tell_of_wait(detail, state, entry.step, entry.details)
             events.append(Told(name, detail))
         if steps:
             events += told_of_step(entry)
     return events
+
+
+def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
+    """Whether a person is needed from an entry on, whatever the status is."""
+    in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
+    overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
+    unanswered = entry.action == "Recovered" and bool(entry.details.get("attention"))
+    return in_doubt or overdue or unanswered or entry.action == "RecoveryExhausted"
+
+
+def _tell_of_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:
+    """Say what the saga waits for at a step. ``details``: those of the entry that says that it waits."""
+    detail["step"] = name
+    if kind := next((step.waits_for for step in state.steps if step.name == name), ""):
+        detail["waiting_for"] = kind
+    if "until" in details:
+        detail["waits_until"] = str(details["until"])
 
 
 def told_of_step(entry: Entry) -> list[Told]:

@@ -119,22 +119,12 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
     moves = [entry for entry in entries if entry.action != "Recovered"]  # a message that is sent anew says nothing
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
-        # Whether an execution that failed was to be followed by another.
-        given_up = followed.get(entry.seq) in _GIVEN_UP
-        again = entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
-        again = again or (entry.action == "StepLost" and not given_up)
-        if entry.step is not None and entry.action in _ENDS:
-            known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
-        if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
-            step = known[looked["step"]]
-            known[step.name] = replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
+        again = _runs_again(entry, followed.get(entry.seq))
+        _fold_steps(known, entry, again=again)
         if entry.action in ("CancelRequested", "SagaTimedOut") and "pivot" not in entry.details:
             state = replace(state, cancel=Cancel(entry.at, entry.actor))
         if entry.action == "CompensationStarted":
             state = replace(state, cause=str(entry.details.get("cause", "")))
-            # A wait that brought nothing has failed.
-            waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
-            known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
         error = entry.details.get("error", {}).get("type", "")
         goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
         goes_on = goes_on or (
@@ -144,11 +134,31 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             state = replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
             state = replace(state, error_seq=0)
-        if entry.action == "Resolved":
-            for name in entry.details.get("undone_by_hand", ()):
-                by_hand = known.get(name, StepState(name))
-                known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
     return replace(state, steps=tuple(known.values()))
+
+
+def _runs_again(entry: Entry, following: str | None) -> bool:
+    """Whether an execution that failed was to be followed by another. ``following``: the action after the entry."""
+    if entry.action == "StepLost":
+        return following not in _GIVEN_UP
+    return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
+
+
+def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> None:
+    """Bring the steps to where they are after an entry. ``again``: another execution follows the one that failed."""
+    if entry.step is not None and entry.action in _ENDS:
+        known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
+    if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
+        step = known[looked["step"]]
+        known[step.name] = replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
+    if entry.action == "CompensationStarted":
+        # A wait that brought nothing has failed.
+        waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
+        known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
+    if entry.action == "Resolved":
+        for name in entry.details.get("undone_by_hand", ()):
+            by_hand = known.get(name, StepState(name))
+            known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
 
 
 def _resolution(entries: Sequence[Entry]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from sagas.core.events import GONE, DeadLetterCause
 from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
-from sagas.core.states import Purge, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
@@ -97,17 +97,8 @@ def _why(state: SagaState) -> str:
     step = state.current.name if state.current else state.steps[-1].name
     failed = [one for one in state.steps if one.status is StepStatus.COMPENSATION_FAILED]
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
-    # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
-    untried = [one.name for one in failed if not one.undo_attempts.used]
-    if untried and not state.recovery.exhausted and state.unreadable:
-        what = f"the undo of {', '.join(untried)} was not called"
-        return f"{state.unreadable}: {what}; {cure} and retry, or undo it by hand"
-    if untried and not state.recovery.exhausted:
-        return f"the code of the undo of {', '.join(untried)} is gone: deploy it again and retry, or undo it by hand"
     if failed:
-        told = f"the undo of {', '.join(one.name for one in failed)} failed"
-        more = any(one.waits_for == "children" for one in failed)
-        return told + ("; retry tries those children again" if more else "")
+        return _why_undos_failed(state, failed, cure)
     if state.status is SagaStatus.DEAD_LETTERED:
         return _why_it_stopped(state, step, cure)
     if state.status is SagaStatus.FAILED:
@@ -118,6 +109,18 @@ def _why(state: SagaState) -> str:
         return "it stalled too often and was given up"
     silent = f"nothing answers at step {step}: its function handled none of {state.unanswered} messages in a row"
     return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
+
+
+def _why_undos_failed(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
+    # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
+    untried = ", ".join(one.name for one in failed if not one.undo_attempts.used)
+    if untried and not state.recovery.exhausted:
+        if state.unreadable:
+            return f"{state.unreadable}: the undo of {untried} was not called; {cure} and retry, or undo it by hand"
+        return f"the code of the undo of {untried} is gone: deploy it again and retry, or undo it by hand"
+    message = f"the undo of {', '.join(one.name for one in failed)} failed"
+    more = any(one.waits_for == "children" for one in failed)
+    return message + ("; retry tries those children again" if more else "")
 
 
 def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
@@ -179,43 +182,58 @@ def step_status(state: SagaState, index: int) -> StepStatus:
     return StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
 
 
+def _since_last_wait(entries: list[Entry]) -> list[Entry]:
+    """A retry has a step wait again: what happened before it last began to wait is over."""
+    begun = [number for number, entry in enumerate(entries) if entry.action in ("WaitStarted", "ChildrenStarted")]
+    return entries[begun[-1] :] if begun else entries
+
+
+def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: Sequence[Entry]) -> str | None:
+    """When a step began. ``own``: its entries; ``past``: those of them by which something ended."""
+    began = next((entry for entry in own if entry.action in _BEGINNINGS), None)
+    if began and (not past or began.seq < past[0].seq):
+        return iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
+    if past:
+        return str(past[0].details.get("started_at") or iso(past[0].at))
+    if step.status is StepStatus.RUNNING and state.lease is not None:
+        return _when(claimed_at(state.lease.owner))
+    return None
+
+
+def _ended_at(step: StepState, past: Sequence[Entry]) -> str | None:
+    on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
+    return iso(past[-1].at) if past and step.status not in on_its_way else None
+
+
+def _took(past: Sequence[Entry]) -> float | None:
+    """Seconds that the last attempt of the step itself took."""
+    own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
+    ran = next((entry for entry in own if "started_at" in entry.details), None)
+    return None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3)
+
+
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
-    past = [entry for entry in entries if entry.step == step.name]
-    # A retry has it wait anew: what happened before it last began to wait is over.
-    begun = [number for number, entry in enumerate(past) if entry.action in ("WaitStarted", "ChildrenStarted")]
-    past = past[begun[-1] :] if begun else past
-    began = next((entry for entry in past if entry.action in _BEGINNINGS), None)
-    past = [entry for entry in past if entry.action in _ENDS or _without_code(entry)]
-    started: str | None = None
-    if began and (not past or began.seq < past[0].seq):
-        started = iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
-    elif past:
-        started = str(past[0].details.get("started_at") or iso(past[0].at))
-    elif step.status is StepStatus.RUNNING and state.lease is not None:
-        started = _when(claimed_at(state.lease.owner))
-    on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
-    ended = bool(past) and step.status not in on_its_way
+    own = _since_last_wait([entry for entry in entries if entry.step == step.name])
+    past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
     # What has begun to wait has not failed; children that are started anew have no entry that says so.
     anew = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
-    own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
-    ran = next((entry for entry in own if "started_at" in entry.details), None)  # the last attempt of the step itself
     view: StepView = {
         "name": step.name,
         "status": step_status(state, index).value,
         "attempts": step.attempts.made,
         "undo_attempts": step.undo_attempts.made,
-        "started_at": started,
-        "ended_at": iso(past[-1].at) if ended else None,
+        "started_at": _started_at(state, step, own, past),
+        "ended_at": _ended_at(step, past),
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
         "error": None if anew else _standing_error(past),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
         "message": state.polling.message if waits and state.polling else None,
-        "took": None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3),
+        "took": _took(past),
     }
     if step.pivot:
         view["pivot"] = True

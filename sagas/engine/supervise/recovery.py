@@ -203,18 +203,13 @@ class Recovery:
         self, position: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport
     ) -> None:
         """Take over, send again or give up a saga that stalls; make any other due again later."""
-        clock, logger = self.advancer.services.clock, self.advancer.services.logger
+        clock = self.advancer.services.clock
         state = self.control.get(position.saga_id)
         if state is None:
             report.untouched += 1
             return
         if state.saga not in self.advancer.registry:
-            logger.error(
-                "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
-            )
-            self.control.push_due(position.saga_id, position.sort, clock.now() + _UNKNOWN_PAUSE)
-            report.undeployed += 1
-            report.failed.append(position.saga_id)
+            self._report_undeployed(state, position, report)
             return
         sent = not state.parked and self._sent_ahead(state, position)
         current = None if sent else in_time(self.advancer, self.control, state)
@@ -226,14 +221,10 @@ class Recovery:
         postponed_until, backlog = 0.0, Backlog.UNKNOWN
         if state.lease is None:
             postponed_until = max((gate.silent_until(state) for gate in self.advancer.services.gates), default=0.0)
-        overdue = 0.0 if position.sort == _NOWHERE else clock.now() - epoch(position.sort)
-        if overdue > report.overdue_by_type.get(state.saga, 0.0):
-            report.overdue_by_type[state.saga] = overdue
+        self._report_overdue(state, position, report)
         own_stale_after = self.advancer.plan(state).stale_after
-        at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
-        silent = state.lease is None and not at_rest
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
-        if silent and quiet_for >= (own_stale_after if stale_after is None else stale_after):
+        if _owes_message(state) and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
         stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
@@ -248,6 +239,19 @@ class Recovery:
         due = state.in_time(due)
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.over:
             self.control.push_due(position.saga_id, position.sort, due)  # unless its position has changed
+
+    def _report_overdue(self, state: SagaState, position: IndexPosition, report: RecoveryReport) -> None:
+        overdue = 0.0 if position.sort == _NOWHERE else self.advancer.services.clock.now() - epoch(position.sort)
+        if overdue > report.overdue_by_type.get(state.saga, 0.0):
+            report.overdue_by_type[state.saga] = overdue
+
+    def _report_undeployed(self, state: SagaState, position: IndexPosition, report: RecoveryReport) -> None:
+        self.advancer.services.logger.error(
+            "the type of a saga in flight is not deployed", extra={"saga_id": state.saga_id, "saga": state.saga}
+        )
+        self.control.push_due(position.saga_id, position.sort, self.advancer.services.clock.now() + _UNKNOWN_PAUSE)
+        report.undeployed += 1
+        report.failed.append(position.saga_id)
 
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
         """Wake a saga that waits for its children, in case a message was lost; less and less often. Returns whether it
@@ -278,3 +282,9 @@ class Recovery:
         if self.control.push_due(state.saga_id, position.sort, state.not_before + past):
             self.advancer.send_again(state, 0.0)
         return True
+
+
+def _owes_message(state: SagaState) -> bool:
+    """Whether there must be a message that moves the saga on: nobody works on it, and it neither waits nor rests."""
+    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
+    return state.lease is None and not at_rest

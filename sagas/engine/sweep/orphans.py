@@ -150,6 +150,12 @@ def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
     return Kind.ORPHAN if undone else Kind.KEPT
 
 
+def _may_have_more(summary: SagaSummary, before: float) -> bool:
+    """Whether a saga may have stored more than it names: it has succeeded, and nothing acts for it any more."""
+    succeeded = summary.status is SagaStatus.COMPLETED and summary.settled_at < before
+    return succeeded and bool(summary.results) and not summary.attention
+
+
 def too_many(orphans: int, listed: int) -> bool:
     """Whether a page has so many orphans that something else must be wrong."""
     return listed >= _FEW and orphans > _SHARE * listed
@@ -194,10 +200,7 @@ class Judge:
             summary = summaries.get(owner)
             kind = kind_of(self.saga, summary)
             verdicts.append(Verdict(item, kind))
-            if kind is not Kind.KEPT or summary is None or summary.attention or not summary.results:
-                continue
-            # The saga has succeeded and no longer acts, but it may have stored objects that its results do not name.
-            if summary.status is SagaStatus.COMPLETED and summary.settled_at < before:
+            if kind is Kind.KEPT and summary is not None and _may_have_more(summary, before):
                 files.setdefault(owner, []).append(item.key)
         if self.entries is None or not files:
             return verdicts

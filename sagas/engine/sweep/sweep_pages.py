@@ -155,18 +155,20 @@ class PageSweep:
             if not self._idle:
                 self._count(verdicts, _Done(0))
                 return Reached(after, held=True)
-        orphans = [verdicts[number].listed for number in ours]
-        if self._idle or not ours:
-            done = _Done(0)
-        elif report.action == "archive":
-            done = self._archive(orphans)
-        else:
-            done = self._delete(orphans) if report.action == "delete" else self._hand_over(orphans)
+        done = self._act([verdicts[number].listed for number in ours])
         if not self._idle and done.reached < len(ours):
             verdicts = verdicts[: ours[done.reached]]
         self._count(verdicts, done)
         finished = last and len(verdicts) == len(listed)
         return Reached(verdicts[-1].listed.key if verdicts else after, finished)
+
+    def _act(self, orphans: Sequence[Listed]) -> _Done:
+        """Do with orphans what the sweep is for."""
+        if self._idle or not orphans:
+            return _Done(0)
+        if self.report.action == "archive":
+            return self._archive(orphans)
+        return self._delete(orphans) if self.report.action == "delete" else self._hand_over(orphans)
 
     def _count(self, verdicts: Sequence[Verdict], done: _Done) -> None:
         report = self.report

@@ -41,7 +41,7 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
     ``{"told": N, "sagas": N, "cursor": TEXT}``: how many events, of how many sagas, and where to continue; ``None``
     at the end."""
     if _BUS not in os.environ:
-        raise InvalidRequest("this service publishes no events; see SagaService.events")
+        raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
     since, name, cursor = event.get("since"), event.get("name"), event.get("cursor")
     problems = [
         Problem(f"$.{field}", "must be a text")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sagas.core.replacing import replace
@@ -299,22 +299,28 @@ class ControlItems(ControlMarks):
         if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]
         keys = ("due", "open_shard")
-        held = before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner
-        if held and old.get("open_shard") == new.get("open_shard"):
+        if _same_lease(before, after) and old.get("open_shard") == new.get("open_shard"):
             old, new = ({k: v for k, v in item.items() if k not in keys} for item in (old, new))
             keys = ()
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
         changed = {index: is_ for index, (was, is_) in enumerate(steps) if was != is_}
         written = {name: value for name, value in new.items() if value != old.get(name) or name == "due"}
         removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
-        sets = [
-            *(f"#steps[{index}] = :step{index}" for index in changed),
-            *(f"#{name} = :{name}" for name in written),
-        ]
-        update = f"SET {', '.join(sets)} " if sets else ""
-        values = {f":step{index}": step for index, step in changed.items()}
-        values |= {f":{name}": value for name, value in written.items()} | seen(before)
-        return self._update(before.saga_id, condition, f"{update}REMOVE #{', #'.join(removed)}", values) | _SHOWN
+        update, values = _assignments(changed, written)
+        update = f"{update}REMOVE #{', #'.join(removed)}"
+        return self._update(before.saga_id, condition, update, values | seen(before)) | _SHOWN
+
+
+def _same_lease(before: SagaState, after: SagaState) -> bool:
+    return before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner
+
+
+def _assignments(steps: Mapping[int, Any], written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The part of an update that writes steps and attributes, and its values."""
+    sets = [f"#steps[{index}] = :step{index}" for index in steps] + [f"#{name} = :{name}" for name in written]
+    values = {f":step{index}": step for index, step in steps.items()}
+    values |= {f":{name}": value for name, value in written.items()}
+    return f"SET {', '.join(sets)} " if sets else "", values
 
 
 def _unsignalled(before: SagaState, after: SagaState) -> Iterator[int]:

@@ -166,19 +166,6 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "not_before": text_of(state.not_before),
             "lost_until": text_of(state.lost_until),
             "cancel_requested_at": text_of(state.cancel.at),
-            "cancel_requested_by": state.cancel.by or None,
-            "cancel_note": state.cancel.note or None,
-            "cancelling": state.cancel.journaled or None,
-            "rejected": state.rejected or None,
-            "failed": state.failed or None,
-            "cause": state.cause or None,
-            "recovery_attempts": state.recovery.attempts or None,
-            "recovery_exhausted": state.recovery.exhausted or None,
-            "unanswered": state.unanswered or None,
-            "error_seq": state.error_seq or None,
-            "err": state.error_type or None,
-            "resolution_seq": state.resolution_seq or None,
-            "unreadable": state.unreadable or None,
             "head": _head_of(state),
             "attention": text_of(state.attention),
             "deadline": text_of(state.deadline),
@@ -187,6 +174,23 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "updated_at": iso(state.updated_at),
             "ended_at": text_of(state.ended_at),
             "name_shard": f"{state.saga}#{shard}",
+        }
+    )
+    item |= _set_attributes_of(
+        {
+            "cancel_requested_by": state.cancel.by,
+            "cancel_note": state.cancel.note,
+            "cancelling": state.cancel.journaled,
+            "rejected": state.rejected,
+            "failed": state.failed,
+            "cause": state.cause,
+            "recovery_attempts": state.recovery.attempts,
+            "recovery_exhausted": state.recovery.exhausted,
+            "unanswered": state.unanswered,
+            "error_seq": state.error_seq,
+            "err": state.error_type,
+            "resolution_seq": state.resolution_seq,
+            "unreadable": state.unreadable,
         }
     )
     item["steps"] = {"L": [{"M": _step_item(step, claimable=state.status not in _BACKWARD)} for step in state.steps]}
@@ -220,20 +224,27 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if listed or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
         # In an index of its own: the supervisor has another time to look at it, or none.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
-    if state.over and state.order and state.order.open:
-        item |= attributes_of({"open_shard": str(shard), "due": iso(due_at(state, stale_after))})
-    elif to_purge := purge_at(state, settings):
-        item |= attributes_of({"open_shard": purge_shard(shard), "due": iso(to_purge)})
-    elif listed and state.ends_at:
-        item |= attributes_of({"open_shard": str(shard), "due": iso(state.ends_at)})
-    elif state.parked and not listed and not state.over:
-        item |= attributes_of(
-            {"open_shard": parked_shard(state.saga, shard, undo=state.undoing), "due": iso(parked_until(state))}
-        )
-    elif not listed and not state.over:
-        key = wait_shard(shard) if sent_ahead(state) else str(shard)
-        item |= attributes_of({"open_shard": key, "due": iso(due_at(state, stale_after))})
+    if place := _open_place(state, settings, stale_after, listed=listed):
+        item |= attributes_of({"open_shard": place[0], "due": iso(place[1])})
     return item
+
+
+def _open_place(
+    state: SagaState, settings: StoreSettings, stale_after: float, *, listed: bool
+) -> tuple[str, float] | None:
+    """Where the index of what is due has a saga, and when. ``listed``: it waits for a person."""
+    shard = shard_of(state.saga_id, settings.shards)
+    if state.over and state.order and state.order.open:
+        return str(shard), due_at(state, stale_after)
+    if to_purge := purge_at(state, settings):
+        return purge_shard(shard), to_purge
+    if listed:
+        return (str(shard), state.ends_at) if state.ends_at else None
+    if state.over:
+        return None
+    if state.parked:
+        return parked_shard(state.saga, shard, undo=state.undoing), parked_until(state)
+    return wait_shard(shard) if sent_ahead(state) else str(shard), due_at(state, stale_after)
 
 
 def _head_of(state: SagaState) -> bytes | None:
@@ -266,6 +277,11 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
     return item
 
 
+def _set_attributes_of(values: Mapping[str, str | int | bool]) -> Item:
+    """Return the same without what is zero, false or empty: what is not stored has that value."""
+    return attributes_of({name: value for name, value in values.items() if value})
+
+
 def text_of(seconds: float) -> str | None:
     """Return a time as it is stored; ``None`` for never, which is 0."""
     return iso(seconds) if seconds else None
@@ -278,31 +294,32 @@ def time_of(text: str | None) -> float:
 
 def _step_item(step: StepState, *, claimable: bool) -> Item:
     """The stored form of a step. A claim counts attempts up from what is there; a saga that turned claims no more."""
-    return attributes_of(
+    item = _set_attributes_of(
         {
             "name": step.name,
             "status": step.status.value,
-            "attempts": step.attempts.made if claimable else step.attempts.made or None,
-            "granted": step.attempts.at_grant or None,
-            "undo_attempts": step.undo_attempts.made or None,
-            "undo_granted": step.undo_attempts.at_grant or None,
-            "seq": step.result_seq or None,
-            "lost": step.outcome_unknown or None,
-            "undo": step.undo or None,
-            "kind": step.waits_for or None,
-            "round": step.round or None,
-            "sig": step.signalled or None,
-            "late": step.timed_out or None,
-            "many": step.fan_out.children or None,
-            "next": step.fan_out.handed_out or None,
-            "at": step.fan_out.at_once or None,
-            "spare": step.fan_out.tolerate or None,
-            "back": step.fan_out.one_by_one or None,
-            "asked": step.fan_out.requests_seq or None,
-            "post": step.postponed or None,
-            "pivot": step.pivot or None,
+            "attempts": step.attempts.made,
+            "granted": step.attempts.at_grant,
+            "undo_attempts": step.undo_attempts.made,
+            "undo_granted": step.undo_attempts.at_grant,
+            "seq": step.result_seq,
+            "lost": step.outcome_unknown,
+            "undo": step.undo,
+            "kind": step.waits_for,
+            "round": step.round,
+            "sig": step.signalled,
+            "late": step.timed_out,
+            "many": step.fan_out.children,
+            "next": step.fan_out.handed_out,
+            "at": step.fan_out.at_once,
+            "spare": step.fan_out.tolerate,
+            "back": step.fan_out.one_by_one,
+            "asked": step.fan_out.requests_seq,
+            "post": step.postponed,
+            "pivot": step.pivot,
         }
     )
+    return {**item, "attempts": {"N": str(step.attempts)}} if claimable else item
 
 
 def progress_of(progress: Progress) -> Item:

@@ -42,7 +42,10 @@ def main() -> None:
     service.signal_on(agreed, Loan.approval, saga_id="$.detail.loan", value="$.detail.granted")
     told = sqs.Queue(stack, "Heard")
     everything = events.Rule(
-        stack, "Everything", event_bus=service.events, event_pattern=events.EventPattern(source=["sagas.Shop-Sagas"])
+        stack,
+        "Everything",
+        event_bus=service.event_bus(),
+        event_pattern=events.EventPattern(source=["sagas.Shop-Sagas"]),
     )
     everything.add_target(cast("events.IRuleTarget", targets.SqsQueue(cast("sqs.IQueue", told))))
     topic, queue, bucket = sns.Topic(stack, "Orders"), sqs.Queue(stack, "Parcels"), s3.Bucket(stack, "Uploads")

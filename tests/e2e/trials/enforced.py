@@ -32,7 +32,7 @@ def main() -> None:
     service.grant_operate(iam.User(stack, "Operator", user_name="operator"))
     heard = sqs.Queue(stack, "Heard")
     pattern = events.EventPattern(source=events.Match.prefix("sagas."))
-    rule = events.Rule(stack, "Events", event_bus=service.events, event_pattern=pattern)
+    rule = events.Rule(stack, "Events", event_bus=service.event_bus(), event_pattern=pattern)
     rule.add_target(cast("Any", targets.SqsQueue(heard)))
     CfnOutput(stack, "HeardUrl", value=heard.queue_url)
     app.synth()

@@ -12,10 +12,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
+from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
 from sagas.cdk.layout.step_groups import SHARED
-from sagas.cdk.messages.queues import SagaQueues
-from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.errors import DefinitionError
 from sagas.messaging.routes import TYPES_FILE
 
@@ -34,15 +34,8 @@ def service_environment(
     work: Mapping[str, sqs.Queue] | None = None,
 ) -> dict[str, str]:
     """Variables of a function that deals with ``sagas``."""
-    any_queues, filed, (classes, groups) = next(iter(queues.values())), types_file(sagas, queues), _types(sagas, queues)
-    # What sagas.messaging.routes.Routes reads.
-    routes: dict[str, object] = {"base": any_queues.base_url(scope), "token": any_queues.token(scope)}
-    if SHARED in any_queues.by_group:
-        routes["shared"] = SHARED
-    if groups and filed is None:
-        routes["groups"] = groups
-    if work:
-        routes["work"] = {name: queue.queue_name for name, queue in work.items()}
+    filed, (classes, groups) = types_file(sagas, queues), _types(sagas, queues)
+    routes = _routes(scope, next(iter(queues.values())), groups if filed is None else {}, work or {})
     # Settings of the store, and of who finds what is due, that differ from the library's own.
     every = options.recover_every
     kept: dict[str, float | None] = {
@@ -69,6 +62,20 @@ def service_environment(
         **({} if options.auto_disable is None else {"SAGAS_AUTO_DISABLE": options.auto_disable.text}),
         **(options.environment or {}),
     }
+
+
+def _routes(
+    scope: Construct, queues: SagaQueues, groups: Mapping[str, Mapping[str, str]], work: Mapping[str, sqs.Queue]
+) -> dict[str, object]:
+    """What ``sagas.messaging.routes.Routes`` reads. ``queues``: those of any saga of the service."""
+    routes: dict[str, object] = {"base": queues.base_url(scope), "token": queues.token(scope)}
+    if SHARED in queues.by_group:
+        routes["shared"] = SHARED
+    if groups:
+        routes["groups"] = groups
+    if work:
+        routes["work"] = {name: queue.queue_name for name, queue in work.items()}
+    return routes
 
 
 def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]) -> str | None:

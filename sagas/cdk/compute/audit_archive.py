@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from aws_cdk import Duration, Validations
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_archiving
-from sagas.cdk.compute.function_options import FunctionOptions
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.data.archive import Archive
+from sagas.cdk.compute.permissions import allow_archiving
+from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.data.encryption import allow_key
-from sagas.cdk.data.streams import follow, stream_of
-from sagas.cdk.options import METRICS_NAMESPACE, ServiceOptions
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.layout.catalogue import Catalogue
+from sagas.cdk.options.archive import Archive
+from sagas.cdk.options.function_options import FunctionOptions
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
+from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms
+from sagas.cdk.parts.part import Part
 
 _TIMEOUT = 60
 _BATCH = 1_000
 _WINDOW = Duration.seconds(60)
 """How long entries are gathered for one object: storage is cheap, requests are not."""
+_ARCHIVED_BY = 3600
+"""Seconds within which an audit entry is archived, a day before the stream drops it."""
 _VARIABLE = "SAGAS_ARCHIVE_BUCKET"
 """The same as in ``sagas.handlers.archiving``, which needs more than a deployment has."""
 
 
-class AuditArchive(Construct):
+class AuditArchive(Construct, Part):
     """Copies each entry of the audit trail to a bucket within about a minute, and again until that succeeded.
 
     Args:
@@ -78,9 +83,22 @@ class AuditArchive(Construct):
             filters=[{"eventName": ["INSERT", "MODIFY"]}],
         )
 
-    def lag(self) -> cloudwatch.Metric:
-        """The age of the oldest entry that is not archived yet, in milliseconds."""
-        return self.function.metric("IteratorAge", statistic="Maximum", period=Duration.minutes(5))
+    @classmethod
+    def count(cls, catalogue: Catalogue) -> int:
+        """Its bucket, function, queue and alarms, where the service asks for them."""
+        return 0 if catalogue.service_options.archive is None else 13
+
+    def held(self) -> Mapping[str, object]:
+        """The bucket, and what is missing in it."""
+        return {"archive": self.bucket, "entries not archived": self.missed}
+
+    def watch(self, alarms: Alarms) -> None:
+        """Watch the age of the oldest entry that is not archived yet, and entries that will not be."""
+        lag = self.function.metric("IteratorAge", statistic="Maximum", period=FEW_MINUTES)
+        late = "The audit trail is not archived; what is older than a day will be missing."
+        alarms.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
+        lost = "Audit entries are missing in the archive."
+        alarms.watch_letters("ArchiveMissed", self.missed, lost, "archive", period=FEW_MINUTES)
 
     def _bucket(self, archive: Archive, options: ServiceOptions) -> s3.Bucket:
         lock = None

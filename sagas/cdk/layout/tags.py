@@ -5,10 +5,10 @@ from __future__ import annotations
 from aws_cdk import CfnResource, Stack, Token
 from constructs import Construct, IConstruct
 
-from sagas.topology import Part, tag
+from sagas.topology import PartName, tag
 
 
-def tag_part(construct: IConstruct, part: Part, **names: str) -> None:
+def tag_part(construct: IConstruct, part: PartName, **names: str) -> None:
     """Write into the metadata of the construct's CloudFormation resource which part of a service it is."""
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sagas.cdk.checks import of_kind, within
+from sagas.cdk.options.checks import of_kind, within
 from sagas.errors import DefinitionError
 
 _NEWBORN_READS, _NEWBORN_WRITES = 12_000, 4_000

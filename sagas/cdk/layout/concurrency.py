@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sagas.cdk.compute.function_options import FunctionOptions
+from sagas.cdk.options.function_options import FunctionOptions
 from sagas.errors import DefinitionError
 
 _LEAST, _MOST = 2, 1_000

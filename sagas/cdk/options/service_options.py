@@ -18,13 +18,13 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
 from sagas.authoring.policies import AutoDisable
-from sagas.cdk.checks import fits, of_kind, one_of, variables, within
-from sagas.cdk.compute.function_options import LOG_LEVELS, FunctionOptions, Network
-from sagas.cdk.compute.releases import Deployment
-from sagas.cdk.data.archive import Archive
-from sagas.cdk.data.capacity import TableOptions
-from sagas.cdk.data.existing import AnyResource, AnyTable
-from sagas.cdk.messages.told import AnyBus, SagaEvents
+from sagas.cdk.options.archive import Archive
+from sagas.cdk.options.capacity import TableOptions
+from sagas.cdk.options.checks import fits, of_kind, one_of, variables, within
+from sagas.cdk.options.deployment import Deployment
+from sagas.cdk.options.existing import AnyResource, AnyTable
+from sagas.cdk.options.function_options import LOG_LEVELS, FunctionOptions, Network
+from sagas.cdk.options.told import AnyBus, SagaEvents
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
@@ -161,7 +161,7 @@ class SagaServiceProps(TypedDict, total=False):
             ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
             that.
         events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
-            says what it tells. When absent nothing is told, unless :attr:`SagaService.events` is read.
+            says what it tells. When absent nothing is told, unless :meth:`SagaService.event_bus` is called.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
         verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
         archive: of the audit trail, in S3; none when absent.

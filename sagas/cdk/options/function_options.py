@@ -9,7 +9,7 @@ from aws_cdk import Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
 
-from sagas.cdk.checks import fits, one_of, variables, within
+from sagas.cdk.options.checks import fits, one_of, variables, within
 from sagas.errors import DefinitionError
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from sagas.cdk.options import within
+from sagas.cdk.options.service_options import within
 from sagas.errors import DefinitionError
 
 _EXPORTER = "OTEL_TRACES_EXPORTER"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from aws_cdk import ArnFormat, Aws, Duration, Fn, Stack, Validations
@@ -10,10 +10,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sagas.cdk.access.acknowledge import acknowledge
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.nested_stacks import TOKEN, Layout
-from sagas.cdk.layout.parts import tag_part
-from sagas.cdk.options import AnyKey
+from sagas.cdk.layout.tags import tag_part
+from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.parts.part import Part
 from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
@@ -25,7 +26,7 @@ _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
 """To be substituted, which takes a third of the room that joining takes. There may be thousands."""
 
 
-class SagaQueues:
+class SagaQueues(Part):
     """Queues of one saga. All take encrypted connections only and keep messages for 14 days.
 
     Args:
@@ -70,6 +71,11 @@ class SagaQueues:
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
+
+    def held(self) -> Mapping[str, object]:
+        """All its queues."""
+        queues = {f"queue of {self.saga}.{group}": queue for group, queue in self.by_group.items()}
+        return {f"dead-letter queue of {self.saga}": self.dead_letters, **queues}
 
     def seen_from(self, scope: Construct, group: str) -> sqs.IQueue:
         """Return the queue of a group, as a stack that is not its own nor the service's knows it: by its name.

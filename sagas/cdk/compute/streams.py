@@ -11,12 +11,12 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
-from sagas.cdk.access.acknowledge import acknowledge
-from sagas.cdk.access.permissions import allow_streaming
 from sagas.cdk.compute.functions import SagaFunction
-from sagas.cdk.data.existing import AnyTable
-from sagas.cdk.messages.queues import encrypted_queue
-from sagas.cdk.options import AnyKey
+from sagas.cdk.compute.permissions import allow_streaming
+from sagas.cdk.data.queues import encrypted_queue
+from sagas.cdk.layout.acknowledge import acknowledge
+from sagas.cdk.options.existing import AnyTable
+from sagas.cdk.options.service_options import AnyKey
 from sagas.errors import DefinitionError
 
 _FINDINGS = ("Serverless-SQSRedrivePolicy", "AwsSolutions-SQS3")

@@ -8,7 +8,7 @@ from typing import cast
 
 from aws_cdk import aws_s3 as s3
 
-from sagas.cdk.checks import within
+from sagas.cdk.options.checks import within
 from sagas.errors import DefinitionError
 
 

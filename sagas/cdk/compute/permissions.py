@@ -8,11 +8,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
-from sagas.cdk.access.acknowledge import acknowledge_objects
 from sagas.cdk.data.encryption import allow_key
-from sagas.cdk.data.existing import AnyTable
+from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
 from sagas.cdk.data.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
-from sagas.cdk.messages.queues import DEAD_LETTERS, SagaQueues
+from sagas.cdk.layout.acknowledge import acknowledge_objects
+from sagas.cdk.options.existing import AnyTable
 
 ARCHIVE = "archive/"
 """Where the sweep archives; the same as in ``sagas.engine.sweep.sweep_pages``, which needs more than a deployment

@@ -1,0 +1,1 @@
+"""What a service may be given: its options, with their checks."""

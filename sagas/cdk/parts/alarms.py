@@ -1,0 +1,138 @@
+"""What wakes an operator: alarms, each of which names in its description its section of the runbook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sagas.cdk.options.service_options import METRICS_NAMESPACE, AnyTopic
+from sagas.cdk.parts.releases import Releases
+from sagas.errors import DefinitionError
+
+MINUTE = Duration.minutes(1)
+FEW_MINUTES = Duration.minutes(5)
+_LONGEST = 1_024
+"""Characters that CloudWatch takes in a description."""
+_TOO_MUCH = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+_SILENT = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
+_QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
+
+
+def saga_metric(
+    name: str, saga: str, service: str, period: Duration = MINUTE, statistic: str = "Sum"
+) -> cloudwatch.Metric:
+    """A metric that the functions count by saga type."""
+    return _metric(name, {"saga": saga, "service": service}, period, statistic)
+
+
+def service_metric(name: str, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
+    """A metric that the functions count for the whole service."""
+    return _metric(name, {"service": service}, FEW_MINUTES, statistic)
+
+
+def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statistic: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=METRICS_NAMESPACE, metric_name=name, dimensions_map=dimensions, period=period, statistic=statistic
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Waking:
+    """What all alarms of a service have in common.
+
+    Args:
+        service: the service's name, a dimension of its metrics.
+        topic: notified when an alarm fires.
+        runbook: where the page is that says what to do, to which each alarm's section is added.
+        releases: move new code to the functions gradually; ``None`` where a deployment moves all at once.
+
+    Raises:
+        DefinitionError: that is no address of a page.
+    """
+
+    service: str
+    topic: AnyTopic | None
+    runbook: str
+    releases: Releases | None
+
+    def __post_init__(self) -> None:
+        if re.fullmatch(r"[^\s#]+", self.runbook) is None:
+            told = f"runbook_url must be the address of a page, without a section of it, not {self.runbook!r}"
+            raise DefinitionError(told)
+
+
+class Alarms(Construct):
+    """Alarms that fire when a metric exceeds a threshold. Each watches one metric, as CloudWatch charges by metric.
+
+    Args:
+        scope: parent construct.
+        id: construct id.
+        waking: of the service.
+    """
+
+    def __init__(self, scope: Construct, id: str, *, waking: Waking) -> None:
+        super().__init__(scope, id)
+        self.service = waking.service
+        self._waking = waking
+
+    def watch(
+        self,
+        id: str,
+        metric: cloudwatch.Metric,
+        what: str,
+        section: str,
+        *,
+        above: float = 0,
+        periods: int = 1,
+        breaching: int | None = None,
+        silence: bool = False,
+    ) -> cloudwatch.Alarm:
+        """Add an alarm."""
+        told, link = what, f"What to do: {self._waking.runbook}#{section}"
+        if len(told) + len(link) >= _LONGEST:  # it names many steps
+            told = f"{told[: _LONGEST - len(link) - 4]}..."
+        alarm = cloudwatch.Alarm(
+            self,
+            id,
+            metric=cast("cloudwatch.IMetric", metric),
+            threshold=above,
+            comparison_operator=_SILENT if silence else _TOO_MUCH,
+            evaluation_periods=periods,
+            datapoints_to_alarm=breaching,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING if silence else _QUIET,
+            alarm_description=f"{told} {link}",
+        )
+        if self._waking.topic is not None:
+            action = actions.SnsAction(cast("sns.ITopic", self._waking.topic))
+            alarm.add_alarm_action(cast("cloudwatch.IAlarmAction", action))
+        return alarm
+
+    def watch_errors(self, id: str, function: lambda_.Function, what: str) -> cloudwatch.Alarm:
+        """Watch invocations that crashed or timed out. A step that merely raised is recorded, and no error of these."""
+        metric = function.metric_errors(period=FEW_MINUTES, statistic="Sum")
+        return self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
+
+    def watch_throttles(self, id: str, function: lambda_.Function, what: str) -> None:
+        """Watch invocations that Lambda refused."""
+        throttles = function.metric_throttles(period=FEW_MINUTES, statistic="Sum")
+        self.watch(id, throttles, f"{what} was refused by Lambda.", "throttles", periods=2)
+
+    def watch_letters(self, id: str, letters: sqs.Queue, what: str, section: str, *, period: Duration = MINUTE) -> None:
+        """Watch a dead-letter queue, in which there should be nothing."""
+        metric = letters.metric_approximate_number_of_messages_visible(period=period, statistic="Maximum")
+        self.watch(id, metric, what, section)
+
+    def guard(self, function: Construct, alias: lambda_.Alias, *alarms: cloudwatch.Alarm) -> None:
+        """Have the alarms undo a gradual deployment of the function that is under way."""
+        if self._waking.releases is not None:
+            self._waking.releases.add(function, alias, alarms)
