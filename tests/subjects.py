@@ -25,8 +25,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "rules that others stand in for": (
         "sagas/core/arrivals.py",
         "sagas/core/automaton.py",
-        "sagas/core/facts.py",
         "sagas/core/rules.py",
+        "sagas/core/transitions.py",
+        "sagas/core/undoing.py",
         "sagas/engine/advance.py",
         "sagas/engine/attempt/attempt.py",
         "sagas/engine/committer.py",

@@ -1,4 +1,10 @@
-"""What there is to do on an arrival: a message, the supervisor, an operator, a caller."""
+"""What there is to do on an arrival: a message, the supervisor, an operator, a caller.
+
+An invocation that goes on with its saga needs no arrival: the write that commits a step claims the next one (rule 16).
+The message at hand stays the saga's current one for as long: the dispatch number stays as it is, so that a delivery of
+that message finds the saga, whatever step it was sent for. What leaves the invocation is a new message under a new
+number, as ever.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +20,25 @@ from sagas.core.commands import (
     SignalAsked,
     StallNoticed,
 )
-from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Write
-from sagas.core.facts import send_current
-from sagas.core.plan import Plan
-from sagas.core.replacing import replace
+from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Write
 from sagas.core.rules import (
     LONG_WAIT,
+    Plan,
     forward,
     in_wait,
     next_fact,
     owed_by_time,
     patient_until,
     pivot_holds,
+    ready,
     takeover_fact,
     waits,
 )
-from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus, replace
+from sagas.core.transitions import send_current
+
+SHORTEST_WAIT = 1.0
+"""Seconds from which on a retry leaves the invocation that went on to its step."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -125,13 +134,49 @@ def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decisi
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
     """Take the lease for the step under the cursor, or its undo, and count the attempt (rule 6)."""
     held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
-    ready = held.steps[index]
+    step = held.steps[index]
     if state.undoing:
-        busy = replace(ready, status=StepStatus.COMPENSATING, undo_attempts=ready.undo_attempts.claimed())
+        busy = replace(step, status=StepStatus.COMPENSATING, undo_attempts=step.undo_attempts.claimed())
         return Decision(held.with_step(index, busy), Run(index, True, busy.undo_attempts.made))
-    busy = replace(ready, status=StepStatus.RUNNING, attempts=ready.attempts.claimed())
+    busy = replace(step, status=StepStatus.RUNNING, attempts=step.attempts.claimed())
     running = replace(held.with_step(index, busy), status=SagaStatus.RUNNING)
     return Decision(running, Run(index, False, busy.attempts.made))
+
+
+def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) -> Send | None:
+    """Return what the holder may go on with once a fact is committed; ``None`` where that is for another invocation.
+
+    Not after a cancel, and not with another attempt at the same step or undo, for its circuit breaker has to hear of
+    the one before. ``now``: epoch seconds.
+    """
+    after, send = decision.state, decision.send
+    if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
+        return None
+    goes_on = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)
+    if not goes_on and not (isinstance(fact, ev.CompensationStarted) and fact.cause == "failure"):
+        return None
+    if forward(after) and (after.cancel.at or not ready(after)):
+        return None
+    return send
+
+
+def claimed_next(before: SagaState, decision: Decision, lease: Lease) -> Decision:
+    """Return the decision to run what :func:`next_work` returned, under the number of the message at hand."""
+    run = claimed_work(decision.state, lease)
+    return replace(run, state=replace(run.state, dispatch=before.dispatch))
+
+
+def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
+    """Have a retry that is not due soon be a new message, where the one at hand was sent for another step.
+
+    That has been received for all steps of its chain, and SQS counts each receive.
+    """
+    send = decision.send
+    if send is None or send.dispatch != before.dispatch or send.not_before - now <= SHORTEST_WAIT:
+        return decision
+    number = before.dispatch + 1
+    state = replace(decision.state, dispatch=number)
+    return replace(decision, state=state, send=replace(send, dispatch=number))
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.core import arrivals, facts
+from sagas.core import arrivals, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import (
     CancelAsked,
@@ -37,10 +37,8 @@ from sagas.core.commands import (
     StallNoticed,
 )
 from sagas.core.effects import Decision
-from sagas.core.plan import Plan
-from sagas.core.replacing import replace
-from sagas.core.rules import forward, has_failed, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus
+from sagas.core.rules import Plan, forward, has_failed, needs_attention
+from sagas.core.states import OVER, SagaState, SagaStatus, replace
 
 S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
@@ -71,49 +69,51 @@ class Row:
 
 ROWS: tuple[Row, ...] = (
     # Facts: committed journal entries.
-    Row((S.RUNNING,), ev.StepCompleted, facts.step_completed, (S.RUNNING, S.COMPLETED), "last step completed"),
-    Row((S.RUNNING,), ev.StepFailed, facts.step_failed, (S.RUNNING, S.COMPLETED)),
-    Row((S.RUNNING,), ev.StepLost, facts.step_lost, (S.RUNNING, S.COMPLETED)),
-    Row((S.PENDING, S.RUNNING), ev.WaitStarted, facts.wait_started, (S.WAITING,), "it waits"),
+    Row((S.RUNNING,), ev.StepCompleted, transitions.step_completed, (S.RUNNING, S.COMPLETED), "last step completed"),
+    Row((S.RUNNING,), ev.StepFailed, transitions.step_failed, (S.RUNNING, S.COMPLETED)),
+    Row((S.RUNNING,), ev.StepLost, transitions.step_lost, (S.RUNNING, S.COMPLETED)),
+    Row((S.PENDING, S.RUNNING), ev.WaitStarted, transitions.wait_started, (S.WAITING,), "it waits"),
     # Where the code is gone that was to look again, and the wait asks nobody.
-    Row((S.WAITING,), ev.WaitStarted, facts.wait_started, ()),
-    Row((S.WAITING,), ev.SignalReceived, facts.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
-    Row((S.WAITING,), ev.WaitEnded, facts.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
-    Row((S.WAITING,), ev.WaitTimedOut, facts.wait_timed_out, (S.RUNNING, S.COMPLETED), "it waited in vain"),
-    Row((S.RUNNING,), ev.ChildrenStarted, facts.children_started, (S.WAITING,), "it waits for its children"),
-    Row((S.WAITING,), ev.ChildrenEnded, facts.children_ended, (S.RUNNING, S.COMPLETED), "its children are over"),
-    Row((S.RUNNING,), ev.StepPostponed, facts.step_postponed, (S.WAITING,), "a step looks again later"),
-    Row((S.PENDING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
-    Row((S.RUNNING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted or code gone"),
-    Row((S.WAITING,), ev.StepDeadLettered, facts.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
-    Row((S.RUNNING,), ev.SagaFailed, facts.saga_failed, (S.FAILED,), "exhausted, FAIL"),
+    Row((S.WAITING,), ev.WaitStarted, transitions.wait_started, ()),
+    Row((S.WAITING,), ev.SignalReceived, transitions.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
+    Row((S.WAITING,), ev.WaitEnded, transitions.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
+    Row((S.WAITING,), ev.WaitTimedOut, transitions.wait_timed_out, (S.RUNNING, S.COMPLETED), "it waited in vain"),
+    Row((S.RUNNING,), ev.ChildrenStarted, transitions.children_started, (S.WAITING,), "it waits for its children"),
+    Row((S.WAITING,), ev.ChildrenEnded, transitions.children_ended, (S.RUNNING, S.COMPLETED), "its children are over"),
+    Row((S.RUNNING,), ev.StepPostponed, transitions.step_postponed, (S.WAITING,), "a step looks again later"),
+    Row((S.PENDING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
+    Row(
+        (S.RUNNING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted or code gone"
+    ),
+    Row((S.WAITING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
+    Row((S.RUNNING,), ev.SagaFailed, transitions.saga_failed, (S.FAILED,), "exhausted, FAIL"),
     # The pivot was the last step, and the cancel came while it ran: the saga is over.
     Row(
         (S.RUNNING,),
         ev.CancelRequested,
-        facts.cancel_requested,
+        transitions.cancel_requested,
         (S.COMPLETED,),
         "a cancel comes too late",
     ),
-    Row((S.RUNNING,), ev.SagaTimedOut, facts.saga_timed_out, (S.COMPLETED,), "a cancel comes too late"),
-    Row((S.PENDING, S.WAITING, S.DEAD_LETTERED), ev.CancelRequested, facts.cancel_requested, ()),
-    Row((S.PENDING, S.WAITING, S.DEAD_LETTERED), ev.SagaTimedOut, facts.saga_timed_out, ()),
-    Row((S.PENDING,), ev.CompensationStarted, facts.compensation_started, _TURNED[1:], "cancelled or given up"),
-    Row((S.RUNNING,), ev.CompensationStarted, facts.compensation_started, _TURNED, "exhausted or cancelled"),
-    Row((S.WAITING,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
-    Row((S.DEAD_LETTERED,), ev.CompensationStarted, facts.compensation_started, _TURNED, "cancelled or given up"),
-    Row((S.FAILED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "given up"),
-    Row((S.COMPLETED,), ev.CompensationStarted, facts.compensation_started, _TURNED[:2], "undone after all"),
-    Row((S.COMPENSATING,), ev.StepCompensated, facts.step_compensated, _UNDONE, "last undo done"),
-    Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
-    Row((S.COMPENSATING,), ev.CompensationPostponed, facts.undo_postponed, ()),
-    Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
-    Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING, S.WAITING), "redriven"),
-    Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),
-    Row(_ACTIVE, ev.Recovered, facts.recovered, ()),
-    Row(_ON, ev.RecoveryExhausted, facts.recovery_exhausted, ()),
-    Row((S.COMPENSATING,), ev.RecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
-    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, facts.resolved, ()),
+    Row((S.RUNNING,), ev.SagaTimedOut, transitions.saga_timed_out, (S.COMPLETED,), "a cancel comes too late"),
+    Row((S.PENDING, S.WAITING, S.DEAD_LETTERED), ev.CancelRequested, transitions.cancel_requested, ()),
+    Row((S.PENDING, S.WAITING, S.DEAD_LETTERED), ev.SagaTimedOut, transitions.saga_timed_out, ()),
+    Row((S.PENDING,), ev.CompensationStarted, undoing.compensation_started, _TURNED[1:], "cancelled or given up"),
+    Row((S.RUNNING,), ev.CompensationStarted, undoing.compensation_started, _TURNED, "exhausted or cancelled"),
+    Row((S.WAITING,), ev.CompensationStarted, undoing.compensation_started, _TURNED, "cancelled or given up"),
+    Row((S.DEAD_LETTERED,), ev.CompensationStarted, undoing.compensation_started, _TURNED, "cancelled or given up"),
+    Row((S.FAILED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "given up"),
+    Row((S.COMPLETED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "undone after all"),
+    Row((S.COMPENSATING,), ev.StepCompensated, undoing.step_compensated, _UNDONE, "last undo done"),
+    Row((S.COMPENSATING,), ev.CompensationAttemptFailed, undoing.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
+    Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, ()),
+    Row((S.COMPENSATING,), ev.CompensationFailed, undoing.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
+    Row((S.DEAD_LETTERED,), ev.Redriven, transitions.redriven, (S.RUNNING, S.WAITING), "redriven"),
+    Row((S.COMPENSATION_FAILED,), ev.Redriven, undoing.undos_redriven, _UNDONE, "retried by an operator"),
+    Row(_ACTIVE, ev.Recovered, transitions.recovered, ()),
+    Row(_ON, ev.RecoveryExhausted, transitions.recovery_exhausted, ()),
+    Row((S.COMPENSATING,), ev.RecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
+    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, transitions.resolved, ()),
     # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),

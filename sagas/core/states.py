@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
 
-from sagas.core.replacing import replace
+Replaced = TypeVar("Replaced")
+
+
+def replace(instance: Replaced, /, **changes: Any) -> Replaced:
+    """``dataclasses.replace`` in half its time: a state has forty fields and is replaced at each turn."""
+    kind: Any = type(instance)
+    get_all, places = _fields_of(kind)
+    values = list(get_all(instance))
+    for name, value in changes.items():
+        values[places[name]] = value
+    return kind(*values)
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[attrgetter[tuple[Any, ...]], dict[str, int]]:
+    names = [one.name for one in fields(kind)]
+    return attrgetter(*names), {name: place for place, name in enumerate(names)}
 
 
 class SagaStatus(StrEnum):
@@ -23,15 +42,7 @@ class SagaStatus(StrEnum):
     COMPENSATION_FAILED = "COMPENSATION_FAILED"
 
 
-OVER = frozenset(
-    {
-        SagaStatus.COMPLETED,
-        SagaStatus.COMPENSATED,
-        SagaStatus.CANCELLED,
-        SagaStatus.FAILED,
-        SagaStatus.COMPENSATION_FAILED,
-    }
-)
+OVER = frozenset(map(SagaStatus, ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")))
 """The terminal states: nothing happens to such a saga by itself."""
 
 
@@ -298,8 +309,7 @@ class SagaState:
         saga_id: a UUID.
         saga: the saga type's name.
         version: the type's version when it started.
-        correlation_id: the same in every message and log line of this saga; empty when it is too long for the control
-            item: the first journal entry has it.
+        correlation_id: the same in every message and log line of it; empty when only the first entry has room for it.
         steps: in execution order, as they were when it started.
         cursor: the step to run, or the one whose undo is to run.
         seq: the last committed journal entry.
@@ -319,8 +329,7 @@ class SagaState:
         error_type: the type of that error, or of the last undo that failed for good; empty when there is none.
         resolution_seq: the journal entry by which an operator settled it.
         unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
-        digest: of all results so far, each with its entry; empty when nothing has kept it. See
-            ``sagas.store.journal.entry_hash``.
+        digest: of all results so far, each with its entry (``sagas.store.journal.entry_hash``); empty if it is unknown.
         head: the hash of the entry at ``seq``, which covers all before it. See ``sagas.store.journal.entry_hash``.
         attention: needs a person, since when.
         created_at: start.

@@ -18,10 +18,9 @@ from functools import partial
 from sagas.core.automaton import decide
 from sagas.core.commands import Arrival, MessageArrived
 from sagas.core.effects import Discard, Refuse, Send, Then, Write
-from sagas.core.facts import send_current
-from sagas.core.plan import Plan
-from sagas.core.rules import waits_without_code
+from sagas.core.rules import Plan, waits_without_code
 from sagas.core.states import DeadLetter, Lease, SagaState
+from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.attempt.carrying import carried, correlated, onward
 from sagas.engine.attempt.course import UNCHAINED, Chain, Course

@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 from sagas.core import events as ev
+from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
-from sagas.core.chaining import claimed_next, next_work, renumbered
 from sagas.core.effects import Decision, Run, Send, Write
-from sagas.core.plan import Plan
-from sagas.core.replacing import replace
-from sagas.core.rules import forward, next_fact
-from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
+from sagas.core.rules import Plan, forward, next_fact
+from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, replace
 from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently

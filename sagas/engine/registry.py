@@ -10,7 +10,7 @@ from typing import Any
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
-from sagas.core.plan import Plan, StepPlan
+from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import StepState
 from sagas.errors import NotFound
 

@@ -13,7 +13,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Exhausted, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.breaker import BreakerState
+from sagas.core.gates import BreakerState
 from sagas.core.text import iso
 from sagas.engine.attempt.attempt import lease_for
 from sagas.engine.attempt.runner import Runner

@@ -12,8 +12,8 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.breaker import BreakerState
 from sagas.core.events import Failure, StepCompleted, StepFailed
+from sagas.core.gates import BreakerState
 from sagas.core.states import SagaState
 from sagas.engine.attempt.attempt import lease_for
 from sagas.engine.composition.core import settings_from

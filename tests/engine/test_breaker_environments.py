@@ -17,8 +17,8 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.breaker import BreakerState
 from sagas.core.effects import Discard, Postpone
+from sagas.core.gates import BreakerState
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.registry import Registry
 from sagas.engine.start.starter import Starter

@@ -10,7 +10,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.breaker import BreakerState
+from sagas.core.gates import BreakerState
 from sagas.engine.composition.core import settings_from
 from sagas.errors import Cancelled, Rejected, TimedOut
 from sagas.store.tables import tables_for

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
-from sagas.core import facts
+from sagas.core import undoing
 from sagas.core.events import ChildrenStarted
 from sagas.core.ids import child_id, parent_of
 from sagas.core.states import FanOut, SagaState, StepState
@@ -118,7 +118,7 @@ def _orders_are_obeyed_again() -> Generator[None]:
     def kept(state: SagaState) -> Any:
         return state.order
 
-    with patch.object(facts, "_obeyed", kept):
+    with patch.object(undoing, "_obeyed", kept):
         yield
 
 

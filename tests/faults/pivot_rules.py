@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
-from sagas.core import arrivals, automaton, facts, rules
+from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import CancelAsked, CompensateAsked
 from sagas.core.effects import Decision
-from sagas.core.plan import Plan
-from sagas.core.rules import forward
+from sagas.core.rules import Plan, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
 from sagas.engine.children import children
 from sagas.store.control.control import ControlItems
@@ -58,7 +57,7 @@ def _rows_blind(*events: type[Any]) -> Generator[None]:
 def _in_place(name: str, other: Callable[..., Any]) -> Generator[None]:
     """Put ``other`` in the place of a function of ``core.rules``, wherever the core imported it."""
     with ExitStack() as stack:
-        for module in (rules, facts, arrivals):
+        for module in (rules, transitions, undoing, arrivals):
             if hasattr(module, name):
                 stack.enter_context(patch.object(module, name, other))
         yield
@@ -96,7 +95,7 @@ def _pivots_obey_earlier_cancels() -> Generator[None]:
 def _pivots_obey_deadlines() -> Generator[None]:
     def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
         asked = replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
-        decision = facts.saga_timed_out(plan, asked, fact, now)
+        decision = transitions.saga_timed_out(plan, asked, fact, now)
         return replace(decision, state=_marked(decision.state, state))
 
     rows = {key: replace(row, apply=turned) for key, row in automaton.TABLE.items() if key[1] is ev.SagaTimedOut}

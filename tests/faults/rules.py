@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 from unittest.mock import patch
 
-from sagas.core import arrivals, chaining, facts, rules
+from sagas.core import arrivals, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, MessageArrived
 from sagas.core.effects import Decision, Send, Write
-from sagas.core.plan import Plan
+from sagas.core.rules import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.text import iso
 from sagas.engine import committer
@@ -370,7 +370,7 @@ def _the_timeout_in_two_writes() -> Generator[None]:
 def _in_place(name: str, other: Callable[..., Any]) -> Generator[None]:
     """Put ``other`` in the place of a function of ``core.rules``, wherever it was imported."""
     with ExitStack() as stack:
-        for module in (rules, facts, arrivals, committer):
+        for module in (rules, transitions, undoing, arrivals, committer):
             if hasattr(module, name):
                 stack.enter_context(patch.object(module, name, other))
         yield
@@ -555,7 +555,7 @@ def _chains_ignore_the_time() -> Generator[None]:
 @_rule("16: a chain's attempts are counted at the claim")
 def _chained_attempts_not_counted() -> Generator[None]:
     def uncounted(before: SagaState, decision: Decision, lease: Any) -> Decision:
-        claimed = chaining.claimed_next(before, decision, lease)
+        claimed = arrivals.claimed_next(before, decision, lease)
         index = claimed.state.cursor
         counted, fresh = claimed.state.steps[index], decision.state.steps[index]
         step = replace(counted, attempts=fresh.attempts, undo_attempts=fresh.undo_attempts)

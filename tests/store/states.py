@@ -20,8 +20,7 @@ from sagas.core.commands import (
     StallNoticed,
 )
 from sagas.core.effects import Decision, Run, Write
-from sagas.core.plan import Plan, StepPlan
-from sagas.core.rules import out_of_budget, undo_out_of_budget
+from sagas.core.rules import Plan, StepPlan, out_of_budget, undo_out_of_budget
 from sagas.core.states import (
     Attempts,
     Cancel,

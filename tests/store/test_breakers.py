@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from sagas.core.breaker import BreakerState
+from sagas.core.gates import BreakerState
 from sagas.store.types.breakers import BreakerItems
 from tests.store.conftest import CONCURRENT, Store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sagas.core.pauses import NO_PAUSE, Pause, Scope
+from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
 from sagas.store.index.findings import Findings, find_key

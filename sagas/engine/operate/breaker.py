@@ -13,16 +13,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.breaker import (
-    PROBE_POLL,
-    AttemptOutcome,
-    BreakerState,
-    Limits,
-    admit,
-    opened,
-    probe_ended,
-    silent_until,
-)
 from sagas.core.effects import Postpone
 from sagas.core.events import (
     DeadLetterCause,
@@ -32,6 +22,16 @@ from sagas.core.events import (
     StepFailed,
     StepLost,
     StepPostponed,
+)
+from sagas.core.gates import (
+    PROBE_POLL,
+    AttemptOutcome,
+    BreakerState,
+    Limits,
+    admit,
+    opened,
+    probe_ended,
+    silent_until,
 )
 from sagas.core.states import SagaState
 from sagas.core.text import iso

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Set
 from dataclasses import dataclass
 
-from sagas.core.breaker import BreakerState
+from sagas.core.gates import BreakerState
 from sagas.core.rules import forward
 from sagas.core.states import SagaState
 from sagas.core.text import iso

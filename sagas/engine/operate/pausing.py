@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sagas.core.pauses import Pause, Scope
+from sagas.core.gates import Pause, Scope
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.clock import Clock

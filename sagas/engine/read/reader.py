@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
-from sagas.core.pauses import Pause, Scope
 from sagas.core.rules import forward, needs_attention
 from sagas.core.states import OVER, SagaState, SagaStatus
 from sagas.core.text import iso

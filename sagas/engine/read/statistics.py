@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sagas.core.pauses import NO_PAUSE, Scope
+from sagas.core.gates import NO_PAUSE, Scope
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock

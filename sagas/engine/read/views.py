@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.events import GONE, DeadLetterCause
-from sagas.core.pauses import Pause, Scope
+from sagas.core.gates import Pause, Scope
 from sagas.core.rules import forward, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import epoch, iso

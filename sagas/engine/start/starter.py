@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sagas.authoring.codec import decode
+from sagas.core.gates import Scope
 from sagas.core.ids import KEY_PATTERN, LONGEST_KEY, id_for_key
-from sagas.core.pauses import Scope
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.operate.auto_disable import AutoDisabler

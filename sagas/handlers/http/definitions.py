@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
-from sagas.core.pauses import NO_PAUSE, Pause, Scope
+from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.engine.composition.api import Api
 from sagas.engine.read.answers import BreakerList, DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.read.views import pause_view

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sagas.core.replacing import replace
-from sagas.core.states import Lease, SagaState, SagaStatus
+from sagas.core.states import Lease, SagaState, SagaStatus, replace
 from sagas.core.text import iso
 from sagas.formats import FORMAT
 from sagas.store.children.joins import join_writes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sagas.core.breaker import BreakerState
+from sagas.core.gates import BreakerState
 from sagas.store.control.mapping import Item, attributes_of, number_in, text_in, text_of, time_of
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings

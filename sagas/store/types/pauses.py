@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sagas.core.pauses import NO_PAUSE, Pause, Scope
+from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.store.control.mapping import Item, time_of

@@ -9,7 +9,7 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import Event, MessageArrived
 from sagas.core.effects import Decision, Send, Then
-from sagas.core.plan import Plan, StepPlan
+from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import Attempts, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 S = SagaStatus

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagas.core.breaker import (
+from sagas.core.gates import (
     LONGEST_SPREAD,
     PROBE_POLL,
     Admission,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sagas.core import events as ev
+from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
-from sagas.core.chaining import claimed_next, next_work, renumbered
 from sagas.core.effects import Decision, Run
-from sagas.core.plan import Plan, StepPlan
+from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import Attempts, Cancel, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 NOW = 1_000.0

@@ -12,8 +12,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import CancelAsked, ChildrenSeen, CompensateAsked, Event, RetryAsked, StallNoticed
 from sagas.core.effects import Decision, Refuse, Run, Send, Then, Write
 from sagas.core.events import DeadLetterCause as Cause
-from sagas.core.plan import Plan
-from sagas.core.rules import next_fact
+from sagas.core.rules import Plan, next_fact
 from sagas.core.states import FanOut, Order, Recovery, SagaState, SagaStatus
 from tests.unit.core.making import BOOM, HELD, MINE, NOW, S, T, after, apply, commands, message, plan, saga, step
 from tests.unit.core.test_properties import sagas, sequences

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagas.core import events as ev
-from sagas.core import facts
+from sagas.core import transitions, undoing
 from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import (
     Backlog,
@@ -26,8 +26,7 @@ from sagas.core.commands import (
     StallNoticed,
 )
 from sagas.core.effects import Decision, Refuse, Run, Write
-from sagas.core.plan import Plan, StepPlan
-from sagas.core.rules import needs_attention, next_fact
+from sagas.core.rules import Plan, StepPlan, needs_attention, next_fact
 from sagas.core.states import (
     OVER,
     Attempts,
@@ -493,17 +492,17 @@ def _counts_backward(state: SagaState) -> SagaState:
     return replace(state, seq=state.seq - 1)
 
 
-MISTAKES: list[tuple[str, Callable[..., Any], Any]] = [
-    ("_running", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
-    ("_being_undone", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
-    ("_committed", _counts_backward, test_any_events_in_any_order_and_number),
+MISTAKES: list[tuple[Any, str, Callable[..., Any], Any]] = [
+    (transitions, "_running", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
+    (undoing, "_being_undone", _anybody, test_a_fact_about_no_execution_under_way_changes_nothing),
+    (transitions, "committed", _counts_backward, test_any_events_in_any_order_and_number),
 ]
 
 
-@pytest.mark.parametrize(("name", "mistake", "test"), MISTAKES)
+@pytest.mark.parametrize(("module", "name", "mistake", "test"), MISTAKES)
 def test_a_mistake_is_noticed(
-    name: str, mistake: Callable[..., Any], test: Any, monkeypatch: pytest.MonkeyPatch
+    module: Any, name: str, mistake: Callable[..., Any], test: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, name, mistake)
+    monkeypatch.setattr(module, name, mistake)
     with pytest.raises((AssertionError, ExceptionGroup)):
         test()

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sagas.core.replacing import replace
-from sagas.core.states import SagaState, SagaStatus, StepState
+from sagas.core.states import SagaState, SagaStatus, StepState, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ import pytest
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, CancelAsked, CompensateAsked, Event, ResolveAsked, RetryAsked, StallNoticed
 from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
-from sagas.core.plan import Plan
-from sagas.core.rules import patient_until
+from sagas.core.rules import Plan, patient_until
 from sagas.core.states import Cancel, DeadLetter, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,

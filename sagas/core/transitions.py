@@ -4,33 +4,40 @@ from __future__ import annotations
 
 from sagas.core import events as ev
 from sagas.core.effects import Decision, Send, Write
-from sagas.core.plan import Plan
-from sagas.core.replacing import replace
 from sagas.core.rules import (
     SHORT_WAIT,
+    Plan,
     exhausted_policy,
-    forward,
     in_wait,
     long_wait,
     next_fact,
-    next_undo,
     out_of_budget,
     owed_by_time,
-    undo_out_of_budget,
-    undoable,
     waits,
 )
-from sagas.core.states import Cancel, FanOut, Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import (
+    Cancel,
+    FanOut,
+    Polling,
+    Recovery,
+    SagaState,
+    SagaStatus,
+    StepState,
+    StepStatus,
+    replace,
+)
 
 _LONGEST_UNREADABLE = 300
 """Characters of what does not fit that are kept with the saga; its journal has more."""
 
 
-def _committed(state: SagaState) -> SagaState:
+def committed(state: SagaState) -> SagaState:
+    """Return the state with one more entry: something answered."""
     return replace(state, seq=state.seq + 1, unanswered=0)
 
 
-def _released(state: SagaState, send: Send | None = None) -> Decision:
+def released(state: SagaState, send: Send | None = None) -> Decision:
+    """Give the lease back."""
     return Decision(replace(state, lease=None), send=send)
 
 
@@ -41,15 +48,15 @@ def send_current(state: SagaState) -> Send:
     return Send(index, state.undoing, state.dispatch, wait)
 
 
-def _proceed(plan: Plan, state: SagaState, now: float) -> Decision:
+def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     """After a commit: go on journaling what is owed, or release the lease and send the current message."""
     fact = next_fact(plan, state) or owed_by_time(state, now)
     if fact is None:
         idle = state.over or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
-        return _released(state) if idle else _released(state, send_current(state))
+        return released(state) if idle else released(state, send_current(state))
     if waits(state, fact, now):
         later = replace(state, not_before=max(state.not_before, state.lost_until), dispatch=state.dispatch + 1)
-        return _released(later, send_current(later))
+        return released(later, send_current(later))
     return Decision(state, Write(fact))
 
 
@@ -60,16 +67,7 @@ def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
     return step if fits and state.lease and step is not None and step.status is StepStatus.RUNNING else None
 
 
-def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:
-    """The current step, if its undo is under way; or, if not ``begun``, if it waits for its undo, which cannot run."""
-    step = state.current
-    if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts.made != fact.attempt:
-        return None
-    under_way = step.status is StepStatus.COMPENSATING
-    return step if (under_way or state.joins if begun else not under_way) else None
-
-
-def _busy(state: SagaState) -> bool:
+def busy(state: SagaState) -> bool:
     """Whether user code may be at work under the lease that is held."""
     step = state.current
     return step is not None and step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING)
@@ -80,7 +78,7 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     done = replace(
         step,
         status=StepStatus.COMPLETED,
@@ -105,10 +103,10 @@ def _gone_on(plan: Plan, state: SagaState, now: float) -> Decision:
     )
     if after.cursor == len(after.steps) and not after.cancel.at and not after.recovery.exhausted:
         after = replace(after, status=SagaStatus.COMPLETED, dispatch=state.dispatch)
-    return _proceed(plan, after, now)
+    return proceed(plan, after, now)
 
 
-def _again(state: SagaState, retry_at: float, now: float) -> SagaState:
+def try_again(state: SagaState, retry_at: float, now: float) -> SagaState:
     """Try again later: by the message at hand, or by a new one where waiting would use up its receives (rule 8)."""
     dispatch = state.dispatch + (1 if retry_at - now > SHORT_WAIT else 0)
     return replace(state, not_before=retry_at, dispatch=dispatch)
@@ -120,15 +118,15 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     if step is None:
         return Decision(state)
     step = replace(step, outcome_unknown=step.outcome_unknown or fact.outcome_unknown)
-    after = _committed(state)
+    after = committed(state)
     if fact.permanent or out_of_budget(plan, state):
         failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
         if exhausted_policy(plan, state, step, rejected=fact.rejected) == "CONTINUE":
             return _gone_on(plan, failed, now)
         failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0, polling=None)
-        return _proceed(plan, failed, now)
+        return proceed(plan, failed, now)
     again = after.with_step(fact.index, replace(step, status=StepStatus.RETRYING))
-    return _proceed(plan, _again(again, fact.retry_at, now), now)
+    return proceed(plan, try_again(again, fact.retry_at, now), now)
 
 
 def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> Decision:
@@ -136,7 +134,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     step = _running(state, fact)
     if step is None:
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     exhausted = out_of_budget(plan, state)
     status = StepStatus.FAILED if exhausted else StepStatus.RETRYING
     after = after.with_step(fact.index, replace(step, status=status, outcome_unknown=True))
@@ -146,8 +144,8 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
         after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
     if isinstance(dead, ev.StepDeadLettered) and dead.cause.message_dies:
-        return _released(after, send_current(after))
-    return _proceed(plan, after, now)
+        return released(after, send_current(after))
+    return proceed(plan, after, now)
 
 
 def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float) -> Decision:
@@ -157,14 +155,14 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
         return Decision(state)
     waiting = replace(step, status=StepStatus.WAITING, outcome_unknown=False, postponed=False)
     after = replace(
-        _committed(state).with_step(fact.index, waiting),
+        committed(state).with_step(fact.index, waiting),
         status=SagaStatus.WAITING,
         not_before=fact.until,
         dispatch=state.dispatch + 1,
         recovery=state.recovery.progressed(),
         polling=None,
     )
-    return _proceed(plan, after, now)
+    return proceed(plan, after, now)
 
 
 def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
@@ -188,7 +186,7 @@ def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: 
     step = _in_wait(state, fact.index, "signal")
     if step is None or not step.signalled:
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
     return _gone_on(plan, after.with_step(fact.index, done), now)
 
@@ -198,7 +196,7 @@ def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> 
     step = _in_wait(state, fact.index, "time")
     if step is None:
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
     return _gone_on(plan, after.with_step(fact.index, done), now)
 
@@ -209,10 +207,10 @@ def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: flo
     if step is None or step.signalled:
         return Decision(state)
     in_vain = replace(step, status=StepStatus.FAILED, timed_out=True)
-    after = _committed(state).with_step(fact.index, in_vain)
+    after = committed(state).with_step(fact.index, in_vain)
     if plan.steps[fact.index].on_timeout == "CONTINUE":
         return _gone_on(plan, after, now)
-    return _proceed(plan, replace(after, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
+    return proceed(plan, replace(after, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
 
 
 def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now: float) -> Decision:
@@ -220,7 +218,7 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
     step = _running(state, fact)
     if step is None or step.waits_for != "children":
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     own = plan.steps[fact.index]
     waiting = replace(
         step,
@@ -242,7 +240,7 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
         recovery=state.recovery.progressed(),
         polling=None,
     )
-    return _proceed(plan, after, now)
+    return proceed(plan, after, now)
 
 
 def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: float) -> Decision:
@@ -250,12 +248,12 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
     step = _in_wait(state, fact.index, "children")
     if step is None:
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     if fact.failure is None:
         done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
         return _gone_on(plan, after.with_step(fact.index, done), now)
     failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, timed_out=True))
-    return _proceed(plan, replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
+    return proceed(plan, replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
@@ -275,12 +273,12 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
         postponed=True,
     )
     after = replace(
-        _committed(state).with_step(fact.index, again),
+        committed(state).with_step(fact.index, again),
         status=SagaStatus.WAITING,
         recovery=state.recovery.progressed(),
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
-    return _proceed(plan, _again(after, fact.retry_at, now), now)
+    return proceed(plan, try_again(after, fact.retry_at, now), now)
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
@@ -292,15 +290,16 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
     fitting = (StepStatus.RUNNING,) if called else fitting
     if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
         return Decision(state)
-    after = replace(_committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
+    after = replace(committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
     if fact.cause.fails_step:
         attempts = step.attempts.given_back() if called else step.attempts
         after = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, attempts=attempts))
-        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=_unreadable(fact.failure))
-    return _proceed(plan, after, now)
+        after = replace(after, error_seq=after.seq, not_before=0.0, unreadable=unreadable_part(fact.failure))
+    return proceed(plan, after, now)
 
 
-def _unreadable(failure: ev.Failure | None) -> str:
+def unreadable_part(failure: ev.Failure | None) -> str:
+    """Return what of the stored values does not fit the deployed code, if that is why something failed."""
     return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
 
 
@@ -308,127 +307,37 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
     """End FAILED."""
     if state.lease is None or next_fact(plan, state) != fact:
         return Decision(state)
-    return _released(replace(_committed(state), status=SagaStatus.FAILED))
+    return released(replace(committed(state), status=SagaStatus.FAILED))
 
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
     """The accepted cancel is on the record; undoing follows, unless the pivot has completed meanwhile."""
-    if state.lease is None or _busy(state) or not state.cancel.at or state.cancel.journaled:
+    if state.lease is None or busy(state) or not state.cancel.at or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
         return _forward(plan, state, now)
-    journaled = replace(_committed(state), cancel=Cancel(state.cancel.at, journaled=True))
-    return _proceed(plan, journaled, now)
+    journaled = replace(committed(state), cancel=Cancel(state.cancel.at, journaled=True))
+    return proceed(plan, journaled, now)
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
     """Like a cancel, except that it is an error: undoing follows. Past the pivot it is no more than a note."""
-    if state.lease is None or _busy(state) or state.cancel.journaled:
+    if state.lease is None or busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
         noted = state.overdue and not state.cancel.at
         return Decision(state) if noted else _forward(plan, replace(state, overdue=True), now)
     if not state.cancel.at:
         return Decision(state)
-    after = _committed(state)
-    return _proceed(plan, replace(after, cancel=replace(state.cancel, journaled=True), error_seq=after.seq), now)
+    after = committed(state)
+    return proceed(plan, replace(after, cancel=replace(state.cancel, journaled=True), error_seq=after.seq), now)
 
 
 def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
     """Past the pivot what was to undo the saga comes to nothing. It is over if it has no step left."""
-    after = replace(_committed(state), cancel=Cancel())
+    after = replace(committed(state), cancel=Cancel())
     over = after.cursor == len(after.steps)
-    return _proceed(plan, replace(after, status=SagaStatus.COMPLETED) if over else after, now)
-
-
-def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
-    """Turn round: from here on only undos run."""
-    if state.lease is None or _busy(state) or not _may_turn(state, fact.cause):
-        return Decision(state)
-    after = replace(_committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
-    after = replace(after, order=_obeyed(state), not_before=0.0 if state.over else after.not_before)
-    turned, step = next_undo(plan, replace(after, recovery=state.recovery.progressed())), state.current
-    if step is not None and step.status is StepStatus.WAITING:
-        to_undo = turned.undoing and turned.cursor == state.cursor
-        turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
-    return _proceed(plan, turned, now)
-
-
-def _obeyed(state: SagaState) -> Order | None:
-    """The parent's order, which begins to be carried out."""
-    return None if state.order is None else replace(state.order, open=False)
-
-
-def _may_turn(state: SagaState, cause: str) -> bool:
-    """Whether undoing may begin for that cause. A cancel asked for meanwhile changes nothing: a journaled fact stays
-    valid until it is committed."""
-    if cause == "operator":
-        return not forward(state) or bool(state.past_pivot)
-    if cause == "parent":
-        return state.order is not None and state.order.open
-    if cause in ("cancel", "timeout"):
-        return state.cancel.journaled
-    if cause == "recovery":
-        return forward(state) and state.recovery.exhausted
-    return forward(state) and state.current is not None and state.current.status is StepStatus.FAILED
-
-
-def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now: float) -> Decision:
-    """The next undo, or the end."""
-    step = _being_undone(state, fact)
-    if step is None:
-        return Decision(state)
-    undone = replace(
-        step,
-        status=StepStatus.COMPENSATED,
-        undo_attempts=step.undo_attempts.settled(),
-        outcome_unknown=False,
-        undo=False,
-    )
-    after = replace(_committed(state).with_step(fact.index, undone), recovery=state.recovery.progressed())
-    return _proceed(plan, next_undo(plan, after), now)
-
-
-def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
-    """Try the undo again later; without a budget left it has failed for good."""
-    step = _being_undone(state, fact)
-    if step is None:
-        return Decision(state)
-    if undo_out_of_budget(plan, state):
-        return undo_failed(plan, state, ev.CompensationFailed(fact.index, fact.attempt, fact.failure), now)
-    again = _committed(state).with_step(fact.index, replace(step, status=_undo_pending(step)))
-    return _proceed(plan, _again(again, fact.retry_at, now), now)
-
-
-def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, now: float) -> Decision:
-    """Call the undo again later. The execution counts, but not against the budget: nothing failed."""
-    step = _being_undone(state, fact)
-    if step is None or state.joins:
-        return Decision(state)
-    again = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.excused())
-    after = replace(
-        _committed(state).with_step(fact.index, again),
-        recovery=state.recovery.progressed(),
-        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
-    )
-    return _proceed(plan, _again(after, fact.retry_at, now), now)
-
-
-def _undo_pending(step: StepState) -> StepStatus:
-    """The status of a step that is to be undone (again): COMPLETED, or FAILED when it never completed."""
-    return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
-
-
-def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
-    """Record the failed undo and go on with the others: one failing undo stops no other."""
-    step = _being_undone(state, fact, begun=not fact.failure.code_missing)
-    if step is None:
-        return Decision(state)
-    attempts = step.undo_attempts.given_back() if fact.failure.type_changed else step.undo_attempts
-    failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=attempts)
-    after = _committed(state).with_step(fact.index, failed)
-    after = replace(after, unreadable=_unreadable(fact.failure) or after.unreadable)
-    return _proceed(plan, next_undo(plan, after), now)
+    return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if over else after, now)
 
 
 def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
@@ -443,7 +352,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     if children:  # those that failed are started anew
         again = replace(again, status=StepStatus.WAITING, fan_out=replace(step.fan_out, handed_out=0))
     after = replace(
-        _committed(state).with_step(state.cursor, again),
+        committed(state).with_step(state.cursor, again),
         status=SagaStatus.WAITING if children else SagaStatus.RUNNING,
         dead=None,
         dispatch=state.dispatch + 1,
@@ -454,28 +363,15 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
         resolution_seq=0,
         unreadable="",
     )
-    return _proceed(plan, after, now)
-
-
-def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
-    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
-    if state.lease is None:
-        return Decision(state)
-    after = replace(_committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
-    after = replace(after, order=_obeyed(state))
-    for index, step in enumerate(after.steps):
-        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.granted_anew())
-        if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
-            after = after.with_step(index, fresh)
-    return _proceed(plan, next_undo(plan, after), now)
+    return proceed(plan, after, now)
 
 
 def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> Decision:
     """Send the current message anew, under a new number."""
-    if state.lease is None or _busy(state):
+    if state.lease is None or busy(state):
         return Decision(state)
     after = replace(
-        _committed(state),
+        committed(state),
         recovery=replace(state.recovery, attempts=state.recovery.attempts + 1) if fact.stall else state.recovery,
         unanswered=state.unanswered if fact.stall else fact.unanswered,
         attention=now if fact.attention else state.attention,
@@ -487,44 +383,28 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
-    return _released(after) if long_wait(after, now) else _released(after, send_current(after))
+    return released(after) if long_wait(after, now) else released(after, send_current(after))
 
 
-def _stalled(state: SagaState) -> bool:
+def stalled(state: SagaState) -> bool:
     """Whether giving up makes sense. How much patience there was is not asked again: the plan may have changed since
     the fact was journaled, and a journaled fact stays valid."""
-    return state.lease is not None and state.recovery.attempts > 0 and not _busy(state)
+    return state.lease is not None and state.recovery.attempts > 0 and not busy(state)
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
     """Give up the forward way; undoing follows. Past the pivot it waits for an operator."""
-    if not _stalled(state) or state.recovery.exhausted:
+    if not stalled(state) or state.recovery.exhausted:
         return Decision(state)
-    return _proceed(plan, replace(_committed(state), recovery=replace(state.recovery, exhausted=True)), now)
-
-
-def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
-    """Give up undoing: what is not undone has failed to be."""
-    if not _stalled(state):
-        return Decision(state)
-    after = replace(
-        _committed(state),
-        recovery=replace(state.recovery, exhausted=True),
-        status=SagaStatus.COMPENSATION_FAILED,
-        polling=None,
-    )
-    step = after.current
-    if step is not None:
-        after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))
-    return _released(after)
+    return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
 def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Decision:
     """A person settled it: off the list; undos done by hand are not repeated. What never ran has nothing to undo."""
     if state.lease is None or not state.attention:
         return Decision(state)
-    after = _committed(state)
+    after = committed(state)
     for index, step in enumerate(state.steps):
         if step.name in fact.steps and step.status is not StepStatus.PENDING:
             after = after.with_step(index, replace(step, status=StepStatus.COMPENSATED, outcome_unknown=False))
-    return _released(replace(after, resolution_seq=after.seq, unreadable=""))
+    return released(replace(after, resolution_seq=after.seq, unreadable=""))

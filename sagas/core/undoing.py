@@ -1,0 +1,137 @@
+"""What each journaled fact of the way back does to a state."""
+
+from __future__ import annotations
+
+from sagas.core import events as ev
+from sagas.core.effects import Decision
+from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undoable
+from sagas.core.states import Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus, replace
+from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part
+
+
+def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:
+    """The current step, if its undo is under way; or, if not ``begun``, if it waits for its undo, which cannot run."""
+    step = state.current
+    if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts.made != fact.attempt:
+        return None
+    under_way = step.status is StepStatus.COMPENSATING
+    return step if (under_way or state.joins if begun else not under_way) else None
+
+
+def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
+    """Turn round: from here on only undos run."""
+    if state.lease is None or busy(state) or not _may_turn(state, fact.cause):
+        return Decision(state)
+    after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
+    after = replace(after, order=_obeyed(state), not_before=0.0 if state.over else after.not_before)
+    turned, step = next_undo(plan, replace(after, recovery=state.recovery.progressed())), state.current
+    if step is not None and step.status is StepStatus.WAITING:
+        to_undo = turned.undoing and turned.cursor == state.cursor
+        turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
+    return proceed(plan, turned, now)
+
+
+def _obeyed(state: SagaState) -> Order | None:
+    """The parent's order, which begins to be carried out."""
+    return None if state.order is None else replace(state.order, open=False)
+
+
+def _may_turn(state: SagaState, cause: str) -> bool:
+    """Whether undoing may begin for that cause. A cancel asked for meanwhile changes nothing: a journaled fact stays
+    valid until it is committed."""
+    if cause == "operator":
+        return not forward(state) or bool(state.past_pivot)
+    if cause == "parent":
+        return state.order is not None and state.order.open
+    if cause in ("cancel", "timeout"):
+        return state.cancel.journaled
+    if cause == "recovery":
+        return forward(state) and state.recovery.exhausted
+    return forward(state) and state.current is not None and state.current.status is StepStatus.FAILED
+
+
+def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now: float) -> Decision:
+    """The next undo, or the end."""
+    step = _being_undone(state, fact)
+    if step is None:
+        return Decision(state)
+    undone = replace(
+        step,
+        status=StepStatus.COMPENSATED,
+        undo_attempts=step.undo_attempts.settled(),
+        outcome_unknown=False,
+        undo=False,
+    )
+    after = replace(committed(state).with_step(fact.index, undone), recovery=state.recovery.progressed())
+    return proceed(plan, next_undo(plan, after), now)
+
+
+def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
+    """Try the undo again later; without a budget left it has failed for good."""
+    step = _being_undone(state, fact)
+    if step is None:
+        return Decision(state)
+    if undo_out_of_budget(plan, state):
+        return undo_failed(plan, state, ev.CompensationFailed(fact.index, fact.attempt, fact.failure), now)
+    again = committed(state).with_step(fact.index, replace(step, status=_undo_pending(step)))
+    return proceed(plan, try_again(again, fact.retry_at, now), now)
+
+
+def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, now: float) -> Decision:
+    """Call the undo again later. The execution counts, but not against the budget: nothing failed."""
+    step = _being_undone(state, fact)
+    if step is None or state.joins:
+        return Decision(state)
+    again = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.excused())
+    after = replace(
+        committed(state).with_step(fact.index, again),
+        recovery=state.recovery.progressed(),
+        polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
+    )
+    return proceed(plan, try_again(after, fact.retry_at, now), now)
+
+
+def _undo_pending(step: StepState) -> StepStatus:
+    """The status of a step that is to be undone (again): COMPLETED, or FAILED when it never completed."""
+    return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
+
+
+def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
+    """Record the failed undo and go on with the others: one failing undo stops no other."""
+    step = _being_undone(state, fact, begun=not fact.failure.code_missing)
+    if step is None:
+        return Decision(state)
+    attempts = step.undo_attempts.given_back() if fact.failure.type_changed else step.undo_attempts
+    failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=attempts)
+    after = committed(state).with_step(fact.index, failed)
+    after = replace(after, unreadable=unreadable_part(fact.failure) or after.unreadable)
+    return proceed(plan, next_undo(plan, after), now)
+
+
+def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
+    if state.lease is None:
+        return Decision(state)
+    after = replace(committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
+    after = replace(after, order=_obeyed(state))
+    for index, step in enumerate(after.steps):
+        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.granted_anew())
+        if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
+            after = after.with_step(index, fresh)
+    return proceed(plan, next_undo(plan, after), now)
+
+
+def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+    """Give up undoing: what is not undone has failed to be."""
+    if not stalled(state):
+        return Decision(state)
+    after = replace(
+        committed(state),
+        recovery=replace(state.recovery, exhausted=True),
+        status=SagaStatus.COMPENSATION_FAILED,
+        polling=None,
+    )
+    step = after.current
+    if step is not None:
+        after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))
+    return released(after)
