@@ -217,5 +217,7 @@ def definition_of(cls: type[Any]) -> SagaDefinition:
     definition = vars(cls).get(DEFINITION) if isinstance(cls, type) else None  # pyright: ignore[reportUnnecessaryIsInstance] -- callers hand over what an app module holds
     if not isinstance(definition, SagaDefinition):
         name = getattr(cls, "__name__", repr(cls))
-        raise DefinitionError(f"{name} is no saga class: it does not derive from Saga[...], or is a base only")
+        raise DefinitionError(
+            f"{name} is not a saga class: it does not derive from Saga[...], or serves only as a base"
+        )
     return definition

@@ -319,7 +319,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "pivot": step.pivot,
         }
     )
-    return {**item, "attempts": {"N": str(step.attempts)}} if claimable else item
+    return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
 
 
 def progress_of(progress: Progress) -> Item:
