@@ -18,17 +18,14 @@ if TYPE_CHECKING:
     from sagas.client.operate.dead_letters import DeadLetter
     from sagas.engine.read.answers import (
         AuditEntry,
-        BreakerView,
-        DefinitionView,
         IncidentView,
         PauseView,
-        QueueStats,
         SagaView,
         StepView,
         Summary,
-        TypeStats,
         VerificationView,
     )
+    from sagas.engine.read.overviews import BreakerView, DefinitionView, QueueStats, TypeStats
 
 _STYLES = {
     "COMPLETED": "green",

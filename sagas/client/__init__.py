@@ -6,24 +6,19 @@ from sagas.client.client import SagaClient
 from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned, Redrive
 from sagas.engine.read.answers import (
     AuditEntry,
-    BreakerView,
-    DefinitionView,
     ErrorView,
     IncidentList,
     IncidentView,
     LeftOutView,
     Page,
-    QueueStats,
-    RecoveryView,
     SagaErrorView,
     SagaView,
-    StatsView,
     StepView,
     Summary,
-    SweepView,
-    TypeStats,
     VerificationView,
 )
+from sagas.engine.read.overviews import BreakerView, DefinitionView, QueueStats, StatsView, TypeStats
+from sagas.engine.read.reports import RecoveryView, SweepView
 
 __all__ = [
     "AuditEntry",

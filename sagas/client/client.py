@@ -22,12 +22,7 @@ from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport
 from sagas.client.waiting import Wait
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.engine.read.answers import (
-    AuditEntry,
-    Page,
-    SagaView,
-    VerificationView,
-)
+from sagas.engine.read.answers import AuditEntry, Page, SagaView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.operations import ATTENTION, AUDIT, LIST, LOOK_UP, SHOW, START, VERIFY
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
-from sagas.engine.read.answers import BreakerView, DefinitionView, IncidentList, SagaView, StatsView
+from sagas.engine.read.answers import IncidentList, SagaView
+from sagas.engine.read.overviews import BreakerView, DefinitionView, StatsView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,

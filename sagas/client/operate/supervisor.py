@@ -10,7 +10,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from sagas.aws import INVOCATION, code_of, connect, translated
-from sagas.engine.read.answers import RecoveryView, SweepRoundView, SweepView
+from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _SWEEP_SECONDS = 15.0

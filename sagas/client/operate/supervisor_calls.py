@@ -10,7 +10,7 @@ from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.operate.supervisor import Supervisor, connect_lambda
 from sagas.client.transport import Transport
 from sagas.core.text import iso
-from sagas.engine.read.answers import RecoveryView, SweepRoundView, SweepView
+from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 from sagas.errors import InvalidRequest, Problem, SagaError
 from sagas.operations import RECOVER
 

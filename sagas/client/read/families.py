@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NotRequired, TypedDict
 
-from sagas.engine.read.answers import DefinitionView, Page, SagaView, Summary
+from sagas.engine.read.answers import Page, SagaView, Summary
+from sagas.engine.read.overviews import DefinitionView
 
 _PAGE = 100
 

@@ -13,7 +13,7 @@ from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.operate.breaker import GOOD_FOR, Breakers
-from sagas.engine.read.answers import BreakerView
+from sagas.engine.read.overviews import BreakerView
 from sagas.engine.read.reader import readable
 from sagas.errors import Unavailable
 from sagas.store.control.control import ControlItems

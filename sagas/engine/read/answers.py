@@ -1,5 +1,5 @@
-"""What the API and the supervisor answer, as types: what makes the answers, the client and the API's description of
-itself all take them from here.
+"""What the API answers about sagas, as types: what makes the answers, the client and the API's description of itself
+all take them from here. ``overviews`` has the answers about types, breakers and numbers, ``reports`` the supervisor's.
 
 Times are ISO 8601 in UTC; ``None`` means it has not happened. Nothing here loads more than a client needs.
 """
@@ -10,19 +10,16 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from sagas.authoring.policies import Exhausted
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.store.journal.chain import Wrong
 
-_Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-_Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 _SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
 _StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
 _Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
-_BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
-_Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue")
-_Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
 _Ordinal = Annotated[int, Meta(ge=1)]
 
 
@@ -42,8 +39,8 @@ class SagaErrorView(ErrorView):
 class ChildErrorView(TypedDict):
     """A child that failed, and why, if that is known."""
 
-    position: _Count
-    saga_id: _Id
+    position: Count
+    saga_id: Id
     status: _SagaStatus
     error: ErrorView | None
 
@@ -55,10 +52,10 @@ class ChildrenView(TypedDict):
     lists them.
     """
 
-    total: _Count
-    started: _Count
-    completed: _Count
-    failed: _Count
+    total: Count
+    started: Count
+    completed: Count
+    failed: Count
     finished: Annotated[float, Meta(ge=0, le=1)]
     failures: list[ChildErrorView]
     href: str
@@ -68,9 +65,9 @@ class ParentView(TypedDict):
     """The saga whose child this is, its step, and which child of the step, from 0."""
 
     name: str
-    saga_id: _Id
+    saga_id: Id
     step: str
-    position: _Count
+    position: Count
 
 
 class FaultView(ErrorView):
@@ -91,15 +88,15 @@ class StepView(TypedDict):
 
     name: str
     status: _StepStatus
-    attempts: _Count
-    undo_attempts: _Count
-    started_at: _Time | None
-    ended_at: _Time | None
+    attempts: Count
+    undo_attempts: Count
+    started_at: Time | None
+    ended_at: Time | None
     result: Any
     error: ErrorView | None
-    next_attempt_at: _Time | None
+    next_attempt_at: Time | None
     waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "children", "retry"]})] | None
-    waits_until: _Time | None
+    waits_until: Time | None
     message: str | None
     children: NotRequired[ChildrenView]
     took: Annotated[float, Meta(ge=0)] | None
@@ -112,14 +109,14 @@ class ProgressView(TypedDict):
     step: str
     fraction: Annotated[float, Meta(ge=0, le=1)]
     message: str
-    at: _Time
+    at: Time
 
 
 class ResolutionView(TypedDict):
     """How a saga was settled by hand: by whom, why, what was done, and the steps whose undo was done by hand."""
 
     by: str
-    at: _Time
+    at: Time
     note: str
     action: str
     steps: list[str]
@@ -131,7 +128,7 @@ class WaitingBehindView(TypedDict):
     """
 
     step: str
-    open_until: _Time
+    open_until: Time
 
 
 class WaitingView(TypedDict):
@@ -143,7 +140,7 @@ class WaitingView(TypedDict):
     """
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
-    until: _Time | None
+    until: Time | None
 
 
 class PauseView(TypedDict):
@@ -155,14 +152,14 @@ class PauseView(TypedDict):
     """
 
     step: str | None
-    saga_id: _Id | None
+    saga_id: Id | None
     starts_only: bool
     starts: bool
     undos: bool
-    at: _Time | None
+    at: Time | None
     by: str | None
     reason: str | None
-    until: _Time | None
+    until: Time | None
 
 
 class LeaseView(TypedDict):
@@ -170,9 +167,9 @@ class LeaseView(TypedDict):
     are any.
     """
 
-    claimed_at: _Time | None
-    expires_at: _Time
-    heartbeat_at: _Time | None
+    claimed_at: Time | None
+    expires_at: Time
+    heartbeat_at: Time | None
 
 
 class LinksView(TypedDict):
@@ -193,7 +190,7 @@ class LeftOutView(TypedDict):
     path: str
     entry: _Ordinal
     object: str | None
-    bytes: _Count | None
+    bytes: Count | None
     why: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
 
 
@@ -206,18 +203,18 @@ class Summary(TypedDict):
     or may have.
     """
 
-    saga_id: _Id
+    saga_id: Id
     name: str
     version: str
     status: _SagaStatus
     in_doubt: list[str]
-    recovery_attempts: _Count
-    cancel_requested_at: _Time | None
+    recovery_attempts: Count
+    cancel_requested_at: Time | None
     paused: bool
     fault: FaultView | None
-    created_at: _Time
-    updated_at: _Time
-    ended_at: _Time | None
+    created_at: Time
+    updated_at: Time
+    ended_at: Time | None
     links: LinksView
     why: NotRequired[str]
     parent: NotRequired[ParentView]
@@ -254,13 +251,13 @@ class SagaView(Summary):
     resolution: ResolutionView | None
     correlation_id: str
     result: Any
-    deadline: _Time | None
+    deadline: Time | None
     pause: NotRequired[PauseView]
     redacted: NotRequired[list[str]]
-    purged_at: NotRequired[_Time]
+    purged_at: NotRequired[Time]
     purge_reason: NotRequired[str]
     objects: NotRequired[list[NamedObjectView]]
-    more_objects: NotRequired[_Count]
+    more_objects: NotRequired[Count]
     left_out: NotRequired[list[LeftOutView]]
 
 
@@ -278,9 +275,9 @@ class IncidentView(TypedDict):
     type: str
     step: str
     error_type: str | None
-    count: _Count
-    first_seen: _Time
-    last_seen: _Time
+    count: Count
+    first_seen: Time
+    last_seen: Time
 
 
 class IncidentList(TypedDict):
@@ -293,9 +290,9 @@ class IncidentList(TypedDict):
 class AuditEntry(TypedDict):
     """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's after it."""
 
-    saga_id: _Id
+    saga_id: Id
     seq: _Ordinal
-    at: _Time
+    at: Time
     saga: str
     action: str
     step: str | None
@@ -311,7 +308,7 @@ class CallbackView(TypedDict):
     """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
 
     name: str
-    saga_id: _Id
+    saga_id: Id
     step: str
     status: _SagaStatus
 
@@ -341,118 +338,11 @@ class VerificationView(TypedDict):
     to verify.
     """
 
-    saga_id: _Id
+    saga_id: Id
     verified: bool
-    entries: _Count
+    entries: Count
     broken: BadEntryView | None
-    purged_at: NotRequired[_Time]
-
-
-class DefinitionStepView(TypedDict):
-    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``. Once the ``pivot``
-    has completed, nothing is undone.
-
-    ``signal`` is there if it waits for one: the JSON Schema of the value. ``children`` is there if it starts sagas: the
-    names of their types.
-    """
-
-    name: str
-    undo: str | None
-    max_retries: _Count
-    on_exhausted: _Policy
-    timeout: Annotated[float, Meta(gt=0)]
-    retired: bool
-    pivot: bool
-    signal: NotRequired[dict[str, Any]]
-    children: NotRequired[list[str]]
-
-
-class DefinitionView(TypedDict):
-    """A saga type: its steps, the JSON Schema of its request, and what is paused of it.
-
-    ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
-    pause's reason. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the
-    failed sagas in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
-    """
-
-    name: str
-    version: str
-    description: str
-    active: bool
-    paused: bool
-    reason: str | None
-    failures: _Count
-    pauses: list[PauseView]
-    cancellable: bool
-    request: dict[str, Any]
-    steps: list[DefinitionStepView]
-
-
-class DefinitionList(TypedDict):
-    """All saga types that are deployed."""
-
-    definitions: list[DefinitionView]
-
-
-class BreakerView(TypedDict):
-    """The circuit breaker of a step.
-
-    ``failures`` counts those in a row; while it is not closed, those that opened it. ``waiting`` counts the sagas that
-    wait behind it. Only the thousand sagas in flight that the supervisor would look at first are looked through:
-    ``more_waiting`` says that there may be more.
-    """
-
-    saga: str
-    step: str
-    state: _BreakerState
-    failures: _Count
-    open_until: _Time | None
-    waiting: _Count
-    more_waiting: bool
-
-
-class BreakerList(TypedDict):
-    """The circuit breakers of all steps that declare one."""
-
-    breakers: list[BreakerView]
-
-
-class TypeStats(TypedDict):
-    """How many sagas of a type there are by ``statuses``: those in flight now, and those that ended since.
-
-    ``at_least`` names the figures that are more than was counted: statuses, and fields of this object. A minute's
-    starts and ends are averages of the last five.
-    """
-
-    name: str
-    paused: bool
-    statuses: dict[str, _Count]
-    in_flight: _Count
-    attention: _Count
-    started_per_minute: Annotated[float, Meta(ge=0)]
-    ended_per_minute: Annotated[float, Meta(ge=0)]
-    oldest_in_flight: _Time | None
-    at_least: list[str]
-
-
-class QueueStats(TypedDict):
-    """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
-
-    saga: str
-    steps: list[str]
-    messages: _Count | None
-
-
-class StatsView(TypedDict):
-    """How many sagas there were ``at`` a time; those that are over count if they ended ``since``. ``approximate`` says
-    which figures are, and why."""
-
-    at: _Time
-    since: _Time
-    types: list[TypeStats]
-    queues: list[QueueStats]
-    breakers: list[BreakerView]
-    approximate: list[str]
+    purged_at: NotRequired[Time]
 
 
 class ProblemView(TypedDict):
@@ -474,92 +364,3 @@ class ErrorAnswer(TypedDict):
     """The answer to a call that was refused or failed."""
 
     error: RefusalView
-
-
-class RecoveryView(TypedDict):
-    """What one look at stalled sagas did.
-
-    ``untouched`` were alive after all, ``failed`` could not be recovered (the log says why), for ``left`` there was no
-    time. ``saga_ids`` names the recovered ones, 100 at most.
-    """
-
-    recovered: int
-    untouched: int
-    failed: int
-    left: int
-    saga_ids: list[str]
-
-
-class PurgeView(TypedDict):
-    """What one run of purges did.
-
-    ``untouched`` are kept longer by now, or something is at work on them; ``failed`` could not be purged (the log says
-    why); for ``left`` there was no time.
-    """
-
-    purged: int
-    untouched: int
-    failed: int
-    left: int
-
-
-class BrokenTrailView(TypedDict):
-    """A saga whose audit trail is not what was written."""
-
-    name: str
-    saga_id: _Id
-
-
-class SampleView(TypedDict):
-    """What verifying a sample of audit trails found; ``failed`` ones could not be looked at."""
-
-    verified: int
-    failed: int
-    broken: list[BrokenTrailView]
-
-
-class SweepRoundView(TypedDict):
-    """How the sweep of a saga type by its schedule stands: the round that is under way, or the last one.
-
-    ``action`` is what happens to orphans; ``counts`` are those of a sweep, as far as the round has come; ``stopped``
-    says why a part of it does not go on. ``began_at`` and ``finished_at`` are null before the first round began, or
-    ended.
-    """
-
-    saga: str
-    prefix: str
-    action: str
-    round: _Count
-    began_at: _Time | None
-    finished_at: _Time | None
-    under_way: bool
-    counts: dict[str, int]
-    stopped: str
-
-
-class SweepView(TypedDict):
-    """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.sweep.orphans.SweepReport``."""
-
-    saga: str
-    prefix: str
-    dry_run: bool
-    action: str
-    bucket: str
-    listed: int
-    young: int
-    kept: int
-    orphans: int
-    unreferenced: int
-    unknown: int
-    foreign: int
-    deleted: int
-    archived: int
-    handled: int
-    gone: int
-    left: int
-    errors: int
-    sample: dict[str, list[str]]
-    finished: bool
-    start_after: str
-    stopped: str
-    error: str

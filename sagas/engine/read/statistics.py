@@ -16,7 +16,7 @@ from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
-from sagas.engine.read.answers import QueueStats, StatsView, TypeStats
+from sagas.engine.read.overviews import QueueStats, StatsView, TypeStats
 from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError

@@ -12,7 +12,7 @@ from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import OrphanSweep
 from sagas.core.text import iso
 from sagas.engine.composition.core import Core, settings_from
-from sagas.engine.read.answers import SweepRoundView
+from sagas.engine.read.reports import SweepRoundView
 from sagas.engine.sweep.orphans import COUNTS, SweepReport
 from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
 from sagas.engine.sweep.sweep_rounds import EndedRound, PartName, RoundSweep

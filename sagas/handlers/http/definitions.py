@@ -10,7 +10,7 @@ from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.engine.composition.api import Api
-from sagas.engine.read.answers import BreakerList, DefinitionList, DefinitionStepView, DefinitionView
+from sagas.engine.read.overviews import BreakerList, DefinitionList, DefinitionStepView, DefinitionView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.bodies import read_body

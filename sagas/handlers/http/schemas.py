@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec.json import schema_components
 
 from sagas.core.events import FACTS
-from sagas.engine.read import answers
+from sagas.engine.read import answers, overviews, reports
 
 Json = dict[str, Any]
 
@@ -19,18 +19,18 @@ _NAMED: dict[str, Any] = {
     "Saga": answers.SagaView,
     "Entry": answers.AuditEntry,
     "Verification": answers.VerificationView,
-    "Definition": answers.DefinitionView,
-    "Breaker": answers.BreakerView,
+    "Definition": overviews.DefinitionView,
+    "Breaker": overviews.BreakerView,
     "Callback": answers.CallbackView,
     "Problem": answers.ProblemView,
     "Error": answers.ErrorAnswer,
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
     "Incidents": answers.IncidentList,
-    "Definitions": answers.DefinitionList,
-    "Breakers": answers.BreakerList,
-    "Stats": answers.StatsView,
-    "Recovery": answers.RecoveryView,
+    "Definitions": overviews.DefinitionList,
+    "Breakers": overviews.BreakerList,
+    "Stats": overviews.StatsView,
+    "Recovery": reports.RecoveryView,
 }
 """The schemas that others refer to. All other types stand where they are used."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.engine.composition.core import Core
 from sagas.engine.composition.recovering import Recovering
-from sagas.engine.read.answers import RecoveryView
+from sagas.engine.read.reports import RecoveryView
 from sagas.engine.supervise.recovery import RecoveryReport
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.messaging.work import DueSagas, Work

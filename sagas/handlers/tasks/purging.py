@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.engine.composition.purging import Purging
-from sagas.engine.read.answers import PurgeView
+from sagas.engine.read.reports import PurgeView
 from sagas.engine.supervise.purge import PurgeReport
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.due import SPARE, is_void

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagas.engine.composition.recovering import Recovering
-from sagas.engine.read.answers import RecoveryView
+from sagas.engine.read.reports import RecoveryView
 from sagas.engine.supervise.recovery import Wanted
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.bodies import LONGEST_SILENCE, MOST_RECOVERED, MOST_RECOVERY_ATTEMPTS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagas.engine.composition.verifying import Verifying
-from sagas.engine.read.answers import SampleView
+from sagas.engine.read.reports import SampleView
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sagas.authoring.context import object_key
 from sagas.core.states import SagaStatus
-from sagas.engine.read.answers import SweepView
+from sagas.engine.read.reports import SweepView
 from sagas.engine.sweep.orphans import Judge, Kind, SweepReport, kind_of, saga_id_of, too_many
 from sagas.errors import InvalidRequest
 from sagas.store.index.summaries import SagaSummaries, SagaSummary

@@ -1,0 +1,120 @@
+"""What the API answers about saga types, their circuit breakers and how many sagas there are. See ``answers``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from sagas.authoring.policies import Exhausted
+from sagas.engine.read.answers import Count, PauseView, Time
+
+_BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
+_Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
+
+
+class DefinitionStepView(TypedDict):
+    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``. Once the ``pivot``
+    has completed, nothing is undone.
+
+    ``signal`` is there if it waits for one: the JSON Schema of the value. ``children`` is there if it starts sagas: the
+    names of their types.
+    """
+
+    name: str
+    undo: str | None
+    max_retries: Count
+    on_exhausted: _Policy
+    timeout: Annotated[float, Meta(gt=0)]
+    retired: bool
+    pivot: bool
+    signal: NotRequired[dict[str, Any]]
+    children: NotRequired[list[str]]
+
+
+class DefinitionView(TypedDict):
+    """A saga type: its steps, the JSON Schema of its request, and what is paused of it.
+
+    ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
+    pause's reason. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the
+    failed sagas in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
+    """
+
+    name: str
+    version: str
+    description: str
+    active: bool
+    paused: bool
+    reason: str | None
+    failures: Count
+    pauses: list[PauseView]
+    cancellable: bool
+    request: dict[str, Any]
+    steps: list[DefinitionStepView]
+
+
+class DefinitionList(TypedDict):
+    """All saga types that are deployed."""
+
+    definitions: list[DefinitionView]
+
+
+class BreakerView(TypedDict):
+    """The circuit breaker of a step.
+
+    ``failures`` counts those in a row; while it is not closed, those that opened it. ``waiting`` counts the sagas that
+    wait behind it. Only the thousand sagas in flight that the supervisor would look at first are looked through:
+    ``more_waiting`` says that there may be more.
+    """
+
+    saga: str
+    step: str
+    state: _BreakerState
+    failures: Count
+    open_until: Time | None
+    waiting: Count
+    more_waiting: bool
+
+
+class BreakerList(TypedDict):
+    """The circuit breakers of all steps that declare one."""
+
+    breakers: list[BreakerView]
+
+
+class TypeStats(TypedDict):
+    """How many sagas of a type there are by ``statuses``: those in flight now, and those that ended since.
+
+    ``at_least`` names the figures that are more than was counted: statuses, and fields of this object. A minute's
+    starts and ends are averages of the last five.
+    """
+
+    name: str
+    paused: bool
+    statuses: dict[str, Count]
+    in_flight: Count
+    attention: Count
+    started_per_minute: Annotated[float, Meta(ge=0)]
+    ended_per_minute: Annotated[float, Meta(ge=0)]
+    oldest_in_flight: Time | None
+    at_least: list[str]
+
+
+class QueueStats(TypedDict):
+    """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
+
+    saga: str
+    steps: list[str]
+    messages: Count | None
+
+
+class StatsView(TypedDict):
+    """How many sagas there were ``at`` a time; those that are over count if they ended ``since``. ``approximate`` says
+    which figures are, and why."""
+
+    at: Time
+    since: Time
+    types: list[TypeStats]
+    queues: list[QueueStats]
+    breakers: list[BreakerView]
+    approximate: list[str]
