@@ -64,7 +64,7 @@ class Advanced:
     gate: Gate | None = None
 
 
-MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], Attempt]
+MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course], Attempt]
 """What makes the attempt that a message is for."""
 
 
@@ -90,11 +90,7 @@ class Advancer:
     chain: Chain = UNCHAINED
     work: WorkSender | None = None
 
-    def course(self, message: Message) -> Course | None:
-        """Return what the steps are to share that are run for a message; ``None`` if it is one alone."""
-        return Course(self.chain) if message.step in self.chain else None
-
-    def message(self, message: Message, invocation: Invocation, course: Course | None = None) -> Advanced:
+    def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Advance the saga that a message is for: run its code, or find out why not."""
         saga_type, services = self.registry.get(message.saga), self.services
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
@@ -128,7 +124,7 @@ class Advancer:
             told = Problem("$.index", "is not the current step's")
             raise InvalidRequest("the message does not fit its saga", [told])
         # Where leases are to be short, what runs no code needs no longer one.
-        lease = self.lease() if course is not None else lease_for(saga_type, services.clock, invocation.deadline)
+        lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = MessageArrived(
             message.index,
             message.undo,
@@ -143,15 +139,13 @@ class Advancer:
         context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
         return replace(self.advance(correlated(state, message), arrival, context, message), message=message, gate=gate)
 
-    def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course | None) -> Advanced:
+    def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Run what was claimed with a commit, and what was with that one's, until something is left to a message."""
-        while committed.claimed and course is not None:
+        while committed.claimed:
             state, entry, inputs = committed.state, committed.entry, message.inputs
             if entry is not None and entry.action == "StepCompleted":
                 inputs = (*inputs, carried(entry))
-                if entry.payload is not None and not committed.adopted:
-                    course.known[entry.seq] = entry.payload
-            course.held = state
+            course.claim(state, entry, adopted=committed.adopted)
             message = replace(
                 message,
                 step=state.steps[state.cursor].name,
@@ -181,9 +175,7 @@ class Advancer:
             return message
         return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
 
-    def refuse(
-        self, message: Message, invocation: Invocation, error: Exception, course: Course | None = None
-    ) -> Advanced | None:
+    def refuse(self, message: Message, invocation: Invocation, error: Exception, course: Course) -> Advanced | None:
         """Have the attempt that a message is for fail, without its code being run.
 
         Raises: as :meth:`message`. Returns what that led to; ``None`` when it may not be claimed.

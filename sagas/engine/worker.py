@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from sagas.core.effects import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
 from sagas.engine.advance import Advanced, Advancer
-from sagas.engine.attempt.attempt import RECORDING, Invocation, NotCommitted, lease_for
-from sagas.engine.attempt.course import Course
+from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
+from sagas.engine.attempt.course import RECORDING, Course
 from sagas.engine.attempt.late_commits import comes_back, with_pending
 from sagas.errors import Unavailable
 from sagas.formats import NewerFormat
@@ -48,7 +48,7 @@ class Worker:
             return Die(), received
         if until := max((gate.known_until(message) for gate in services.gates), default=0.0):
             return Postpone(until), received
-        course = self.advancer.course(message)
+        course = Course.of(self.advancer.chain, message.step)
         for _ in range(_ROUNDS):
             try:
                 advanced = self.advancer.message(message, invocation, course)
@@ -80,7 +80,7 @@ class Worker:
         logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
         return Discard()
 
-    def _end(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None) -> End | None:
+    def _end(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
         """What becomes of the message; ``None`` to look at it again."""
         services = self.advancer.services
         match advanced.then:
@@ -106,9 +106,7 @@ class Worker:
             return None
         return self._let_die(message)
 
-    def _held_back(
-        self, advanced: Advanced, message: Message, invocation: Invocation, course: Course | None
-    ) -> End | None:
+    def _held_back(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
         """What becomes of a message whose claim was refused and would hold now: a gate was shut, or the saga has
         changed."""
         if advanced.gate is None:

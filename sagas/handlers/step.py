@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
 from sagas.core.effects import Die, Discard, Postpone
-from sagas.engine.attempt.attempt import RECORDING, Invocation
+from sagas.engine.attempt.attempt import Invocation
+from sagas.engine.attempt.course import RECORDING
 from sagas.engine.composition.running import Running
 from sagas.errors import InvalidRequest, NotFound, SagaError, text_of
 from sagas.formats import NewerFormat

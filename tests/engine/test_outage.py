@@ -14,7 +14,8 @@ from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.core.effects import Die, Discard, Postpone
-from sagas.engine.attempt.attempt import COMMIT_RESERVE, PAUSES
+from sagas.engine.attempt.attempt import PAUSES
+from sagas.engine.attempt.course import COMMIT_RESERVE
 from sagas.errors import Ambiguous, Unavailable
 from tests.engine.outages import DONE, REQUEST, Begin, Outage, carried, lost_at
 from tests.support.bench import Bench

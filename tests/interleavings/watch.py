@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.core.text import epoch
-from sagas.engine.attempt.attempt import RECORDING, SKEW
+from sagas.engine.attempt.attempt import SKEW
+from sagas.engine.attempt.course import RECORDING
 from sagas.engine.clock import claimed_at
 from sagas.store.journal.entries import NEVER_STARTED
 from sagas.store.settings import StoreSettings

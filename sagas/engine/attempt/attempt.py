@@ -17,9 +17,9 @@ from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.effects import Send
 from sagas.core.states import DeadLetter, Lease, SagaState
-from sagas.engine.attempt.carrying import brought, correlated
+from sagas.engine.attempt.carrying import correlated
 from sagas.engine.attempt.context import StepContext
-from sagas.engine.attempt.course import Course
+from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course
 from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.attempt.heartbeat import Heartbeat
 from sagas.engine.attempt.progress import ProgressReport
@@ -44,12 +44,6 @@ SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
 PAUSES = (0.2, 1.0)
 """Seconds between the tries to read inputs or commit an outcome."""
-COMMIT_RESERVE = 5.0
-"""Seconds kept back to send an outcome to its queue, should it not be committed."""
-RECORDING = 2.0
-"""Seconds of its function's time that no code may use: in them its outcome is recorded."""
-_AFTER_LEASE = 5.0
-"""Seconds after the end of a lease at which its message comes back, should its holder have died."""
 
 
 def _no_callbacks(saga: str, saga_id: str, step: str) -> str:
@@ -128,7 +122,7 @@ class Attempt:
         saga_type: the message's saga type, which has the code.
         message: the message at hand.
         invocation: what it is handled in.
-        course: where this function goes on to further steps.
+        course: what it shares with the steps that the same invocation runs before and after it.
 
     ``shut`` is the gate that refused the claim, if one did.
     """
@@ -139,7 +133,7 @@ class Attempt:
         saga_type: SagaType,
         message: Message,
         invocation: Invocation,
-        course: Course | None = None,
+        course: Course,
     ) -> None:
         self._services = services
         self._type = saga_type
@@ -168,22 +162,14 @@ class Attempt:
     def claim(self) -> SagaState | None:
         """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while a
         gate is shut."""
-        course = self._course
-        if course is not None and course.held is not None:
-            held, course.held = course.held, None
-        else:
+        held = self._course.take()
+        if held is None:
             self.shut = shut_gate(self._services.gates, self._message)
             if self.shut is not None:
                 return None
             held = self._take()
         lease_end = held.lease.expires_at if held is not None and held.lease is not None else math.inf
-        # By its queue, which knows the time of the function only; or by an earlier step of the chain.
-        hidden_until = course.hidden_until if course is not None else 0.0
-        if hidden_until:
-            too_late = hidden_until < lease_end < math.inf
-        else:
-            too_late = lease_end + _AFTER_LEASE < self._invocation.deadline
-        if too_late:
+        if self._course.wrongly_hidden(lease_end, self._invocation.deadline):
             self._delay_until_after(lease_end)
         return held
 
@@ -204,11 +190,9 @@ class Attempt:
         return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
-        """A fresh lease for code with that timeout. In a chain it is for that alone, not for all that may follow."""
+        """A fresh lease for code with that timeout."""
         lease = lease_for(self._type, self._services.clock, self._invocation.deadline)
-        if self._course is None:
-            return lease
-        needed = round(self._services.clock.now() + timeout + RECORDING + COMMIT_RESERVE, 3)
+        needed = self._course.lease_end(self._services.clock.now(), timeout)
         return replace(lease, expires_at=min(lease.expires_at, needed))
 
     def _onward(self, state: SagaState, send: Send) -> Lease | None:
@@ -216,7 +200,7 @@ class Attempt:
 
         The same one each time: an earlier try may have taken it, and its answer been lost.
         """
-        if self._next is not None or self._course is None:
+        if self._next is not None:
             return self._next
         step, clock = state.steps[send.index].name, self._services.clock
         if step not in self._course.chain or not self._type.has_code(step, undo=send.undo):
@@ -236,9 +220,9 @@ class Attempt:
     def _delay_until_after(self, lease_end: float) -> None:
         """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
         try:
-            self._services.delay(self._message, lease_end + _AFTER_LEASE - self._services.clock.now())
-            if self._course is not None:
-                self._course.hidden_until = lease_end + _AFTER_LEASE
+            until = self._course.comes_back(lease_end)
+            self._services.delay(self._message, until - self._services.clock.now())
+            self._course.hidden(until)
         except SagaError:
             fields = {"saga_id": self._message.saga_id, "step": self._message.step}
             self._services.logger.warning("the message comes back with its visibility timeout only", extra=fields)
@@ -252,9 +236,8 @@ class Attempt:
         """
         message, services, definition = self._message, self._services, self._type.definition
         clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
-        if self._course is not None and held.lease is not None:
-            # The lease is this step's. One that lasts longer loses it, as a function of its own would be stopped.
-            needed_until = round(claimed_at(held.lease.owner) + self._code.timeout + RECORDING + COMMIT_RESERVE, 3)
+        if held.lease is not None:
+            needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the step was claimed, and its lease was over before it could begin")
         code = self._type.step(message.step)
@@ -307,9 +290,7 @@ class Attempt:
         """Return the payloads that the code names, by parameter: what the message brought and is proven, else from the
         journal, in several tries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
-        known = self._course.known if self._course is not None else {}
-        if not known:
-            known |= {0: None, **brought(self._message.inputs, held.digest)}
+        known = self._course.known(self._message.inputs, held.digest)
         missing = [seq for seq in needed.values() if seq not in known]
         if missing:
             journal, saga_id = self._services.journal, self._message.saga_id
@@ -398,10 +379,14 @@ class Attempt:
         """Commit an outcome, in several tries while there is time."""
         message, trace_id = self._message, self._invocation.trace_id
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
-        onward = self._onward if self._course is not None else None
         chained = message.chained
         context = EntryContext(
-            payload, details, trace_id=trace_id, message=None if chained else dying, onward=onward, chained=chained
+            payload,
+            details,
+            trace_id=trace_id,
+            message=None if chained else dying,
+            onward=self._onward,
+            chained=chained,
         )
         plan = self._type.plan(held.steps)
         try:

@@ -1,11 +1,22 @@
-"""Steps that one invocation runs one after the other."""
+"""Steps that one invocation runs one after the other, and what they share: the life of a course is told here alone."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sagas.core.states import SagaState
+from sagas.engine.attempt.carrying import brought
+from sagas.messaging.message.carried import CarriedInput
+from sagas.store.journal.entries import Entry
+
+COMMIT_RESERVE = 5.0
+"""Seconds kept back to send an outcome to its queue, should it not be committed."""
+RECORDING = 2.0
+"""Seconds of its function's time that no code may use: in them its outcome is recorded."""
+_AFTER_LEASE = 5.0
+"""Seconds after the end of a lease at which its message comes back, should its holder have died."""
 
 _ALL = "*"
 
@@ -41,17 +52,69 @@ UNCHAINED = Chain()
 
 @dataclass(slots=True)
 class Course:
-    """What the steps share that one invocation runs one after the other.
+    """What the steps share that one invocation runs one after the other: of a message that is unchained, a single one.
 
     Args:
         chain: which steps may follow each other.
-        held: the saga with the next of them claimed, if it is.
-        known: payloads that need not be read any more, by the numbers of their entries.
-        hidden_until: epoch seconds at which the message at hand comes back should its worker die, where that is sooner
-            than its queue's visibility timeout; 0 where it is not.
     """
 
     chain: Chain
-    held: SagaState | None = None
-    known: dict[int, str | None] = field(default_factory=dict[int, str | None])
-    hidden_until: float = 0.0
+    _claimed: SagaState | None = None
+    """The saga with the next step claimed, if it is."""
+    _known: dict[int, str | None] = field(default_factory=dict[int, str | None])
+    """Payloads that need not be read any more, by the numbers of their entries."""
+    _hidden_until: float = 0.0
+    """Epoch seconds at which the message at hand comes back should its worker die, if a step has changed that."""
+
+    @classmethod
+    def of(cls, chain: Chain, step: str) -> Course:
+        """Return the course of a message for ``step``, where the function goes on to the steps of ``chain``."""
+        return cls(chain if step in chain else UNCHAINED)
+
+    @property
+    def chained(self) -> bool:
+        """Whether further steps may follow."""
+        return self.chain is not UNCHAINED
+
+    def claim(self, state: SagaState, entry: Entry | None, *, adopted: bool) -> None:
+        """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor had written it."""
+        self._claimed = state
+        if entry is not None and entry.action == "StepCompleted" and entry.payload is not None and not adopted:
+            self._known[entry.seq] = entry.payload
+
+    def take(self) -> SagaState | None:
+        """Return the saga if the last commit claimed the step that is next; once."""
+        claimed, self._claimed = self._claimed, None
+        return claimed
+
+    def lease_end(self, began: float, timeout: float) -> float:
+        """Return when a lease taken at ``began`` must end: in a chain it is for one step, not for all that may follow.
+
+        One that lasts longer loses it, as a function of its own would be stopped. Times are epoch seconds.
+        """
+        return round(began + timeout + RECORDING + COMMIT_RESERVE, 3) if self.chained else math.inf
+
+    def wrongly_hidden(self, lease_end: float, deadline: float) -> bool:
+        """Whether the message would come back too early for the lease, or much later than it ends.
+
+        It is hidden by its queue, which knows the ``deadline`` of the function only, or by an earlier step. Both are
+        epoch seconds.
+        """
+        if self._hidden_until:
+            return self._hidden_until < lease_end < math.inf
+        return lease_end + _AFTER_LEASE < deadline
+
+    def comes_back(self, lease_end: float) -> float:
+        """Return when the message is to come back: soon after the lease. ``lease_end``: epoch seconds."""
+        return lease_end + _AFTER_LEASE
+
+    def hidden(self, until: float) -> None:
+        """Note when the message comes back. ``until``: epoch seconds."""
+        self._hidden_until = until if self.chained else 0.0
+
+    def known(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str | None]:
+        """Return the payloads that need no reading, by the numbers of their entries: to begin with, those that the
+        message brought and that are proven. The caller adds what it reads."""
+        if not self._known or not self.chained:
+            self._known = {0: None, **brought(inputs, digest)}
+        return self._known

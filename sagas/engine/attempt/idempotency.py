@@ -40,7 +40,7 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         saga_type: SagaType,
         message: Message,
         invocation: Invocation,
-        course: Course | None = None,
+        course: Course,
     ) -> None:
         Attempt.__init__(self, services, saga_type, message, invocation, course)
         BasePersistenceLayer.__init__(self)

@@ -165,7 +165,7 @@ class TracedAttempt(IdempotentAttempt):
         saga_type: SagaType,
         message: Message,
         invocation: Invocation,
-        course: Course | None = None,
+        course: Course,
         *,
         tracer: Tracer,
     ) -> None:
@@ -201,7 +201,7 @@ class TracedAttempt(IdempotentAttempt):
 
 def traced_attempts(
     tracer: Tracer,
-) -> Callable[[AttemptServices, SagaType, Message, Invocation, Course | None], TracedAttempt]:
+) -> Callable[[AttemptServices, SagaType, Message, Invocation, Course], TracedAttempt]:
     """Return a factory of attempts with spans."""
     return lambda services, saga_type, message, invocation, course: TracedAttempt(
         services, saga_type, message, invocation, course, tracer=tracer
