@@ -21,7 +21,6 @@ PURGED = "SagaPurged"
 """The last action in the audit trail of a purged saga. It is in no entry of its own: the tombstone tells it."""
 
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
-_FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
 _SETTLING = ("Resolved", "Redriven", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
@@ -101,6 +100,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
     """The saga that a whole journal tells of, as far as readers ask."""
     first, last = entries[0], entries[-1]
     known = {step.name: step for step in steps}
+    settling = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
     over = [*takewhile(lambda entry: entry.status in OVER, reversed(entries))]
     state = SagaState(
         saga_id=first.saga_id,
@@ -114,7 +114,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         created_at=first.at,
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
-        resolution_seq=_resolution(entries),
+        resolution_seq=settling.seq if settling and settling.action == "Resolved" else 0,
     )
     moves = [entry for entry in entries if entry.action != "Recovered"]  # a message that is sent anew says nothing
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
@@ -130,7 +130,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         goes_on = goes_on or (
             entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
         )
-        if entry.action in _FAILURES and error and not again and not goes_on:
+        if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not goes_on:
             state = replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
             state = replace(state, error_seq=0)
@@ -159,12 +159,6 @@ def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> No
         for name in entry.details.get("undone_by_hand", ()):
             by_hand = known.get(name, StepState(name))
             known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
-
-
-def _resolution(entries: Sequence[Entry]) -> int:
-    """The number of the entry that settled the saga; 0 if none did, or if it went on afterwards."""
-    last = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
-    return last.seq if last and last.action == "Resolved" else 0
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:

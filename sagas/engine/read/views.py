@@ -26,12 +26,12 @@ from sagas.engine.read.answers import (
 from sagas.store.journal.chain import Verified, Wrong
 from sagas.store.journal.entries import RESULTS, Entry
 
-_FAILURES = (
-    *("StepFailed", "StepLost", "CompensationAttemptFailed", "CompensationFailed"),
-    *("WaitTimedOut", "SagaTimedOut"),
-)
+_ON_ITS_WAY = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
 _BEGINNINGS = ("WaitStarted", "StepPostponed", "ChildrenStarted")
-_ENDS = (*_FAILURES, *RESULTS, "StepCompensated")
+_ENDS = (
+    *("StepFailed", "StepLost", "WaitTimedOut", *RESULTS),
+    *("StepCompensated", "CompensationAttemptFailed", "CompensationFailed"),
+)
 _SHORT = 200
 """Characters of an error's message in lists."""
 
@@ -147,11 +147,8 @@ def _without_code(entry: Entry) -> bool:
 
 def error_view(entry: Entry | None) -> ErrorView | None:
     """Return the error that an entry tells of; ``None`` if it tells of none."""
-    failed = entry is not None and entry.action == "ChildrenEnded" and "error" in entry.details
-    if entry is None or not (failed or entry.action in _FAILURES or _without_code(entry)):
-        return None
-    error: dict[str, Any] | None = entry.details.get("error")
-    if error is None:  # purged
+    error: dict[str, Any] | None = entry.details.get("error") if entry is not None else None
+    if error is None:
         return None
     return {"type": error.get("type", "Unknown"), "message": error.get("message", "")}
 
@@ -200,11 +197,6 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
     return None
 
 
-def _ended_at(step: StepState, past: Sequence[Entry]) -> str | None:
-    on_its_way = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
-    return iso(past[-1].at) if past and step.status not in on_its_way else None
-
-
 def _took(past: Sequence[Entry]) -> float | None:
     """Seconds that the last attempt of the step itself took."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
@@ -226,7 +218,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "attempts": step.attempts.made,
         "undo_attempts": step.undo_attempts.made,
         "started_at": _started_at(state, step, own, past),
-        "ended_at": _ended_at(step, past),
+        "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
         "error": None if anew else _standing_error(past),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
