@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         IncidentView,
         PauseView,
         SagaView,
-        StepView,
         Summary,
         VerificationView,
     )
@@ -76,7 +75,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
             coloured(step["status"]),
             _count(step["attempts"]),
             _count(step["undo_attempts"]),
-            _took(step),
+            "" if step["took"] is None else span(step["took"]),
             plain(step["error"]["type"]) if step["error"] and step["status"] != "RUNNING" else "",
         )
     parts: list[RenderableType] = [title, Text(when, style="dim"), steps]
@@ -122,11 +121,6 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
         lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
         found.append(Group(Text(plain(head), style="dim"), *lines))
     return found
-
-
-def _took(step: StepView) -> str:
-    """How long the last attempt of a step ran, which a wait has none of."""
-    return "" if step["took"] is None else span(step["took"])
 
 
 def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:

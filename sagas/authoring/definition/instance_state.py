@@ -28,7 +28,8 @@ _UNCLEAR = frozenset({"super", "suppress", "AttributeError", "Exception", "BaseE
 def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinition]) -> None:
     """Check that no step or undo reads an attribute of its instance that only another one sets."""
     functions = dict(_functions(steps))
-    if not any(_stores(function) for function in functions.values()):
+    codes = [function.__code__ for function in functions.values() if isinstance(function, FunctionType)]
+    if not any(_STORE in code.co_code[::2] for code in codes):
         return  # nearly all classes, without reading their source
     sources = {label: source for label, function in functions.items() if (source := _Source.of(function))}
     setters: dict[str, list[str]] = {}
@@ -66,10 +67,6 @@ def _functions(steps: Iterable[StepDefinition]) -> Iterator[tuple[str, Callable[
             yield f'step "{step.name}"', step.function
         if step.undo is not None:
             yield f'compensation "{step.undo.name}"', step.undo.function
-
-
-def _stores(function: object) -> bool:
-    return isinstance(function, FunctionType) and _STORE in function.__code__.co_code[::2]
 
 
 def _sets(function: object, name: str) -> bool:

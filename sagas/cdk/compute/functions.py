@@ -174,6 +174,8 @@ class SagaFunction(Construct):
                 cast("ec2.ISecurityGroup", group)
                 for group in ([shared.group_of(network)] if groups is None else groups)
             ]
+        # Whether Lambda has a setting for loops there. It is assumed where the stack's region is not known.
+        can_recurse = not Stack.of(self).region.startswith(_WITHOUT_RECURSION_CONFIG)
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = self._variables = {**environment, **level, **function.environment}
         check_size(self, variables)
@@ -196,7 +198,7 @@ class SagaFunction(Construct):
             environment_encryption=cast("kms.IKey | None", options.encryption_key),
             reserved_concurrent_executions=function.reserved_concurrency,
             description=description,
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive and _can_recurse(self) else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if recursive and can_recurse else None,
             current_version_options=lambda_.VersionOptions(removal_policy=_KEPT) if options.keep_versions else None,
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS if function.snap_start else None,
             vpc=cast("ec2.IVpc | None", network and network.vpc),
@@ -282,8 +284,3 @@ def step_functions(
             function = StepGroupFunction(scope, group.id, shared=shared, group=group, queues=own)
             functions[placement.saga.name, group.id] = function
     return functions
-
-
-def _can_recurse(scope: Construct) -> bool:
-    """Whether Lambda has a setting for loops there. It is assumed where the stack's region is not known."""
-    return not Stack.of(scope).region.startswith(_WITHOUT_RECURSION_CONFIG)

@@ -31,11 +31,6 @@ def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
     return any(step.public for saga in sagas for step in saga.steps)
 
 
-def _makes_urls(steps: Iterable[StepDefinition]) -> bool:
-    """Tell whether the code of these steps, or of their undos, may ask for a callback URL."""
-    return any(step.public for step in steps)
-
-
 class Callbacks(Construct, Part):
     """The secret under which callback URLs are signed.
 
@@ -73,7 +68,7 @@ class Callbacks(Construct, Part):
 
     def let_sign(self, function: SagaFunction, steps: Iterable[StepDefinition]) -> None:
         """Let the function of these steps make URLs if they may ask for one: with the current key, and no other."""
-        if not _makes_urls(steps):
+        if not any(step.public for step in steps):
             return
         self._let_read(function, {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}})
 

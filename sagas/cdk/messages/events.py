@@ -17,7 +17,6 @@ from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import default_name, tag_part
 from sagas.cdk.options.function_options import FunctionOptions
-from sagas.cdk.options.service_options import AnyKey
 from sagas.cdk.options.told import SagaEvents
 from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, service_metric
 from sagas.cdk.parts.part import Part
@@ -62,7 +61,11 @@ class Outbox(SagaFunction, Part):
     ) -> None:
         tables, service = shared.tables, shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: tables: sagas", old=True)
-        self.bus = cast("events.IEventBus", told.bus or _bus(scope, shared.options.encryption_key))
+        key = cast("kms.IKey | None", shared.options.encryption_key)
+        # The CDK would make the name from the construct's path alone, which a second stack of the app has, too.
+        name = default_name(scope).replace("/", "-")
+        bus = told.bus or events.EventBus(scope, "Bus", event_bus_name=name, kms_key=key)
+        self.bus = cast("events.IEventBus", bus)
         asked = [name for name, one in (("steps", told.steps), ("payloads", told.payloads)) if one]
         publishing = {
             "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
@@ -124,12 +127,6 @@ class Outbox(SagaFunction, Part):
         )
         errors = alarms.watch_errors("EventErrors", self.function, "The function that tells events")
         alarms.guard(self, self.alias, errors)
-
-
-def _bus(scope: Construct, key: AnyKey | None) -> events.EventBus:
-    # The CDK would make the name from the construct's path alone, which a second stack of the app has, too.
-    name = default_name(scope).replace("/", "-")
-    return events.EventBus(scope, "Bus", event_bus_name=name, kms_key=cast("kms.IKey | None", key))
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:

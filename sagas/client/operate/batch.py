@@ -64,7 +64,8 @@ def choose(
 ) -> list[Summary]:
     """Return the sagas that an operation is to be done to, by lists of the API."""
     wanted = (status,) if status is not None else _USUAL[action]
-    needing = (one for one in _needing(client, name) if since is None or _since(one) >= _moment(since))
+    in_need = _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
+    needing = (one for one in in_need if since is None or _since(one) >= _moment(since))
     if action == "resolve" and status is None and not find:
         listed = needing
     elif find:
@@ -91,11 +92,6 @@ def _listed(
     client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
 ) -> Iterator[Summary]:
     return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
-
-
-def _needing(client: SagaClient, name: str) -> Iterator[Summary]:
-    """All of a type that need a person."""
-    return _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
 
 
 def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:

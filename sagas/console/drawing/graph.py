@@ -60,7 +60,8 @@ def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None]) -
     for index, step in enumerate(steps):
         x, status = _EDGE + index * (WIDTH + _GAP), step["status"]
         more = f" x{step['attempts']}" if step["attempts"] > 1 and status not in _UNDOS else ""
-        boxes.append(Box(x, _EDGE, _cut(step["name"]), status, _told(step) + more, False))
+        text = ("pivot, " if step.get("pivot") else "") + status.replace("_", " ").lower() + more
+        boxes.append(Box(x, _EDGE, _cut(step["name"]), status, text, False))
         if index:
             arrows.append(Arrow(x - _GAP, _EDGE + HEIGHT // 2, x - 3, _EDGE + HEIGHT // 2, "on"))
         undo = undos.get(step["name"]) or ("undo" if step["undo_attempts"] else None)
@@ -75,11 +76,6 @@ def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None]) -
         below.append(box)
     width = _EDGE * 2 + len(steps) * WIDTH + max(len(steps) - 1, 0) * _GAP
     return Graph(width, (lower if below else _EDGE) + HEIGHT + _EDGE, (*boxes, *below), tuple(arrows))
-
-
-def _told(step: Mapping[str, Any]) -> str:
-    status = step["status"].replace("_", " ").lower()
-    return f"pivot, {status}" if step.get("pivot") else status
 
 
 def _cut(name: str) -> str:

@@ -196,7 +196,8 @@ def main() -> None:
         # If code was installed or edited since, start a new process for this request, and restart this one for the
         # next.
         outdated = files != _files()
-        if outdated or _has_own(Path(request["cwd"])):
+        # So for code that has modules of its own with names that are already imported.
+        if outdated or any(path.name.split(".")[0] in sys.modules for path in Path(request["cwd"]).iterdir()):
             link.sendall(bytes(_LENGTH))
         elif _fork(link, descriptors):
             _become(request)
@@ -237,11 +238,6 @@ def _files() -> dict[str, int]:
             with suppress(OSError):
                 times[path] = os.stat(path).st_mtime_ns  # noqa: PTH116 - in a third of the time, for each of 700 files
     return times
-
-
-def _has_own(directory: Path) -> bool:
-    """Whether a function's code has its own modules with names that are already imported."""
-    return any(path.name.split(".")[0] in sys.modules for path in directory.iterdir())
 
 
 def _reap(*_: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagas.core.states import Lease, SagaState, SagaStatus, replace
@@ -238,7 +238,10 @@ class ControlItems(ControlMarks):
         ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
         # A cancel that was accepted wins over whatever goes forward, and a signal over what does not know of it.
-        parts = [mine, *(f"attribute_not_exists(#steps[{index}].#sig)" for index in _unsignalled(before, after))]
+        parts = [mine]
+        for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
+            if was.waits_for == "signal" and was != now and not was.signalled:
+                parts.append(f"attribute_not_exists(#steps[{index}].#sig)")
         return " AND ".join([*parts, "attribute_not_exists(#cancel_requested_at)"] if forward else parts)
 
     @staticmethod
@@ -298,7 +301,8 @@ class ControlItems(ControlMarks):
         if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]
         keys = ("due", "open_shard")
-        if _same_lease(before, after) and old.get("open_shard") == new.get("open_shard"):
+        same_lease = before.lease and after.lease and before.lease.owner == after.lease.owner
+        if same_lease and old.get("open_shard") == new.get("open_shard"):
             old, new = ({k: v for k, v in item.items() if k not in keys} for item in (old, new))
             keys = ()
         steps = zip(old.pop("steps")["L"], new.pop("steps")["L"], strict=True)
@@ -310,20 +314,9 @@ class ControlItems(ControlMarks):
         return self._update(before.saga_id, condition, update, values | seen(before)) | _SHOWN
 
 
-def _same_lease(before: SagaState, after: SagaState) -> bool:
-    return before.lease is not None and after.lease is not None and before.lease.owner == after.lease.owner
-
-
 def _assignments(steps: Mapping[int, Any], written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The part of an update that writes steps and attributes, and its values."""
     sets = [f"#steps[{index}] = :step{index}" for index in steps] + [f"#{name} = :{name}" for name in written]
     values = {f":step{index}": step for index, step in steps.items()}
     values |= {f":{name}": value for name, value in written.items()}
     return f"SET {', '.join(sets)} " if sets else "", values
-
-
-def _unsignalled(before: SagaState, after: SagaState) -> Iterator[int]:
-    """The steps that a move writes as not signalled: one that was meanwhile would lose its signal."""
-    for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
-        if was.waits_for == "signal" and was != now and not was.signalled:
-            yield index

@@ -166,7 +166,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "not_before": text_of(state.not_before),
             "lost_until": text_of(state.lost_until),
             "cancel_requested_at": text_of(state.cancel.at),
-            "head": _head_of(state),
+            "head": state.head + (packed_hash(state.digest) if state.digest else b"") if state.head else None,
             "attention": text_of(state.attention),
             "deadline": text_of(state.deadline),
             "overdue": state.overdue or None,
@@ -245,19 +245,6 @@ def _open_place(
     if state.parked:
         return parked_shard(state.saga, shard, undo=state.undoing), parked_until(state)
     return wait_shard(shard) if sent_ahead(state) else str(shard), due_at(state, stale_after)
-
-
-def _head_of(state: SagaState) -> bytes | None:
-    """The hash of the last entry, and the digest of the results."""
-    if not state.head:
-        return None
-    return state.head + (packed_hash(state.digest) if state.digest else b"")
-
-
-def _head_in(item: Item) -> tuple[bytes, str]:
-    """Hash and digest again."""
-    stored: bytes = item["head"]["B"] if "head" in item else b""
-    return stored[:_HEAD], unpacked_hash(stored[_HEAD:])
 
 
 def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:
@@ -368,7 +355,7 @@ def state_of(item: Item) -> SagaState:
         round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
         parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
     seq = int(item["seq"]["N"])
-    head, digest = _head_in(item)
+    head: bytes = item["head"]["B"] if "head" in item else b""
     return SagaState(
         saga_id=saga_id,
         saga=item["saga"]["S"],
@@ -397,8 +384,8 @@ def state_of(item: Item) -> SagaState:
         error_type=text_in(item, "err"),
         resolution_seq=number_in(item, "resolution_seq"),
         unreadable=text_in(item, "unreadable"),
-        digest=digest,
-        head=head,
+        digest=unpacked_hash(head[_HEAD:]),
+        head=head[:_HEAD],
         created_at=epoch(item["created_at"]["S"]),
         updated_at=epoch(item["updated_at"]["S"]),
         ended_at=time_of(text_in(item, "ended_at")),

@@ -183,7 +183,9 @@ class Listing:
         within = model.attention_at >= start.sort if start else None
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, within, page_size=limit + 1) for key in keys]
-        listed = [(_waiting(item) for item in items) for items in queries]
+        listed = [
+            (IndexPosition(Incident.parse(item.attention_at).at, item.saga_id) for item in items) for items in queries
+        ]
         streams = [_beyond(start, positions) for positions in listed]
         return _page(heapq.merge(*self._begun(streams)), limit)
 
@@ -279,11 +281,6 @@ class Listing:
         with ThreadPoolExecutor(threads, "listing") as pool:
             begun = list(pool.map(begin, streams))
         return [itertools.chain(first, stream) for first, stream in zip(begun, streams, strict=True)]
-
-
-def _waiting(item: Any) -> IndexPosition:
-    """Where a saga is on the attention list."""
-    return IndexPosition(Incident.parse(item.attention_at).at, item.saga_id)
 
 
 def _beyond(

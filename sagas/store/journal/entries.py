@@ -175,7 +175,8 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
         type_, name = _types(kind)[item.name], _name(item)
         if ev.Failure in _members(type_):
             if "error" in details or item.default is MISSING:
-                values[item.name] = _failure(details)
+                error: dict[str, Any] = details.get("error") or {}
+                values[item.name] = ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
         elif DeadLetter in _members(type_):
             if "message_id" in details:
                 dead = int(details["dispatch"]), int(details["hops"]), details["message_id"]
@@ -189,11 +190,6 @@ def _restored(value: Any, type_: Any, *, time: bool) -> Any:
     if time:
         return epoch(value)
     return tuple(map(str, value)) if get_origin(type_) is tuple else type_(value)
-
-
-def _failure(details: dict[str, Any]) -> ev.Failure:
-    error: dict[str, Any] = details.get("error") or {}
-    return ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
 
 
 def _members(type_: Any) -> tuple[Any, ...]:
