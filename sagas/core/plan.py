@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-
 Policy = Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"]
 """What happens when a step has failed for good."""
 
