@@ -17,7 +17,7 @@ from sagas.console.drawing.graph import graph
 from sagas.console.drawing.timeline import WORDS, timeline
 from sagas.console.forms import NOT_SENT, PREFIX, Refused, fields_of
 from sagas.console.redaction import scrubbed
-from sagas.operations import VERBS, Operation
+from sagas.operations import VERBS
 
 _PAGE = 200
 _FAMILY = 100
@@ -54,8 +54,6 @@ def show(
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
     # A new run is possible whenever this one is over.
     again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
-    # The advice does not know every verb. One for many sagas is offered in its usual statuses, any other in all.
-    usual = (name for name, one in VERBS.items() if name not in _ADVISED and _usual(one, saga["status"]))
     return desk.page(
         request,
         "saga.html",
@@ -65,7 +63,7 @@ def show(
         child_errors=_errors_of_children(desk, saga, family),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
-        others=[str(do) for do in dict.fromkeys((*action.others, *again, *usual)) if LABELS.get(do)],
+        others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
         # The page is the saga's, and has buttons for what the command line advises.
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
@@ -85,8 +83,10 @@ def show(
     )
 
 
-def _usual(operation: Operation, status: str) -> bool:
-    return not operation.many or status in operation.many
+def _usual(status: str) -> list[str]:
+    """The verbs that the advice does not know. One for many sagas is offered in its usual statuses, any other in all."""
+    others = ((name, operation.many) for name, operation in VERBS.items() if name not in _ADVISED)
+    return [name for name, many in others if not many or status in many]
 
 
 def _audit_page(request: Request, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
