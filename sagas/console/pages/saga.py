@@ -84,7 +84,7 @@ def show(
 
 
 def _usual(status: str) -> list[str]:
-    """The verbs that the advice does not know. One for many sagas is offered in its usual statuses, any other in all."""
+    """The verbs that the advice does not know: one for many sagas in its usual statuses, any other in all."""
     others = ((name, operation.many) for name, operation in VERBS.items() if name not in _ADVISED)
     return [name for name, many in others if not many or status in many]
 
