@@ -33,6 +33,11 @@ SERVED = (
 _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
+def _argument(parameter: re.Match[str]) -> str:
+    """Return a parameter of a path as the argument that takes it: ``type`` is a builtin of Python's."""
+    return "<name>" if parameter[1] == "type" else f"<{parameter[1]}>"
+
+
 @lru_cache(maxsize=1)
 def _engine() -> Api:
     seen = telemetry()
@@ -61,7 +66,7 @@ def _app() -> APIGatewayRestResolver:
     app.exception_handler([NotFoundError, Exception])(unexpected)
     served = {function.__name__: function for of in SERVED for function in of(app, engine)}
     for operation in OPERATIONS:
-        app.route(_PARAMETER.sub(r"<\1>", operation.path), operation.method)(served[operation.name])
+        app.route(_PARAMETER.sub(_argument, operation.path), operation.method)(served[operation.name])
     if engine.callbacks is not None:
         add_callback_route(app, engine, engine.callbacks)
     return app

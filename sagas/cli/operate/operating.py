@@ -152,7 +152,7 @@ def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
     """What is paused of a type, as the client takes it: a step, a saga, or all."""
     if what is None:
         return {}
-    types = {one["name"]: one for one in client.definitions()}
+    types = {one["type"]: one for one in client.definitions()}
     if name in types and what in (step["name"] for step in types[name]["steps"]):
         return {"step": what}
     return {"saga_id": which(client, name, what, last=False)[1]}

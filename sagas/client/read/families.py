@@ -28,7 +28,7 @@ def family_of(
 
 def childless_in(definitions: Iterable[DefinitionView]) -> list[str]:
     """Return the names of saga types that start no others."""
-    return [one["name"] for one in definitions if not any(step.get("children") for step in one["steps"])]
+    return [one["type"] for one in definitions if not any(step.get("children") for step in one["steps"])]
 
 
 def _family(
@@ -40,7 +40,7 @@ def _family(
         for child in page["sagas"]:
             if next(room, None) is None:
                 return {**family, "more": True}
-            known = child["name"] in childless
+            known = child["type"] in childless
             family["children"].append(
                 {"saga": child, "children": []} if known else _family(ask, child, room, childless)
             )

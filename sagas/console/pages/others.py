@@ -76,7 +76,7 @@ def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, 
 def breakers(desk: Desk, request: Request) -> Response:
     """Return the circuit breakers."""
     found, types = desk.source.together(desk.source.breakers, desk.source.definitions)
-    active = {one["saga"]: True for one in found} | {one["name"]: one["active"] for one in types}
+    active = {one["type"]: True for one in found} | {one["type"]: one["active"] for one in types}
     return desk.page(request, "breakers.html", breakers=found, active=active)
 
 
@@ -88,7 +88,7 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
         if report
         else {}
     )
-    stand = next((one for one in desk.source.sweeps() if one["saga"] == name), None)
+    stand = next((one for one in desk.source.sweeps() if one["type"] == name), None)
     return desk.page(request, "sweeps.html", name=name, report=report, counts=counts, stand=stand)
 
 
@@ -108,6 +108,6 @@ def job(desk: Desk, request: Request, number: int) -> Response:
 def known_type(desk: Desk, name: str) -> Any:
     """Return a saga type."""
     for one in desk.source.definitions():
-        if one["name"] == name:
+        if one["type"] == name:
             return one
     raise NotFound(f"there is no saga named {name!r} here")

@@ -67,7 +67,7 @@ class ChildrenView(TypedDict):
 class ParentView(TypedDict):
     """The saga whose child this is, its step, and which child of the step, from 0."""
 
-    name: str
+    type: str
     saga_id: _Id
     step: str
     position: _Count
@@ -207,7 +207,7 @@ class Summary(TypedDict):
     """
 
     saga_id: _Id
-    name: str
+    type: str
     version: str
     status: _SagaStatus
     in_doubt: list[str]
@@ -296,7 +296,7 @@ class AuditEntry(TypedDict):
     saga_id: _Id
     seq: _Ordinal
     at: _Time
-    saga: str
+    type: str
     action: str
     step: str | None
     attempt: _Ordinal | None
@@ -310,7 +310,7 @@ class AuditEntry(TypedDict):
 class CallbackView(TypedDict):
     """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
 
-    name: str
+    type: str
     saga_id: _Id
     step: str
     status: _SagaStatus
@@ -375,7 +375,7 @@ class DefinitionView(TypedDict):
     failed sagas in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
     """
 
-    name: str
+    type: str
     version: str
     description: str
     active: bool
@@ -402,7 +402,7 @@ class BreakerView(TypedDict):
     ``more_waiting`` says that there may be more.
     """
 
-    saga: str
+    type: str
     step: str
     state: _BreakerState
     failures: _Count
@@ -424,7 +424,7 @@ class TypeStats(TypedDict):
     starts and ends are averages of the last five.
     """
 
-    name: str
+    type: str
     paused: bool
     statuses: dict[str, _Count]
     in_flight: _Count
@@ -438,7 +438,7 @@ class TypeStats(TypedDict):
 class QueueStats(TypedDict):
     """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
 
-    saga: str
+    type: str
     steps: list[str]
     messages: _Count | None
 
@@ -506,7 +506,7 @@ class PurgeView(TypedDict):
 class BrokenTrailView(TypedDict):
     """A saga whose audit trail is not what was written."""
 
-    name: str
+    type: str
     saga_id: _Id
 
 
@@ -526,7 +526,7 @@ class SweepRoundView(TypedDict):
     ended.
     """
 
-    saga: str
+    type: str
     prefix: str
     action: str
     round: _Count
@@ -540,7 +540,7 @@ class SweepRoundView(TypedDict):
 class SweepView(TypedDict):
     """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.sweep.orphans.SweepReport``."""
 
-    saga: str
+    type: str
     prefix: str
     dry_run: bool
     action: str

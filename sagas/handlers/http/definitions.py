@@ -37,7 +37,7 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
             its = Pause(last, "auto_disable", reason, starts_only=True)
             views.append(pause_view(Scope(name), its, streak.paused_until if streak.paused_until < FOREVER else 0.0))
         return {
-            "name": definition.name,
+            "type": definition.name,
             "version": definition.version,
             "description": definition.description,
             "active": not failing and (pause.starts or not pause.on),
@@ -79,7 +79,7 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
         request.only()
         wanted = asdict(read_body(request, Recovering))
         telemetry().logger.info("recovery asked for", extra={"saga": name, "actor": request.actor})
-        return answer(200, recovered({"name": name, **wanted}, app.lambda_context, engine))
+        return answer(200, recovered({"type": name, **wanted}, app.lambda_context, engine))
 
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
@@ -97,10 +97,10 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]
         breakers: BreakerList = {"breakers": engine.breaker_operations.list()}
         return answer(200, breakers)
 
-    def close_breaker(saga: str, step: str) -> Response[str]:
+    def close_breaker(name: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only()
-        return answer(200, engine.breaker_operations.close(saga, step, request.actor))
+        return answer(200, engine.breaker_operations.close(name, step, request.actor))
 
     return [list_breakers, close_breaker]
 
@@ -110,8 +110,8 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
 
     def stats() -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only("name", "since")
-        name = request.text("name")
+        request.only("type", "since")
+        name = request.text("type")
         types = [*engine.registry] if name is None else [engine.registry.get(name)]
         counts = engine.statistics.of([saga.definition.name for saga in types], request.moment("since"))
         return answer(200, counts)
