@@ -301,17 +301,15 @@ SET_RECOVERY_ATTEMPTS = Operation(
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "Sagas that need an operator", "Sagas Incidents"), polled=True
 )
-DEFINITIONS = Operation(
-    "list_definitions", "GET", "/definitions", "read", "The saga types", "Definitions", errors="422"
-)
-DEFINITION = Operation("show_definition", "GET", "/definitions/{type}", "read", "One saga type", "Definition")
+TYPES = Operation("list_types", "GET", "/types", "read", "The saga types", "Types", errors="422")
+TYPE = Operation("show_type", "GET", "/types/{type}", "read", "One saga type", "Type")
 CHANGE = Operation(
-    *("change_definition", "PUT", "/definitions/{type}", "operate", "Pause or resume a type, a step or one saga"),
-    *("Definition", "200", _CHANGE),
+    *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
+    *("Type", "200", _CHANGE),
     body=Change,
 )
 RECOVER = Operation(
-    *("recover", "POST", "/definitions/{type}/recover", "operate", "Look for stalled sagas now", "Recovery"),
+    *("recover", "POST", "/types/{type}/recover", "operate", "Look for stalled sagas now", "Recovery"),
     errors="404 413 422",
     body=Recovering,
 )
@@ -324,7 +322,7 @@ OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "This description
 
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
-    *(SET_RECOVERY_ATTEMPTS, ATTENTION, DEFINITIONS, DEFINITION, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
+    *(SET_RECOVERY_ATTEMPTS, ATTENTION, TYPES, TYPE, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
     OPENAPI,
 )
 """All but the route of public waits, which asks for no right."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sagas.engine.read.answers import (
         AuditEntry,
         BreakerView,
-        DefinitionView,
         IncidentView,
         PauseView,
         QueueStats,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         StepView,
         Summary,
         TypeStats,
+        TypeView,
         VerificationView,
     )
 
@@ -234,10 +234,10 @@ def dead_letter_table(letters: Iterable[DeadLetter], width: int) -> RenderableTy
     return table
 
 
-def definition_table(definitions: Iterable[DefinitionView]) -> Table:
+def type_table(types: Iterable[TypeView]) -> Table:
     """Return saga types as a table."""
     table = _table("saga", "version", "starts", "steps", "", no_wrap=1)
-    for saga in definitions:
+    for saga in types:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
         steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
         notes = [] if saga["cancellable"] else ["callers may not cancel it"]

@@ -7,7 +7,6 @@ from sagas.client.operate.dead_letters import DeadLetter, Kept, Pruned, Redrive
 from sagas.engine.read.answers import (
     AuditEntry,
     BreakerView,
-    DefinitionView,
     ErrorView,
     IncidentList,
     IncidentView,
@@ -22,6 +21,7 @@ from sagas.engine.read.answers import (
     Summary,
     SweepView,
     TypeStats,
+    TypeView,
     VerificationView,
 )
 
@@ -29,7 +29,6 @@ __all__ = [
     "AuditEntry",
     "BreakerView",
     "DeadLetter",
-    "DefinitionView",
     "ErrorView",
     "IncidentList",
     "IncidentView",
@@ -48,5 +47,6 @@ __all__ = [
     "Summary",
     "SweepView",
     "TypeStats",
+    "TypeView",
     "VerificationView",
 ]

@@ -93,7 +93,7 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
     """Send a saga what one of its steps waits for; what is refused stays in the form."""
-    known = next((one for one in desk.source.definitions() if one["type"] == name), None)
+    known = next((one for one in desk.source.types() if one["type"] == name), None)
     steps: list[dict[str, Any]] = known["steps"] if known else []
     schema = next((one.get("signal") for one in steps if one["name"] == step), None)
     typed = {key: values[0] for key, values in form.items()}

@@ -114,7 +114,7 @@ class Source:
 
     def _all_letters(self) -> int:
         """About how many messages all dead-letter queues hold, asked for one after the other."""
-        return sum(self.letters(one["type"]) or 0 for one in self.definitions())
+        return sum(self.letters(one["type"]) or 0 for one in self.types())
 
     def caller(self) -> str:
         """Return as whom the console acts, as far as it was asked lately."""
@@ -133,9 +133,9 @@ class Source:
                     break
         return found
 
-    def definitions(self) -> list[Any]:
+    def types(self) -> list[Any]:
         """Return the saga types."""
-        return self._cache.get(("definitions",), self.client.definitions)
+        return self._cache.get(("types",), self.client.types)
 
     def breakers(self) -> list[Any]:
         """Return the circuit breakers; none where the caller may not ask."""
@@ -150,7 +150,7 @@ class Source:
 
     def letters_of_all(self) -> dict[str, int | None]:
         """Return the same of all types."""
-        names = [one["type"] for one in self.definitions()]
+        names = [one["type"] for one in self.types()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
     def look_up(self, wanted: str) -> Any:

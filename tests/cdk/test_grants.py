@@ -32,7 +32,7 @@ Grant = Callable[..., object]
 
 ID = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 OURS, OTHER = "checkout", "create-zip"
-LISTS = {"GET/sagas", "GET/attention", "GET/definitions", "GET/stats", "GET/breakers", "GET/openapi.json"}
+LISTS = {"GET/sagas", "GET/attention", "GET/types", "GET/stats", "GET/breakers", "GET/openapi.json"}
 BY_ID_ALONE = f"GET/sagas/{ID}"
 """Whose saga that is, IAM does not see."""
 EVERY = ("start", "read", "signal", "cancel", "operate", "purge")
@@ -168,7 +168,7 @@ def test_several_types_and_rights_add_up(clerks: Clerks) -> None:
         "POST/sagas/checkout",
         "POST/sagas/create-zip",
         "GET/sagas/checkout/*",
-        "GET/definitions/checkout",
+        "GET/types/checkout",
     }
 
 

@@ -197,7 +197,7 @@ class TestSources:
         queue, _ = of_part(sources.template, "command_queue")
         assert target["Arn"] == {"Fn::GetAtt": [queue, "Arn"]}
         assert command_of(target) == {
-            "command": "start_on", "saga": "trip", "request": {"item": "$.detail.item"}, "key": "$.detail.id",
+            "command": "start_on", "type": "trip", "request": {"item": "$.detail.item"}, "key": "$.detail.id",
             "event": {},
         }  # fmt: skip
         assert "DeadLetterConfig" in target
@@ -260,7 +260,7 @@ class TestSources:
 
     def test_a_signal(self, sources: Shop) -> None:
         assert command_of(sources.target_of("Granted")) == {
-            "command": "signal_on", "saga": "loan", "step": "approval", "saga_id": "$.detail.loan",
+            "command": "signal_on", "type": "loan", "step": "approval", "saga_id": "$.detail.loan",
             "value": "$.detail.granted", "event": {},
         }  # fmt: skip
 

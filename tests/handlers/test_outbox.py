@@ -122,7 +122,7 @@ def test_start_and_end_are_told_and_nothing_between(box: MakeBox) -> None:
     (_, started), (_, completed) = b.bus.told
     state = b.site.state(saga_id)
     assert completed == {
-        "id": f"{saga_id}:{state.seq}:SagaCompleted", "saga": "trip", "saga_id": saga_id, "seq": state.seq,
+        "id": f"{saga_id}:{state.seq}:SagaCompleted", "type": "trip", "saga_id": saga_id, "seq": state.seq,
         "status": "COMPLETED", "at": iso(state.updated_at), "correlation_id": saga_id,
     }  # fmt: skip
     assert (started["seq"], started["status"]) == (1, "PENDING")

@@ -70,7 +70,7 @@ def _began(span: ReadableSpan) -> int:
 
 def begin(site: Site, name: str, traceparent: str | None = CALLER, **headers: str) -> str:
     """Start a saga as a caller who has a trace."""
-    event = request("POST", f"/sagas/{name}", {"item": "train"})
+    event = request("POST", f"/sagas/{type}", {"item": "train"})
     event["headers"] |= {"traceparent": traceparent, **headers} if traceparent else headers
     return site.send(event).body["saga_id"]
 
@@ -104,7 +104,7 @@ def test_a_saga_is_one_trace_which_is_the_callers(traced: Make) -> None:
     assert format(identity(spans("POST /sagas")[0]).trace_id, "032x") == CALLER_TRACE
     (started,) = spans("POST /sagas")
     assert (started.kind, parent_of(started)) == (SpanKind.SERVER, int(CALLER_SPAN, 16))
-    assert attributes(started)["http.route"] == "/sagas/{name}"
+    assert attributes(started)["http.route"] == "/sagas/{type}"
     assert (attributes(started)["faas.trigger"], attributes(started)["http.response.status_code"]) == ("http", 202)
     sent, handled = spans("send "), spans("process ")
     assert [attributes(one)["sagas.step"] for one in sent] == ["book", "pay", "tell"]

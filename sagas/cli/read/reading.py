@@ -1,4 +1,4 @@
-"""``sagas start | show | list | audit | attention | definitions``."""
+"""``sagas start | show | list | audit | attention | types``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sagas.cli.read.families import trail_of, tree_of
 from sagas.cli.read.watching import report, watch
 from sagas.cli.tables import (
     audit_table,
-    definition_table,
     family_trail,
     incident_table,
     list_table,
     payloads,
     stack_traces,
+    type_table,
     verification_notes,
 )
 from sagas.cli.target import Target, on_target
@@ -132,7 +132,7 @@ def show(
     if tree:
         from sagas.client.read.families import childless_in, family_of
 
-        family = family_of(client.list, saga, childless=childless_in(client.definitions()))
+        family = family_of(client.list, saga, childless=childless_in(client.types()))
         if target.as_json:
             emit(family)
         else:
@@ -300,7 +300,7 @@ def audit(
     if tree:
         from sagas.client.read.families import childless_in, family_of
 
-        childless = childless_in(client.definitions())
+        childless = childless_in(client.types())
         told = list(trail_of(client, family_of(client.list, client.show(name, saga_id), childless=childless)))
         if target.as_json:
             emit({"entries": told})
@@ -328,13 +328,13 @@ def audit(
 
 
 @on_target
-def definitions(target: Target) -> None:
+def types(target: Target) -> None:
     """List the saga types that are deployed, and whether they may be started."""
-    found = target.client().definitions()
+    found = target.client().types()
     if target.as_json:
-        emit({"definitions": found})
+        emit({"types": found})
     else:
-        display(definition_table(found))
+        display(type_table(found))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -346,6 +346,6 @@ def add_to(app: typer.Typer) -> None:
         ("list", list_sagas),
         ("audit", audit),
         ("attention", attention),
-        ("definitions", definitions),
+        ("types", types),
     ):
         app.command(name)(command)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
-from sagas.engine.read.answers import BreakerView, DefinitionView, IncidentList, SagaView, StatsView
+from sagas.engine.read.answers import BreakerView, IncidentList, SagaView, StatsView, TypeView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -18,13 +18,13 @@ from sagas.operations import (
     CHANGE,
     CLOSE_BREAKER,
     COMPENSATE,
-    DEFINITIONS,
     PURGE,
     RESOLVE,
     RETRY,
     SET_RECOVERY_ATTEMPTS,
     SIGNAL,
     STATS,
+    TYPES,
 )
 
 
@@ -143,9 +143,9 @@ class OperatorCalls:
         """
         return self._transport.ask(ATTENTION, query={"type": type, "group": "incident"})
 
-    def definitions(self) -> list[DefinitionView]:
+    def types(self) -> list[TypeView]:
         """Return the saga types that are deployed."""
-        return self._transport.ask(DEFINITIONS)["definitions"]
+        return self._transport.ask(TYPES)["types"]
 
     def pause(
         self,
@@ -157,7 +157,7 @@ class OperatorCalls:
         starts_only: bool = False,
         starts: bool = False,
         undos: bool = False,
-    ) -> DefinitionView:
+    ) -> TypeView:
         """Have the sagas of a type stop before their next step, until :meth:`resume`; within five seconds all do.
 
         Steps that run go on to their end, waits end and signals are taken. No attempt is used.
@@ -180,9 +180,7 @@ class OperatorCalls:
         body |= {"active": False} if starts_only else {"paused": True}
         return self._transport.ask(CHANGE, type, body=body)
 
-    def resume(
-        self, type: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None
-    ) -> DefinitionView:
+    def resume(self, type: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None) -> TypeView:
         """End a pause: sagas go on, spread over time, and new ones are accepted. What is not paused stays as it is.
 
         Args:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NotRequired, TypedDict
 
-from sagas.engine.read.answers import DefinitionView, Page, SagaView, Summary
+from sagas.engine.read.answers import Page, SagaView, Summary, TypeView
 
 _PAGE = 100
 
@@ -26,9 +26,9 @@ def family_of(
     return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
 
 
-def childless_in(definitions: Iterable[DefinitionView]) -> list[str]:
+def childless_in(types: Iterable[TypeView]) -> list[str]:
     """Return the names of saga types that start no others."""
-    return [one["type"] for one in definitions if not any(step.get("children") for step in one["steps"])]
+    return [one["type"] for one in types if not any(step.get("children") for step in one["steps"])]
 
 
 def _family(

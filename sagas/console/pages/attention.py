@@ -111,7 +111,7 @@ def inbox(desk: Desk) -> tuple[list[Group], int]:
         source.attention,
         source.leased,
         source.breakers,
-        source.definitions,
+        source.types,
         lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
     )
     groups = [
@@ -164,7 +164,7 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
             if error:
                 heads[group.anchor] = summary
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
-        tried = next((one for one in saga.get("steps", ()) if one["type"] == step), None)
+        tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
     # What is not to be shown of a request is not to be shown in an error either: one saga of each group tells.

@@ -110,7 +110,7 @@ def show(desk: Desk, request: Request) -> Response:
         request,
         "sagas.html",
         rows=[row for saga, row in zip(found, rows, strict=True) if wanted.fits(saga, row["error"])],
-        names=[one["type"] for one in desk.source.definitions()],
+        names=[one["type"] for one in desk.source.types()],
         statuses=STATUSES,
         filter=wanted,
         cursor=cursor,

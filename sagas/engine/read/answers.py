@@ -348,7 +348,7 @@ class VerificationView(TypedDict):
     purged_at: NotRequired[_Time]
 
 
-class DefinitionStepView(TypedDict):
+class TypeStepView(TypedDict):
     """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``. Once the ``pivot``
     has completed, nothing is undone.
 
@@ -367,7 +367,7 @@ class DefinitionStepView(TypedDict):
     children: NotRequired[list[str]]
 
 
-class DefinitionView(TypedDict):
+class TypeView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and what is paused of it.
 
     ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
@@ -385,13 +385,13 @@ class DefinitionView(TypedDict):
     pauses: list[PauseView]
     cancellable: bool
     request: dict[str, Any]
-    steps: list[DefinitionStepView]
+    steps: list[TypeStepView]
 
 
-class DefinitionList(TypedDict):
+class TypeList(TypedDict):
     """All saga types that are deployed."""
 
-    definitions: list[DefinitionView]
+    types: list[TypeView]
 
 
 class BreakerView(TypedDict):

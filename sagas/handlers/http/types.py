@@ -10,7 +10,7 @@ from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.pauses import NO_PAUSE, Pause, Scope
 from sagas.engine.composition.api import Api
-from sagas.engine.read.answers import BreakerList, DefinitionList, DefinitionStepView, DefinitionView
+from sagas.engine.read.answers import BreakerList, TypeList, TypeStepView, TypeView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.bodies import read_body
@@ -22,11 +22,11 @@ from sagas.operations import Change, Recovering
 from sagas.store.types.streaks import FOREVER
 
 
-def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions about saga types, and the one that describes the API."""
     registry = engine.registry
 
-    def shown(name: str, pauses: dict[Scope, Pause]) -> DefinitionView:
+    def shown(name: str, pauses: dict[Scope, Pause]) -> TypeView:
         definition, now = registry.get(name).definition, engine.clock.now()
         pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
         views = [pause_view(scope, its) for scope, its in pauses.items() if its.on and scope.name == name]
@@ -50,17 +50,17 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
             "steps": [_step(step) for step in definition.steps],
         }
 
-    def list_definitions() -> Response[str]:
+    def list_types() -> Response[str]:
         Request(app.current_event.raw_event).only()
         pauses = engine.pauses.all(fresh=True)
-        found: DefinitionList = {"definitions": [shown(saga.definition.name, pauses) for saga in registry]}
+        found: TypeList = {"types": [shown(saga.definition.name, pauses) for saga in registry]}
         return answer(200, found)
 
-    def show_definition(name: str) -> Response[str]:
+    def show_type(name: str) -> Response[str]:
         Request(app.current_event.raw_event).only()
         return answer(200, shown(name, engine.pauses.all(fresh=True)))
 
-    def change_definition(name: str) -> Response[str]:
+    def change_type(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
@@ -86,7 +86,7 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
         request.only()
         return answer(200, describe(list(registry), request.base))
 
-    return [list_definitions, show_definition, change_definition, recover, openapi]
+    return [list_types, show_type, change_type, recover, openapi]
 
 
 def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
@@ -119,8 +119,8 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
     return [stats]
 
 
-def _step(step: StepDefinition) -> DefinitionStepView:
-    view: DefinitionStepView = {
+def _step(step: StepDefinition) -> TypeStepView:
+    view: TypeStepView = {
         "name": step.name,
         "undo": step.undo.name if step.undo else None,
         "max_retries": step.retry.max_retries,
