@@ -61,7 +61,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
         return  # it serves only as a base
     options = SagaOptions(cls.__name__, **keywords)
-    _check_maker(cls, where)
+    _check_creator(cls, where)
     setattr(cls, DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
@@ -77,17 +77,21 @@ def _keywords(cls: type[Any]) -> dict[str, Any]:
     return keywords
 
 
-def _check_maker(cls: type[Any], where: str) -> None:
-    """The create() of Saga must be able to make an instance. What one of the class's own does is seen when it is
+def _check_creator(cls: type[Any], where: str) -> None:
+    """Check that Saga.create(), which passes no arguments, can make an instance. An override is checked when it is
     called."""
-    maker = next(base for base in cls.__mro__ if "create" in vars(base))
-    if maker is not Saga or cls.__init__ is object.__init__:
+    creator = next(base for base in cls.__mro__ if "create" in vars(base))
+    if creator is not Saga or cls.__init__ is object.__init__:
         return
     _self, *parameters = inspect.signature(cls.__init__).parameters.values()
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [one.name for one in parameters if one.default is one.empty and one.kind not in several]
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in variadic
+    ]
     if required:
-        message = f"__init__ takes {', '.join(required)}, which nothing gives it; override the classmethod create()"
+        message = f"__init__ needs {', '.join(required)}; override the classmethod create() to pass them"
         raise DefinitionError(f"{where}: {message}")
 
 

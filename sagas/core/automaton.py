@@ -11,7 +11,7 @@ hold it together; the commit protocol, whose rules are cited by number, is how t
     DEAD_LETTERED saga does, which is why DEAD_LETTERED is neither.)
 -   *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
     (``rules.next_fact``), the current message, or nothing because the saga is over or waits for a person. Every fact
-    uses up something finite (steps, attempts, patience), so once events stop the saga has ended or waits.
+    uses up something finite (steps, attempts, recoveries), so once events stop the saga has ended or waits.
 
 ``decide`` looks the pair (status, kind of event) up in ``TABLE``; what is not in the table does nothing. Leaving the
 forward way waits until no lost execution can act any more (``lost_until``), so an undo never runs beside its step.
@@ -108,12 +108,12 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, facts.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
     Row((S.COMPENSATING,), ev.CompensationPostponed, facts.undo_postponed, ()),
     Row((S.COMPENSATING,), ev.CompensationFailed, facts.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
-    Row((S.DEAD_LETTERED,), ev.Redriven, facts.redriven, (S.RUNNING, S.WAITING), "redriven"),
-    Row((S.COMPENSATION_FAILED,), ev.Redriven, facts.undos_redriven, _UNDONE, "retried by an operator"),
-    Row(_ACTIVE, ev.Recovered, facts.recovered, ()),
-    Row(_ON, ev.RecoveryExhausted, facts.recovery_exhausted, ()),
-    Row((S.COMPENSATING,), ev.RecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
-    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, facts.resolved, ()),
+    Row((S.DEAD_LETTERED,), ev.SagaRetried, facts.redriven, (S.RUNNING, S.WAITING), "redriven"),
+    Row((S.COMPENSATION_FAILED,), ev.SagaRetried, facts.undos_redriven, _UNDONE, "retried by an operator"),
+    Row(_ACTIVE, ev.SagaRecovered, facts.recovered, ()),
+    Row(_ON, ev.SagaRecoveryExhausted, facts.recovery_exhausted, ()),
+    Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, facts.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
+    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.SagaResolved, facts.resolved, ()),
     # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),
@@ -162,7 +162,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
 
 def _error_type(before: SagaState, after: SagaState, event: Event) -> str:
     """The type of the error for which the saga needs an operator, or will: sagas that failed alike are one incident."""
-    if isinstance(event, ev.Redriven):
+    if isinstance(event, ev.SagaRetried):
         return ""
     if after.error_seq == before.error_seq and not isinstance(event, ev.CompensationFailed):
         return after.error_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, Recovered, StepCompensated
+from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, SagaRecovered, StepCompensated
 from sagas.core.states import Lease
 
 
@@ -108,7 +108,7 @@ class ChildrenSeen:
     """
 
     lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
+    fact: ChildrenEnded | StepCompensated | CompensationFailed | SagaRecovered
     round: int = 0
 
 

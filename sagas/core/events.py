@@ -347,10 +347,10 @@ class SagaFailed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered(Fact):
-    """The current message is sent anew. ``stall``: its queue showed that the last one was lost, which uses up patience.
-    ``unanswered``: how many were sent in a row of which nothing showed what became of them; ``attention``: so many that
-    the saga needs a person."""
+class SagaRecovered(Fact):
+    """The current message is sent again. ``stall``: its queue showed that the last one was lost, which uses up a
+    recovery attempt. ``unanswered``: how many messages in a row were sent without a sign of what happened to them.
+    ``attention``: so many that the saga needs an operator."""
 
     stall: bool = _kept(always=True, default=True)
     unanswered: int = 0
@@ -358,21 +358,21 @@ class Recovered(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryExhausted(Fact):
+class SagaRecoveryExhausted(Fact):
     """The saga stalled too often at its current step: it is given up, or stops behind its pivot."""
 
     leaves = StepStatus.COMPENSATION_FAILED
 
 
 @dataclass(frozen=True, slots=True)
-class Redriven(Fact):
+class SagaRetried(Fact):
     """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
 
     note: str = _kept(always=True, default="")
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved(Fact):
+class SagaResolved(Fact):
     """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
 
     note: str
@@ -393,10 +393,10 @@ FACTS: dict[str, type[Fact]] = {
         CompensationFailed,
         CancelRequested,
         SagaFailed,
-        Recovered,
-        RecoveryExhausted,
-        Redriven,
-        Resolved,
+        SagaRecovered,
+        SagaRecoveryExhausted,
+        SagaRetried,
+        SagaResolved,
         WaitStarted,
         SignalReceived,
         WaitTimedOut,

@@ -431,7 +431,7 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
     return _proceed(plan, next_undo(plan, after), now)
 
 
-def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
     """Grant the failed step a new budget."""
     step = state.current
     if state.lease is None or step is None:
@@ -457,7 +457,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     return _proceed(plan, after, now)
 
 
-def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
     """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
@@ -470,7 +470,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
     return _proceed(plan, next_undo(plan, after), now)
 
 
-def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> Decision:
+def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
     """Send the current message anew, under a new number."""
     if state.lease is None or _busy(state):
         return Decision(state)
@@ -483,7 +483,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     )
     following = next_fact(plan, after)
     stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies
-    if isinstance(following, ev.RecoveryExhausted) or (following is not None and stops):
+    if isinstance(following, ev.SagaRecoveryExhausted) or (following is not None and stops):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
@@ -491,19 +491,19 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
 
 
 def _stalled(state: SagaState) -> bool:
-    """Whether giving up makes sense. How much patience there was is not asked again: the plan may have changed since
+    """Whether giving up makes sense. ``max_recovery_attempts`` is not checked again: the plan may have changed since
     the fact was journaled, and a journaled fact stays valid."""
     return state.lease is not None and state.recovery.attempts > 0 and not _busy(state)
 
 
-def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
     """Give up the forward way; undoing follows. Past the pivot it waits for an operator."""
     if not _stalled(state) or state.recovery.exhausted:
         return Decision(state)
     return _proceed(plan, replace(_committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
-def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
     """Give up undoing: what is not undone has failed to be."""
     if not _stalled(state):
         return Decision(state)
@@ -519,7 +519,7 @@ def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, 
     return _released(after)
 
 
-def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Decision:
+def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) -> Decision:
     """A person settled it: off the list; undos done by hand are not repeated. What never ran has nothing to undo."""
     if state.lease is None or not state.attention:
         return Decision(state)

@@ -43,7 +43,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of one saga, in its own order, and how much patience it deserves.
+    """The steps of one saga, in its own order, and its limits.
 
     Args:
         steps: one for each step the saga was started with.

@@ -23,7 +23,7 @@ PURGED = "SagaPurged"
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _FAILURES = ("StepFailed", "StepLost", "StepDeadLettered", "WaitTimedOut", "ChildrenEnded", "SagaTimedOut")
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
-_SETTLING = ("Resolved", "Redriven", "CompensationStarted")
+_SETTLING = ("SagaResolved", "SagaRetried", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -116,7 +116,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         ended_at=over[-1].at if over else 0.0,
         resolution_seq=_resolution(entries),
     )
-    moves = [entry for entry in entries if entry.action != "Recovered"]  # a message that is sent anew says nothing
+    moves = [entry for entry in entries if entry.action != "SagaRecovered"]  # a message that is sent anew says nothing
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
         again = _runs_again(entry, followed.get(entry.seq))
@@ -155,7 +155,7 @@ def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> No
         # A wait that brought nothing has failed.
         waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
         known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
-    if entry.action == "Resolved":
+    if entry.action == "SagaResolved":
         for name in entry.details.get("undone_by_hand", ()):
             by_hand = known.get(name, StepState(name))
             known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
@@ -164,13 +164,13 @@ def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> No
 def _resolution(entries: Sequence[Entry]) -> int:
     """The number of the entry that settled the saga; 0 if none did, or if it went on afterwards."""
     last = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
-    return last.seq if last and last.action == "Resolved" else 0
+    return last.seq if last and last.action == "SagaResolved" else 0
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
-    if entry.action == "RecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
+    if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
         return step  # it gave up the forward way: what became of the step other entries say
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:

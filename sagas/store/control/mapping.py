@@ -12,7 +12,7 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from sagas.core.rules import LONG_WAIT, forward, in_wait, patient_until
+from sagas.core.rules import LONG_WAIT, forward, in_wait, quiet_until
 from sagas.core.states import (
     COUNTERS,
     Attempts,
@@ -85,7 +85,7 @@ def due_at(state: SagaState, stale_after: float) -> float:
     elif state.status is SagaStatus.DEAD_LETTERED and not state.lease and not state.cancel.at:
         due = NEVER_DUE
     else:
-        quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
+        quiet = 0.0 if state.status is SagaStatus.WAITING and lease else quiet_until(state, stale_after)
         due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
     return state.in_time(due)
 
@@ -319,7 +319,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "pivot": step.pivot,
         }
     )
-    return {**item, "attempts": {"N": str(step.attempts)}} if claimable else item
+    return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
 
 
 def progress_of(progress: Progress) -> Item:
