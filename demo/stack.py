@@ -60,7 +60,7 @@ class Api:
 
     def run(self, name: str, request: object) -> dict[str, Any]:
         """Start a saga and wait until it has ended; return it."""
-        return self.wait(self.call("POST", f"/sagas/{type}", request))
+        return self.wait(self.call("POST", f"/sagas/{name}", request))
 
     def wait(self, saga: dict[str, Any]) -> dict[str, Any]:
         """Wait until a saga has ended; return it."""
@@ -69,7 +69,7 @@ class Api:
             if time.monotonic() > end:
                 raise DemoFailed(f"{name} {saga['saga_id']} is still {saga['status']} after {_PATIENCE:.0f} s")
             time.sleep(_POLL)
-            saga = self.call("GET", f"/sagas/{type}/{saga['saga_id']}")
+            saga = self.call("GET", f"/sagas/{name}/{saga['saga_id']}")
         return saga
 
     def children(self, saga: dict[str, Any]) -> list[dict[str, Any]]:

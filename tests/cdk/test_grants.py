@@ -49,7 +49,7 @@ def calls(name: str) -> Iterator[str]:
     """Every call of the API that is about one saga type, as IAM writes it: method and path."""
     for route, methods in ROUTES.items():
         path = route.format(name=name, saga=name, id=ID, step="pay") if "{" in route else ""
-        yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{name}"))
+        yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{type}"))
 
 
 class Stranger(Payout, name="stranger"):

@@ -48,7 +48,7 @@ class Api:
         return dict(request.headers.items())
 
     def start(self, name: str, body: Any) -> dict[str, Any]:
-        status, saga, _ = self.call("POST", f"/sagas/{type}", body)
+        status, saga, _ = self.call("POST", f"/sagas/{name}", body)
         assert status == 202, saga
         return saga
 

@@ -56,7 +56,7 @@ def started_by(running: Running, key: str, item: str, name: str = "trip") -> dic
 
     saga = poll(f"a {name} for {item}", begun)
     if key:
-        status, same, _ = Api(running).call("POST", f"/sagas/{type}", {"item": item}, Idempotency_Key=key)
+        status, same, _ = Api(running).call("POST", f"/sagas/{name}", {"item": item}, Idempotency_Key=key)
         assert (status, same["saga_id"]) == (200, saga["saga_id"])
     return saga
 

@@ -127,7 +127,7 @@ def _resume(api: Api) -> None:
     for name, pauses in paused.items():
         for pause in pauses:
             scope = {"step": pause["step"], "saga_id": pause["saga_id"]}
-            status, body, _ = api.call("PUT", f"/types/{type}", {"paused": False, **scope})
+            status, body, _ = api.call("PUT", f"/types/{name}", {"paused": False, **scope})
             assert status == 200, body
     # One that answers now says nothing of the others, which remember for a few seconds: until then it must not change.
     since = time.monotonic()
@@ -136,7 +136,7 @@ def _resume(api: Api) -> None:
         nonlocal since
         for name in paused:
             # A type that is paused says so before it looks at the request, which starts nothing.
-            if api.call("POST", f"/sagas/{type}", {})[0] == 503:
+            if api.call("POST", f"/sagas/{name}", {})[0] == 503:
                 since = time.monotonic()
         return not paused or time.monotonic() - since > _REMEMBERED
 

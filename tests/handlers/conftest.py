@@ -106,7 +106,7 @@ class Site(Bench):
 
     def begin(self, name: str, body: Any = None) -> str:
         """Start a saga by the API; return its id."""
-        answer = self.call("POST", f"/sagas/{type}", {"item": "train"} if body is None else body)
+        answer = self.call("POST", f"/sagas/{name}", {"item": "train"} if body is None else body)
         assert answer.status == 202
         return answer.body["saga_id"]
 

@@ -89,7 +89,7 @@ def test_every_audited_operation_names_the_caller_and_keeps_nothing_else_of_the_
         assert answer.status < 300
         return f"{path}/{answer.body['saga_id']}" if "saga_id" in answer.body else path
 
-    trip, stubborn, fatal = (act("POST", f"/sagas/{type}", {"item": "train"}) for name in ("trip", "stubborn", "fatal"))
+    trip, stubborn, fatal = (act("POST", f"/sagas/{name}", {"item": "train"}) for name in ("trip", "stubborn", "fatal"))
     act("DELETE", trip)
     s.run()
     act("POST", f"{stubborn}/retry", {"note": "again"})

@@ -522,12 +522,12 @@ def test_compensate_gives_up(site: Make, saga_class: type[Any]) -> None:
     name = saga_class.__name__.lower()
     saga_id = s.begin(name)
     s.run()
-    answer = s.call("POST", f"/sagas/{type}/{saga_id}/compensate", {"note": "enough"})
+    answer = s.call("POST", f"/sagas/{name}/{saga_id}/compensate", {"note": "enough"})
     assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
     s.run()
     assert LOG[-1] == "undo_first:1"
-    assert s.call("GET", f"/sagas/{type}/{saga_id}").body["status"] == "COMPENSATED"
-    assert s.call("POST", f"/sagas/{type}/{saga_id}/compensate", {}).code == "conflict"
+    assert s.call("GET", f"/sagas/{name}/{saga_id}").body["status"] == "COMPENSATED"
+    assert s.call("POST", f"/sagas/{name}/{saga_id}/compensate", {}).code == "conflict"
 
 
 def test_resolve_takes_a_saga_off_the_list(site: Make) -> None:

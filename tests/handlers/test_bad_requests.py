@@ -170,7 +170,7 @@ def _cursor(text: str) -> str:
 
 @pytest.mark.parametrize("path", ["/sagas", "/attention", f"/sagas/trip/{NOBODY}/audit"])
 @pytest.mark.parametrize(
-    ("query", "type"),
+    ("query", "name"),
     [
         ({"limit": "0"}, "limit"),
         ({"limit": "101"}, "limit"),

@@ -130,8 +130,8 @@ def test_every_type_is_one_of_json_schema(site: Make) -> None:
 def test_every_call_of_the_contract_is_there(site: Make) -> None:
     paths = _described(site)["paths"]
     for name in ("trip", "fatal"):
-        one = f"/sagas/{type}/{{saga_id}}"
-        assert "post" in paths[f"/sagas/{type}"]
+        one = f"/sagas/{name}/{{saga_id}}"
+        assert "post" in paths[f"/sagas/{name}"]
         assert {"get", "delete"} <= set(paths[one])
         assert all("get" in paths[f"{one}/{noun}"] for noun in ("audit", "verification"))
         assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve", "purge"))

@@ -42,19 +42,19 @@ class Asks(Saga[Order], name="asks"):
 
 
 def pause(site: Site, name: str = "walk", **body: Any) -> Any:
-    answer = site.call("PUT", f"/types/{type}", {"paused": True, "reason": "an incident", **body})
+    answer = site.call("PUT", f"/types/{name}", {"paused": True, "reason": "an incident", **body})
     assert answer.status == 200
     return answer.body
 
 
 def resume(site: Site, name: str = "walk") -> Any:
-    answer = site.call("PUT", f"/types/{type}", {"paused": False})
+    answer = site.call("PUT", f"/types/{name}", {"paused": False})
     assert answer.status == 200
     return answer.body
 
 
 def shown(site: Site, saga_id: str, name: str = "walk") -> Any:
-    return site.call("GET", f"/sagas/{type}/{saga_id}").body
+    return site.call("GET", f"/sagas/{name}/{saga_id}").body
 
 
 def settle(site: Site) -> None:

@@ -70,7 +70,7 @@ def _began(span: ReadableSpan) -> int:
 
 def begin(site: Site, name: str, traceparent: str | None = CALLER, **headers: str) -> str:
     """Start a saga as a caller who has a trace."""
-    event = request("POST", f"/sagas/{type}", {"item": "train"})
+    event = request("POST", f"/sagas/{name}", {"item": "train"})
     event["headers"] |= {"traceparent": traceparent, **headers} if traceparent else headers
     return site.send(event).body["saga_id"]
 

@@ -51,9 +51,7 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
 
 def test_a_dry_run_does_nothing(api: StubApi, run: Run) -> None:
     api.will(200, page(dead()))
-    result = run(
-        "cancel", "create-zip", "--all", "--status", "DEAD_LETTERED", "--customer", "c-17", "--dry-run"
-    )
+    result = run("cancel", "create-zip", "--all", "--status", "DEAD_LETTERED", "--customer", "c-17", "--dry-run")
     assert "1 sagas would be chosen." in result.stdout
     assert SAGA_ID in result.stdout
     (one,) = api.asked

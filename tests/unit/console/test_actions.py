@@ -92,7 +92,9 @@ class TestSignals:
     def browser(self, service: FakeService) -> Browser:
         step = a_step("approval", "WAITING", waiting_for="signal", waits_until=LATER)
         service.sagas = {numbered(1): a_saga("WAITING", saga_id=numbered(1), steps=[step])}
-        service.known_types[0]["steps"] = [{**service.known_types[0]["steps"][0], "name": "approval", "signal": self.SCHEMA}]
+        service.known_types[0]["steps"] = [
+            {**service.known_types[0]["steps"][0], "name": "approval", "signal": self.SCHEMA}
+        ]
         return Browser(service).open()
 
     def test_have_a_form_made_from_the_schema(self, browser: Browser) -> None:

@@ -20,9 +20,9 @@ class Telling(FakeService):
     """Lists by time, and counts."""
 
     def list(
-        self, name: str | None = None, status: str | None = None, *, since: str | None = None, **given: Any
+        self, type: str | None = None, status: str | None = None, *, since: str | None = None, **given: Any
     ) -> Any:
-        page = super().list(name, status, since=since, **given)
+        page = super().list(type, status, since=since, **given)
         when = "created_at" if status is None else "updated_at"
         return {**page, "sagas": [one for one in page["sagas"] if since is None or one[when] >= since]}
 

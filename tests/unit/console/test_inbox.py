@@ -163,7 +163,7 @@ class TestInbox:
 
         service.attention = lambda **_: meet({"sagas": [], "cursor": None})  # type: ignore[method-assign]
         service.breakers = lambda: meet([])  # type: ignore[method-assign]
-        service.definitions = lambda: meet(service.known_types)  # type: ignore[method-assign]
+        service.types = lambda: meet(service.known_types)  # type: ignore[method-assign]
         listed, met = service.list, list[str | None]()
 
         def list_(name: str | None = None, status: str | None = None, **paging: Any) -> Any:
