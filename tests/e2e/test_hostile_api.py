@@ -169,8 +169,8 @@ def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:
     """The proof would say so if an answer had one field too many."""
     status, document, _ = api.call("GET", "/openapi.json")
     assert status == 200
-    del document["components"]["schemas"]["Definition"]["properties"]["version"]
-    document["components"]["schemas"]["Definition"]["required"].remove("version")
+    del document["components"]["schemas"]["Type"]["properties"]["version"]
+    document["components"]["schemas"]["Type"]["required"].remove("version")
     wrong = tmp_path / "openapi.json"
     wrong.write_text(json.dumps(document))
     options = ("--phases", "coverage", "--include-path", "/types")

@@ -222,6 +222,20 @@ def test_a_query_parameter_that_nobody_takes(site: Make, method: str, path: str,
     assert _refused(site(Trip), 422, "invalid_request", asked) == ["query.idempotency_key"]
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/attention", "unknown; expected one of type, limit, cursor, group"),
+        ("/stats", "unknown; expected one of type, since"),
+        ("/types", "unknown; this call takes none"),
+    ],
+)
+def test_an_unknown_query_parameter_is_answered_with_those_there_are(site: Make, path: str, told: str) -> None:
+    answer = site(Trip).call("GET", path, name="trip")
+    assert answer.status == 422
+    assert answer.body["error"]["details"] == [{"path": "query.name", "message": told}]
+
+
 @pytest.mark.parametrize("path", ["/sagas", "/attention", f"/sagas/trip/{NOBODY}/audit"])
 def test_a_query_parameter_that_is_given_twice(site: Make, path: str) -> None:
     """API Gateway hands over the last one, and all of them beside it."""

@@ -119,7 +119,7 @@ class TestCommands:
     def test_signal_and_cancel(self, trips: Site) -> None:
         one, other = trips.begin("loan"), trips.begin("loan")
         trips.run()
-        told = {"saga": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
+        told = {"type": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
         send(trips, {"command": "signal", **told})
         send(trips, {"command": "cancel", "type": "loan", "saga_id": other.upper(), "note": "why not"})
         assert work_off(trips) == [True, True]
@@ -218,7 +218,7 @@ class TestBadCommands:
         assert work_off(trips) == [True] * 3
         reused, over = sorted(letters(trips), key=lambda one: one["command"], reverse=True)
         assert "COMPLETED" in over["reason"]
-        assert (over["command"], over["saga"], over["saga_id"]) == ("cancel", "trip", saga_id)
+        assert (over["command"], over["type"], over["saga_id"]) == ("cancel", "trip", saga_id)
         assert "another request" in reused["reason"]
 
     def test_an_unknown_saga_is_tried_for_a_quarter_of_an_hour(self, trips: Site) -> None:

@@ -161,7 +161,7 @@ def test_a_tick_names_the_fields_that_do_not_fit(reference: Callable[[], Site]) 
     supervisor.reset()
     with pytest.raises(InvalidRequest) as caught:
         supervisor.handler({"task": "recover", "limit": 0, "type": 1, "max_attempts": 1}, LambdaContext())
-    assert sorted(problem.path for problem in caught.value.problems) == ["$.limit", "$.name"]
+    assert sorted(problem.path for problem in caught.value.problems) == ["$.limit", "$.type"]
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_an_answer_has_the_fields_described(site: Make) -> None:
     [summary] = s.call("GET", "/sagas").body["sagas"]
     verification = s.call("GET", f"/sagas/trip/{saga_id}/verification").body
     definition = s.call("GET", "/types/trip").body
-    shown = {"Saga": saga, "Step": saga["steps"][0], "Entry": entry, "Summary": summary, "Definition": definition}
+    shown = {"Saga": saga, "Step": saga["steps"][0], "Entry": entry, "Summary": summary, "Type": definition}
     shown |= {"Verification": verification}
     for name, value in shown.items():
         assert set(schemas[name]["required"]) <= set(value) <= set(schemas[name]["properties"])

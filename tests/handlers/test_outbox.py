@@ -200,7 +200,7 @@ def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:
     b.site.begin("loan")
     later = b.site.begin("trip")
     b.site.run()
-    assert b.replay(since, name="trip")["told"] == 2
+    assert b.replay(since, type="trip")["told"] == 2
     assert {detail["saga_id"] for _, detail in b.bus.told} == {later}
 
 
@@ -252,7 +252,7 @@ def test_a_replay_of_a_service_that_publishes_no_events(site: Make) -> None:
 def test_a_replay_of_an_unknown_type(box: MakeBox) -> None:
     b = box()
     with pytest.raises(NotFound):
-        b.replay(name="tripp")
+        b.replay(type="tripp")
 
 
 def test_what_the_bus_does_not_take_is_sent_again_and_then_left_to_lambda(box: MakeBox) -> None:

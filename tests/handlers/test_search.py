@@ -126,7 +126,7 @@ def test_by_when_they_were_started_and_how_they_ended(site: Make) -> None:
 
 def test_a_settlement_leaves_the_end_where_it_was(site: Make) -> None:
     w = site(Frail)
-    first, second = begin(w, type="frail"), begin(w, type="frail")
+    first, second = begin(w, name="frail"), begin(w, type="frail")
     w.run()
     ended = w.call("GET", f"/sagas/frail/{first}").body["ended_at"]
     w.clock.advance(3600)
@@ -136,7 +136,7 @@ def test_a_settlement_leaves_the_end_where_it_was(site: Make) -> None:
     assert view["ended_at"] == ended < later <= view["updated_at"]
     assert ids(w, status="FAILED") == [second, first]
     assert ids(w, status="FAILED", since=later) == []
-    assert w.call("GET", f"/sagas/frail/{begin(w, type='frail')}").body["ended_at"] is None
+    assert w.call("GET", f"/sagas/frail/{begin(w, name='frail')}").body["ended_at"] is None
 
 
 def test_where_no_earlier_version_was_the_index_has_all(site: Make) -> None:
@@ -175,7 +175,7 @@ def test_nobody_is_at_work_on_one_that_was_purged_right_after_its_end(site: Make
 
 def test_by_id_alone_and_by_how_it_begins(site: Make) -> None:
     w = site(Tour, Plain)
-    one, other = begin(w), begin(w, type="plain")
+    one, other = begin(w), begin(w, name="plain")
     keyed = w.call("POST", "/sagas/tour", {"customer_id": "c"}, key="k").body["saga_id"]
     for saga_id in (one, other, keyed):
         assert w.call("GET", f"/sagas/{saga_id}").body["saga_id"] == saga_id

@@ -83,8 +83,8 @@ def test_a_right_lets_through_its_own_operations_alone() -> None:
 def test_the_client_takes_what_operators_give() -> None:
     for operation in VERBS.values():
         call = signature(getattr(SagaClient, operation.name))
-        assert [*call.parameters][:3] == ["self", "name", "saga_id"]
-        assert {*call.parameters} - {"self", "name", "saga_id"} == {option.name for option in operation.options}
+        assert [*call.parameters][:3] == ["self", "type", "saga_id"]
+        assert {*call.parameters} - {"self", "type", "saga_id"} == {option.name for option in operation.options}
 
 
 def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_the_api_has_an_entry_for_every_call_about_a_saga() -> None:
     } <= set(calls)
     assert len(calls) == len(set(calls))
     routes = "\n".join(call.partition(" ")[2] for call in calls)
-    assert set(re.findall(r"/sagas/([^/\n]+)", routes)) == {"{name}", "{saga_id}"}
+    assert set(re.findall(r"/sagas/([^/\n]+)", routes)) == {"{type}", "{saga_id}"}
 
 
 def test_defaults_are_shown_as_they_are_written() -> None:
