@@ -126,7 +126,7 @@ def test_by_when_they_were_started_and_how_they_ended(site: Make) -> None:
 
 def test_a_settlement_leaves_the_end_where_it_was(site: Make) -> None:
     w = site(Frail)
-    first, second = begin(w, name="frail"), begin(w, type="frail")
+    first, second = begin(w, name="frail"), begin(w, name="frail")
     w.run()
     ended = w.call("GET", f"/sagas/frail/{first}").body["ended_at"]
     w.clock.advance(3600)
