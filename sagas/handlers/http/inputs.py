@@ -130,8 +130,8 @@ class Request:
         unknown = [name for name in self._query if name not in names and not name.startswith(_OF_SIGNATURES)]
         if unknown:
             what = f"unknown; expected one of {', '.join(names)}" if names else "unknown; this call takes none"
-            told = [Problem(str(query / name), what) for name in unknown]
-            raise InvalidRequest("unknown query parameters", told)
+            problems = [Problem(str(query / name), what) for name in unknown]
+            raise InvalidRequest("unknown query parameters", problems)
         given: dict[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
         repeated = [name for name in names if len(given.get(name) or ()) > 1]
         if repeated:
