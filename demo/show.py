@@ -26,7 +26,7 @@ def _what(entry: dict[str, Any]) -> str:
 def show_timeline(saga: dict[str, Any], entries: list[dict[str, Any]]) -> None:
     """Print a saga's audit trail as a timeline."""
     colour = _COLOURS.get(saga["status"], "red")
-    console.print(f"\n[bold]{saga['name']}[/] {saga['saga_id']} [{colour}]{saga['status']}[/]")
+    console.print(f"\n[bold]{saga['type']}[/] {saga['saga_id']} [{colour}]{saga['status']}[/]")
     table = Table("#", "ms", "action", "step", "attempt", "saga is", "", box=None, header_style="dim")
     begin = datetime.fromisoformat(entries[0]["at"])
     for entry in entries:
@@ -44,7 +44,7 @@ def show_children(children: list[dict[str, Any]]) -> None:
     for child in children:
         place = f"{child['parent']['step']}[{child['parent']['position']}]"
         status = f"[{_COLOURS.get(child['status'], 'red')}]{child['status']}[/]"
-        table.add_row(place, f"{child['name']} {child['saga_id']}", status)
+        table.add_row(place, f"{child['type']} {child['saga_id']}", status)
     console.print(table)
 
 

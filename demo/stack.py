@@ -64,7 +64,7 @@ class Api:
 
     def wait(self, saga: dict[str, Any]) -> dict[str, Any]:
         """Wait until a saga has ended; return it."""
-        name, end = saga["name"], time.monotonic() + _PATIENCE
+        name, end = saga["type"], time.monotonic() + _PATIENCE
         while saga["status"] not in OVER:
             if time.monotonic() > end:
                 raise DemoFailed(f"{name} {saga['saga_id']} is still {saga['status']} after {_PATIENCE:.0f} s")
@@ -78,7 +78,7 @@ class Api:
 
     def audit(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
         """Return a saga's audit trail."""
-        return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}/audit?limit=100")["entries"]
+        return self.call("GET", f"/sagas/{saga['type']}/{saga['saga_id']}/audit?limit=100")["entries"]
 
 
 def _sagas(*arguments: str) -> subprocess.CompletedProcess[str]:

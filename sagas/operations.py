@@ -18,8 +18,8 @@ from sagas.core.states import OVER, SagaStatus
 from sagas.errors import NotFound
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_TYPE = ("name", "saga")
-"""Parameters of paths that name a saga type."""
+_TYPE = "type"
+"""The parameter of paths that names a saga type."""
 
 
 _WHY = "Why; kept in the audit trail."
@@ -144,9 +144,9 @@ class Operation:
     Args:
         name: the start of its id in OpenAPI, and the name of the function that serves it.
         method: of HTTP.
-        path: below the stage. ``{name}`` and ``{saga}`` are a saga type.
+        path: below the stage. ``{type}`` is a saga type.
         right: that IAM asks for it; see :data:`sagas.cdk.access.grants.RIGHTS`.
-        summary: in a few words; ``{name}`` is the type.
+        summary: in a few words; ``{type}`` is the type.
         answer: the schema of its answer, or each that there may be, by its name in OpenAPI.
         statuses: with which that is answered.
         errors: further statuses, besides those that every call may get.
@@ -174,7 +174,7 @@ class Operation:
     @property
     def typed(self) -> bool:
         """Whether OpenAPI describes it for each saga type, since its id is not unique without one."""
-        return self.path.startswith("/sagas/{name}")
+        return self.path.startswith("/sagas/{type}")
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -207,13 +207,13 @@ class Operation:
         except the type's where ``of_type``."""
 
         def starred(match: re.Match[str]) -> str:
-            return "{name}" if of_type and match[1] in _TYPE else "*"
+            return "{type}" if of_type and match[1] == _TYPE else "*"
 
         return self.method + re.sub(r"\*(/\*)+", "*", _PARAMETER.sub(starred, self.path))
 
 
 _CHANGE = "404 409 413 422"
-_ONE = "/sagas/{name}/{saga_id}"
+_ONE = "/sagas/{type}/{saga_id}"
 
 LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", polled=True)
 LOOK_UP = Operation(
@@ -221,14 +221,14 @@ LOOK_UP = Operation(
     polled=True,
 )
 START = Operation(
-    *("start", "POST", "/sagas/{name}", "start", "Start {name}", "Saga"),
+    *("start", "POST", "/sagas/{type}", "start", "Start {type}", "Saga"),
     statuses="200 202",
     errors="404 413 422",
     queued=True,
 )
-SHOW = Operation("show", "GET", _ONE, "read", "Show one {name}", "Saga", polled=True)
+SHOW = Operation("show", "GET", _ONE, "read", "Show one {type}", "Saga", polled=True)
 CANCEL = Operation(
-    *("cancel", "DELETE", _ONE, "cancel", "Cancel one {name}", "Saga", "200 202", "404 409 422"),
+    *("cancel", "DELETE", _ONE, "cancel", "Cancel one {type}", "Saga", "200 202", "404 409 422"),
     body=Cancellation,
     verb=Verb(
         help="Cancel a saga: it stops, and what was done is undone.",
@@ -301,30 +301,28 @@ SET_RECOVERY_ATTEMPTS = Operation(
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "Sagas that need an operator", "Sagas Incidents"), polled=True
 )
-DEFINITIONS = Operation(
-    "list_definitions", "GET", "/definitions", "read", "The saga types", "Definitions", errors="422"
-)
-DEFINITION = Operation("show_definition", "GET", "/definitions/{name}", "read", "One saga type", "Definition")
+TYPES = Operation("list_types", "GET", "/types", "read", "The saga types", "Types", errors="422")
+TYPE = Operation("show_type", "GET", "/types/{type}", "read", "One saga type", "Type")
 CHANGE = Operation(
-    *("change_definition", "PUT", "/definitions/{name}", "operate", "Pause or resume a type, a step or one saga"),
-    *("Definition", "200", _CHANGE),
+    *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
+    *("Type", "200", _CHANGE),
     body=Change,
 )
 RECOVER = Operation(
-    *("recover", "POST", "/definitions/{name}/recover", "operate", "Look for stalled sagas now", "Recovery"),
+    *("recover", "POST", "/types/{type}/recover", "operate", "Look for stalled sagas now", "Recovery"),
     errors="404 413 422",
     body=Recovering,
 )
 STATS = Operation("stats", "GET", "/stats", "read", "Counts by type and status", "Stats")
 BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "The circuit breakers", "Breakers", errors="422")
 CLOSE_BREAKER = Operation(
-    "close_breaker", "POST", "/breakers/{saga}/{step}/close", "operate", "Close a circuit breaker", "Breaker"
+    "close_breaker", "POST", "/breakers/{type}/{step}/close", "operate", "Close a circuit breaker", "Breaker"
 )
 OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "This description", "", errors="422")
 
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
-    *(SET_RECOVERY_ATTEMPTS, ATTENTION, DEFINITIONS, DEFINITION, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
+    *(SET_RECOVERY_ATTEMPTS, ATTENTION, TYPES, TYPE, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
     OPENAPI,
 )
 """All but the route of public waits, which asks for no right."""

@@ -104,7 +104,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "sagas/handlers/http/bodies.py",
         "sagas/handlers/bulk.py",
         "sagas/handlers/http/callbacks.py",
-        "sagas/handlers/http/definitions.py",
+        "sagas/handlers/http/types.py",
         "sagas/handlers/http/inputs.py",
         "sagas/handlers/http/openapi.py",
         "sagas/handlers/http/sagas.py",

@@ -22,7 +22,7 @@ _HEAD = """# HTTP API
 *Generated from the code by `make docs`.*
 
 Calls are signed with AWS credentials (SigV4, service `execute-api`), unless the service has an authorizer of its own;
-bodies and answers are JSON. `GET /openapi.json` of a service describes it with the types of its own sagas. `{name}` is
+bodies and answers are JSON. `GET /openapi.json` of a service describes it with the types of its own sagas. `{type}` is
 a saga type of the service, `{step}` a `wait_for` of it; `/callbacks` is there where a wait is public and takes no
 [right](../concepts/security-model.md#rights-by-saga-type).
 """
@@ -41,7 +41,7 @@ _STATUSES = {status.value for status in SagaStatus}
 
 
 class StandIn(Saga[str], name="stand-in"):
-    """Has each call that there can be about a saga; the page says ``{name}`` and ``{step}`` for what is its own."""
+    """Has each call that there can be about a saga; the page says ``{type}`` and ``{step}`` for what is its own."""
 
     @wait_for(str, timeout=timedelta(days=1), public=True)
     def stand_in(self) -> None: ...
@@ -54,7 +54,7 @@ _SAGA, _WAIT = definition_of(StandIn).name, StandIn.stand_in.name
 
 
 def _general(text: str, quote: str = "") -> str:
-    return text.replace(_WAIT, f"{quote}{{step}}{quote}").replace(_SAGA, f"{quote}{{name}}{quote}")
+    return text.replace(_WAIT, f"{quote}{{step}}{quote}").replace(_SAGA, f"{quote}{{type}}{quote}")
 
 
 def _words(text: str | None) -> str:

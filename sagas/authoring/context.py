@@ -80,7 +80,7 @@ class Context(Protocol):
 
     @property
     def signal_path(self) -> str:
-        """The path for signals to this step, relative to the API's URL: ``/sagas/{name}/{id}/signals/{step}``."""
+        """The path for signals to this step, relative to the API's URL: ``/sagas/{type}/{id}/signals/{step}``."""
         ...
 
     @property

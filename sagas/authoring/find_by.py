@@ -16,6 +16,7 @@ MOST = 4
 """The most search keys of a type: every start writes an item for each."""
 RESERVED = frozenset(
     (
+        "type",
         "name",
         "status",
         "since",

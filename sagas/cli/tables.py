@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Summary,
         VerificationView,
     )
-    from sagas.engine.read.overviews import BreakerView, DefinitionView, QueueStats, TypeStats
+    from sagas.engine.read.overviews import BreakerView, QueueStats, TypeStats, TypeView
 
 _STYLES = {
     "COMPLETED": "green",
@@ -58,7 +58,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     """Return a saga with its steps, its errors, and what to do about them. ``now``: epoch seconds."""
     from sagas.client.read.advice import advice, failed_children
 
-    title = Text.assemble((saga["name"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
+    title = Text.assemble((saga["type"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     over = saga["status"] in OVER
     when = f"started {moment(saga['created_at'])}, " + (
         f"took {between(saga['created_at'], end_of(saga))}" if over else f"{ago(saga['created_at'], now)}"
@@ -134,7 +134,7 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
             line = Text.assemble(f"{saga['saga_id']} ", coloured(saga["status"]), room, (f"{time:>{longest}} ", "dim"))
             # What does not fit is cut: an id stays whole, that its type is paused, and a saga in its line.
             paused = " paused" if saga.get("paused") else ""
-            line.append(saga["name"][: max(width - len(line) - len(paused) - 1, 3 if paused else 8)]).append(
+            line.append(saga["type"][: max(width - len(line) - len(paused) - 1, 3 if paused else 8)]).append(
                 paused, "red"
             )
             lines.append(line)
@@ -153,7 +153,7 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
         if saga.get("paused"):
             status = Text.assemble(status, (" paused", "red"))
         times = moment(saga["created_at"]), moment(saga["updated_at"])
-        table.add_row(saga["name"], saga["saga_id"], status, *times, *reason)
+        table.add_row(saga["type"], saga["saga_id"], status, *times, *reason)
     return table
 
 
@@ -199,7 +199,7 @@ def family_trail(entries: Iterable[AuditEntry]) -> Table:
     table = _table("time (UTC)", "saga", "id", "action", "step", "saga is", "by")
     for entry in entries:
         time, actor = f"{entry['at'][:10]} {clock_time(entry['at'])}", plain(entry["actor"])
-        who = entry["saga"], entry["saga_id"], entry["action"], entry["step"] or ""
+        who = entry["type"], entry["saga_id"], entry["action"], entry["step"] or ""
         table.add_row(time, *who, coloured(entry["status"]), actor)
     return table
 
@@ -225,10 +225,10 @@ def dead_letter_table(letters: Iterable[DeadLetter], width: int) -> RenderableTy
     return table
 
 
-def definition_table(definitions: Iterable[DefinitionView]) -> Table:
+def type_table(types: Iterable[TypeView]) -> Table:
     """Return saga types as a table."""
     table = _table("saga", "version", "starts", "steps", "", no_wrap=1)
-    for saga in definitions:
+    for saga in types:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
         steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
         notes = [] if saga["cancellable"] else ["callers may not cancel it"]
@@ -236,7 +236,7 @@ def definition_table(definitions: Iterable[DefinitionView]) -> Table:
         notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
         if saga["paused"]:
             starts = Text("paused", style="red") if not saga["active"] else Text("accepted, paused", style="yellow")
-        table.add_row(saga["name"], saga["version"], starts, steps, plain("; ".join(notes)))
+        table.add_row(saga["type"], saga["version"], starts, steps, plain("; ".join(notes)))
     return table
 
 
@@ -265,7 +265,7 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
         state = Text(breaker["state"], style="green" if breaker["state"] == "closed" else "red")
         until = moment(breaker["open_until"]) if breaker["open_until"] else ""
         waiting = f"{breaker['waiting']} or more" if breaker["more_waiting"] else _count(breaker["waiting"])
-        table.add_row(breaker["saga"], breaker["step"], state, _count(breaker["failures"]), until, waiting)
+        table.add_row(breaker["type"], breaker["step"], state, _count(breaker["failures"]), until, waiting)
     return table
 
 
@@ -277,7 +277,7 @@ def stats_table(types: Iterable[TypeStats], width: int) -> RenderableType:
     statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
     table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
     for one in listed:
-        name = Text.assemble(one["name"], (" paused", "red")) if one["paused"] else Text(one["name"])
+        name = Text.assemble(one["type"], (" paused", "red")) if one["paused"] else Text(one["type"])
         figures = {status: one["statuses"].get(status, 0) for status in statuses}
         figures |= {rate: one[rate] for rate in ("attention", "started_per_minute", "ended_per_minute")}
         told = [f"{figure:g}{'+' if figure_of in one['at_least'] else ''}" for figure_of, figure in figures.items()]
@@ -292,7 +292,7 @@ def _stats_lines(one: TypeStats) -> list[Text]:
 
     counted = [f"{told(status, one['statuses'][status])} {status}" for status in _ORDER if one["statuses"].get(status)]
     counted += [f"{told('attention', one['attention'])} need you"] if one["attention"] else []
-    head = Text.assemble(one["name"], (" paused", "red") if one["paused"] else "", ": ", ", ".join(counted) or "none")
+    head = Text.assemble(one["type"], (" paused", "red") if one["paused"] else "", ": ", ", ".join(counted) or "none")
     rates = {"started": one["started_per_minute"], "ended": one["ended_per_minute"]}
     moves = [f"{told(f'{what}_per_minute', rate)} {what} a minute" for what, rate in rates.items() if rate]
     moves += [f"oldest in flight {moment(one['oldest_in_flight'])}"] if one["oldest_in_flight"] else []
@@ -305,7 +305,7 @@ def queue_table(queues: Iterable[QueueStats]) -> Table:
     for queue in queues:
         if queue["messages"] != 0:
             messages = "unknown" if queue["messages"] is None else str(queue["messages"])
-            table.add_row(queue["saga"], ", ".join(queue["steps"]), messages)
+            table.add_row(queue["type"], ", ".join(queue["steps"]), messages)
     return table
 
 

@@ -82,7 +82,7 @@ def _meant(target: Target, message: str) -> str:
     if unknown is None:
         return ""
     try:
-        names = [one["name"] for one in target.client().definitions()]
+        names = [one["type"] for one in target.client().types()]
     except (SagaError, KeyError):
         return ""
     close = difflib.get_close_matches(unknown[1], names, 1)

@@ -17,14 +17,13 @@ from sagas.engine.read.answers import (
     Summary,
     VerificationView,
 )
-from sagas.engine.read.overviews import BreakerView, DefinitionView, QueueStats, StatsView, TypeStats
+from sagas.engine.read.overviews import BreakerView, QueueStats, StatsView, TypeStats, TypeView
 from sagas.engine.read.reports import RecoveryView, SweepView
 
 __all__ = [
     "AuditEntry",
     "BreakerView",
     "DeadLetter",
-    "DefinitionView",
     "ErrorView",
     "IncidentList",
     "IncidentView",
@@ -43,5 +42,6 @@ __all__ = [
     "Summary",
     "SweepView",
     "TypeStats",
+    "TypeView",
     "VerificationView",
 ]

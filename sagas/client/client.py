@@ -135,7 +135,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
         Args:
             saga: the saga class, or the name of the type.
-            request: an instance of the class's request type; with a name, its JSON form (``dict``, ``list``, ...).
+            request: an instance of the class's request type; for the name of a type, its JSON form (``dict``,
+                ``list``, ...).
             key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
                 however often they are sent: after ``Ambiguous``, send them again. A key answers as long as its saga is
                 stored, and for the service's ``key_retention`` (30 days by default) after it was purged.
@@ -169,13 +170,13 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         body = encode(request, definition.request_type)
         return self._transport.ask(START, definition.name, body=body, headers=headers)
 
-    def rerun(self, name: str, saga_id: str, key: str | None = None) -> SagaView:
+    def rerun(self, type: str, saga_id: str, key: str | None = None) -> SagaView:
         """Start a new saga with the request of an old one, which stays as it is, whatever its status.
 
         The new one has the old one's correlation id, so that logs of both are found together.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the old saga.
             key: an idempotency key for the new one. It must not be that of the old one, which is answered with the old
                 saga.
@@ -189,7 +190,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             InvalidRequest: the request does not fit the type as it is deployed now, or the key was used before.
             Unavailable: or starts of this type are paused.
         """
-        old = self.show(name, saga_id)
+        old = self.show(type, saga_id)
         purged_at = old.get("purged_at")
         if purged_at:
             raise Conflict(f"the saga's request was purged at {purged_at}: start a new one with it in hand")
@@ -197,15 +198,15 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             raise Conflict("the saga's request is too large to be answered: start a new one with it in hand")
         if any(place == "$.request" for place in old.get("redacted", ())):
             raise Conflict("the saga's request is not shown in full: start a new one with it in hand")
-        return self.start(name, old["request"], key=key, correlation_id=old["correlation_id"])
+        return self.start(type, old["request"], key=key, correlation_id=old["correlation_id"])
 
-    def show(self, name: str, saga_id: str) -> SagaView:
+    def show(self, type: str, saga_id: str) -> SagaView:
         """Return a saga with its steps.
 
         Raises:
             NotFound: there is none.
         """
-        return self._transport.ask(SHOW, name, saga_id)
+        return self._transport.ask(SHOW, type, saga_id)
 
     def look_up(self, saga_id: str) -> SagaView:
         """Return a saga by its id alone.
@@ -223,7 +224,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
     def list(
         self,
-        name: str | None = None,
+        type: str | None = None,
         status: str | None = None,
         *,
         parent: str | None = None,
@@ -238,7 +239,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         even empty, although ``cursor`` leads on.
 
         Args:
-            name: of the type; ``None`` lists all types.
+            type: the saga type; ``None`` lists all types.
             parent: only children of the saga with this id; goes with no other filter.
             status: only sagas of this status. Of those that are over, the last to end comes first.
             limit: how many to look at, 1 to 100.
@@ -246,7 +247,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             since: only sagas that were started at this time or later; that ended then, where ``status`` is an end and
                 nothing is in ``find``. Text is ISO 8601, in UTC without an offset.
             until: likewise, before this time.
-            idempotency_key: only those that it started, one of each type at most; goes with ``name`` alone.
+            idempotency_key: only those that it started, one of each type at most; goes with ``type`` alone.
             find: only sagas with these values in their requests, by names of what the type is found by
                 (``find_by`` of its class).
 
@@ -256,18 +257,18 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         """
         times = {"since": _text_of_time(since), "until": _text_of_time(until)}
         paging = {"limit": limit, "cursor": cursor} if idempotency_key is None else {}
-        query = {"name": name, "status": status, "parent": parent, **times, **paging}
+        query = {"type": type, "status": status, "parent": parent, **times, **paging}
         query["idempotency_key"] = idempotency_key
         found_by = (find or {}).items()
         values = {one: str(value).lower() if isinstance(value, bool) else str(value) for one, value in found_by}
         return self._transport.ask(LIST, query={**values, **query})
 
-    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
+    def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
         """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
 
         Args:
-            name: of the type; ``None`` lists all types. The page is full if there are enough, up to two thousand sagas
-                of other types between them.
+            type: the saga type; ``None`` lists all types. The page is full if there are enough, up to two thousand
+                sagas of other types between them.
             limit: how many to return, 1 to 100.
             cursor: that of the page before.
 
@@ -275,9 +276,9 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             NotFound: there is no such type.
             InvalidRequest: an argument does not fit.
         """
-        return self._transport.ask(ATTENTION, query={"name": name, "limit": limit, "cursor": cursor})
+        return self._transport.ask(ATTENTION, query={"type": type, "limit": limit, "cursor": cursor})
 
-    def audit(self, name: str, saga_id: str) -> Iterator[AuditEntry]:
+    def audit(self, type: str, saga_id: str) -> Iterator[AuditEntry]:
         """Yield the whole audit trail of a saga, oldest entry first, reading page after page.
 
         Raises:
@@ -285,17 +286,17 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         """
         cursor = None
         while True:
-            page = self._transport.ask(AUDIT, name, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
+            page = self._transport.ask(AUDIT, type, saga_id, query={"limit": _AUDIT_PAGE, "cursor": cursor})
             yield from page["entries"]
             cursor = page["cursor"]
             if cursor is None:
                 return
 
-    def verify(self, name: str, saga_id: str) -> VerificationView:
+    def verify(self, type: str, saga_id: str) -> VerificationView:
         """Verify the audit trail of a saga by its hashes: whether an entry was changed, or one is missing.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: which.
 
         Returns:
@@ -305,13 +306,13 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             NotFound: there is no such saga.
             Unavailable: try again later.
         """
-        return self._transport.ask(VERIFY, name, saga_id)
+        return self._transport.ask(VERIFY, type, saga_id)
 
-    def result(self, name: str, saga_id: str, timeout: float | None = None) -> Any:
+    def result(self, type: str, saga_id: str, timeout: float | None = None) -> Any:
         """Wait for a saga's end and return its result: its last step's, or of the one that its class names.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             timeout: seconds to wait; without it, as long as it takes.
 
@@ -320,7 +321,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             Conflict: it did not end COMPLETED, or was purged; the message says how, or when.
             TimeoutError: it was not over in time.
         """
-        saga = self.wait(name, saga_id, timeout)
+        saga = self.wait(type, saga_id, timeout)
         if saga["status"] != "COMPLETED":
             raise Conflict(f"the saga is {saga['status']}: it has no result")
         if "purged_at" in saga:
@@ -329,7 +330,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
     def wait(
         self,
-        name: str,
+        type: str,
         saga_id: str,
         timeout: float | None = None,
         on_change: Callable[[SagaView], None] | None = None,
@@ -341,7 +342,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         It is read ten times a second while it changes, and down to every two seconds while it does not.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             timeout: seconds; ``None`` waits for ever.
             on_change: called with the saga as it is first read, and whenever it has changed.
@@ -352,7 +353,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             NotFound: there is no such saga.
             TimeoutError: it is still under way.
         """
-        return Wait(timeout).until_rest(lambda: self.show(name, saga_id), on_change, after)
+        return Wait(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)
 
 
 def _text_of_time(moment: datetime | str | None) -> str | None:

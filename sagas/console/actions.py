@@ -60,10 +60,10 @@ def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None
             if not done.moved:
                 raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
         case Do.RECOVER:
-            client.recover(name=name, saga_id=saga_id)
+            client.recover(type=name, saga_id=saga_id)
         case Do.RERUN:
             new = client.rerun(name, saga_id)
-            return new["name"], new["saga_id"]
+            return new["type"], new["saga_id"]
         case _:
             operation = VERBS.get(do)
             if operation is None or not operation.verb.label:
@@ -93,7 +93,7 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
     """Send a saga what one of its steps waits for; what is refused stays in the form."""
-    known = next((one for one in desk.source.definitions() if one["name"] == name), None)
+    known = next((one for one in desk.source.types() if one["type"] == name), None)
     steps: list[dict[str, Any]] = known["steps"] if known else []
     schema = next((one.get("signal") for one in steps if one["name"] == step), None)
     typed = {key: values[0] for key, values in form.items()}
@@ -115,7 +115,7 @@ def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
     except SagaError as error:
         status, text, problems = refusal_of(error)
         return others.type_(desk, request, name, refused(text, problems, schema, typed), status)
-    return _back(desk, desk.saga_path(new["name"], new["saga_id"]))
+    return _back(desk, desk.saga_path(new["type"], new["saga_id"]))
 
 
 def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
@@ -183,7 +183,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
     if "matching" in form:
         wanted = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
-        chosen = [Item(one["name"], one["saga_id"]) for one in sagas.matching(desk, wanted)]
+        chosen = [Item(one["type"], one["saga_id"]) for one in sagas.matching(desk, wanted)]
     elif again is not None:
         chosen = again.unfinished
     else:

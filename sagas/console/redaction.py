@@ -22,10 +22,10 @@ _DEEPEST = 100
 _TOO_DEEP = "… nested deeper than is shown"
 _PAYLOADS = ("request", "result", "value")
 _STRUCTURE = re.compile(
-    r"name|saga|saga_id|step|status|in_doubt|waiting_for|kind|state|at|until|\w+_at|\w+_until|deadline"
+    r"name|type|saga_id|step|status|in_doubt|waiting_for|kind|state|at|until|\w+_at|\w+_until|deadline"
 )
-"""Keys of what the service itself says of a saga: ids, names, states and times. They are no texts to look through:
-four digits of a card may well be in an id, and its year is in every time."""
+"""Keys of what the service itself says of a saga: ids, types, names, states and times. They are no texts to look
+through: four digits of a card may well be in an id, and its year is in every time."""
 _NAME = re.compile(r"[^\s.\[\]$*]+")
 
 

@@ -50,7 +50,7 @@ class Source:
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
         """Return the whole audit trail of a saga. It is not read again before the saga has changed."""
-        name, saga_id, seen = saga["name"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
+        name, saga_id, seen = saga["type"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
         return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
     def list(self, **wanted: Any) -> Any:
@@ -114,7 +114,7 @@ class Source:
 
     def _all_letters(self) -> int:
         """About how many messages all dead-letter queues hold, asked for one after the other."""
-        return sum(self.letters(one["name"]) or 0 for one in self.definitions())
+        return sum(self.letters(one["type"]) or 0 for one in self.types())
 
     def caller(self) -> str:
         """Return as whom the console acts, as far as it was asked lately."""
@@ -133,9 +133,9 @@ class Source:
                     break
         return found
 
-    def definitions(self) -> list[Any]:
+    def types(self) -> list[Any]:
         """Return the saga types."""
-        return self._cache.get(("definitions",), self.client.definitions)
+        return self._cache.get(("types",), self.client.types)
 
     def breakers(self) -> list[Any]:
         """Return the circuit breakers; none where the caller may not ask."""
@@ -150,7 +150,7 @@ class Source:
 
     def letters_of_all(self) -> dict[str, int | None]:
         """Return the same of all types."""
-        names = [one["name"] for one in self.definitions()]
+        names = [one["type"] for one in self.types()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
     def look_up(self, wanted: str) -> Any:
@@ -169,7 +169,7 @@ class Source:
         missing = [one for one in summaries if self._known(one) is None][:_MOST_SHOWN]
 
         def ask(one: Mapping[str, Any]) -> Any:
-            return _tolerant(lambda: self.show(one["name"], one["saga_id"]), None)
+            return _tolerant(lambda: self.show(one["type"], one["saga_id"]), None)
 
         for _ in self._pool.map(ask, missing):
             pass
@@ -178,7 +178,7 @@ class Source:
 
     def _known(self, summary: Mapping[str, Any]) -> Any:
         """The saga as it was shown last, unless the list has a later change of it."""
-        saga = self._cache.last(("show", summary["name"], summary["saga_id"]), None)
+        saga = self._cache.last(("show", summary["type"], summary["saga_id"]), None)
         return saga if saga is not None and saga["updated_at"] >= summary["updated_at"] else None
 
 

@@ -15,7 +15,6 @@ from sagas.engine.composition.api import Api
 from sagas.errors import SagaError
 from sagas.handlers.http.answers import answer_error, answer_unexpected
 from sagas.handlers.http.callbacks import add_callback_route
-from sagas.handlers.http.definitions import breaker_operations, definition_operations, statistics_operations
 from sagas.handlers.http.sagas import (
     attention_operations,
     list_operations,
@@ -24,6 +23,7 @@ from sagas.handlers.http.sagas import (
     upkeep_operations,
 )
 from sagas.handlers.http.signals import signal_operations
+from sagas.handlers.http.types import breaker_operations, statistics_operations, type_operations
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer
 from sagas.handlers.warming import warm
@@ -33,10 +33,15 @@ _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 """What stands for an event that is none of API Gateway's: it leads nowhere."""
 SERVED = (
     *(saga_operations, list_operations, attention_operations, operator_operations, signal_operations),
-    *(upkeep_operations, definition_operations, breaker_operations, statistics_operations),
+    *(upkeep_operations, type_operations, breaker_operations, statistics_operations),
 )
 """Together they serve :data:`sagas.operations.OPERATIONS`."""
 _PARAMETER = re.compile(r"\{(\w+)\+?\}")
+
+
+def _argument(parameter: re.Match[str]) -> str:
+    """Return a parameter of a path as the argument that takes it: ``type`` is a builtin of Python's."""
+    return "<name>" if parameter[1] == "type" else f"<{parameter[1]}>"
 
 
 @lru_cache(maxsize=1)
@@ -67,7 +72,7 @@ def _app() -> APIGatewayRestResolver:
     app.exception_handler([NotFoundError, Exception])(unexpected)
     served = {function.__name__: function for of in SERVED for function in of(app, engine)}
     for operation in OPERATIONS:
-        app.route(_PARAMETER.sub(r"<\1>", operation.path), operation.method)(served[operation.name])
+        app.route(_PARAMETER.sub(_argument, operation.path), operation.method)(served[operation.name])
     if engine.callbacks is not None:
         add_callback_route(app, engine, engine.callbacks)
     return app

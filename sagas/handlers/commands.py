@@ -105,12 +105,12 @@ class _Works:
             match plain:
                 case Start():
                     key = plain.key or _attribute(record, "key") or record["messageId"]
-                    engine.starter.start(plain.saga, plain.request, key=key, actor=actor, correlation_id=correlation_id)
+                    engine.starter.start(plain.type, plain.request, key=key, actor=actor, correlation_id=correlation_id)
                 case Signal():
-                    engine.signals.step(plain.saga, plain.step)
-                    engine.signals.send(plain.saga, plain.saga_id.lower(), plain.step, plain.value, actor)
+                    engine.signals.step(plain.type, plain.step)
+                    engine.signals.send(plain.type, plain.saga_id.lower(), plain.step, plain.value, actor)
                 case Cancel():
-                    engine.operations.cancel(plain.saga, plain.saga_id.lower(), actor, note=plain.note)
+                    engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, note=plain.note)
         except NotFound as error:
             if self.engine.clock.now() - _since(record) < PATIENCE:
                 return self._later(record, cast("AnyCommand", command), self._pause(record))
@@ -147,7 +147,7 @@ class _Works:
         }
         if command is not None:
             saga_id = command.saga_id if isinstance(command, Signal | Cancel) else ""
-            named = {"command": str(command.__struct_config__.tag), "saga": command.saga, "saga_id": saga_id}
+            named = {"command": str(command.__struct_config__.tag), "type": command.type, "saga_id": saga_id}
             told |= {name: value[:_LONGEST_NAME] for name, value in named.items()}
         told = {name: "".join(one if one.isprintable() else " " for one in text) for name, text in told.items()}
         self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, told)

@@ -15,7 +15,7 @@ from sagas.lock.content import Content, content_of, inputs_of
 from sagas.lock.fitting import Types, misfits
 
 _WAIT = "such a saga waits for an operator (TypeChanged) until matching code is deployed"
-_REMOVABLE = "deploy it until `sagas list --name {saga}` shows no saga in flight that has it"
+_REMOVABLE = "deploy it until `sagas list {saga}` shows no saga in flight that has it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _removed(definition: SagaDefinition, before: dict[str, Any], names: list[str
         effect = f"those that still have to run it wait for an operator (DEAD_LETTERED, CodeGone){undone}"
         if step.get("retired"):
             effect = f"those started before it was retired: {effect}"
-            todo = f"Make sure that `sagas list --name {definition.name}` shows no saga in flight that has it"
+            todo = f"Make sure that `sagas list {definition.name}` shows no saga in flight that has it"
             yield Change(definition.name, where, what, effect, todo, breaks=False)
             continue
         todo = f"Keep it under its name with @step(retired=True), and {_until_unused(definition.name)}"

@@ -24,7 +24,7 @@ LARGEST_COMMAND = 1024 * 1024
 """The most bytes in an SQS message."""
 _END = r"(?!\n)"
 """Python's ``$`` also matches before a final newline, so patterns need this, too."""
-_Saga = Annotated[str, Meta(min_length=1, max_length=64, description="name of the saga type")]
+_Type = Annotated[str, Meta(min_length=1, max_length=64, description="name of the saga type")]
 _SagaId = Annotated[
     str,
     Meta(
@@ -63,26 +63,26 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 
 
 class Start(Command, frozen=True, tag=START.name):
-    """Start a saga, as ``POST /sagas/{name}`` does."""
+    """Start a saga, as ``POST /sagas/{type}`` does."""
 
-    saga: _Saga
+    type: _Type
     request: Annotated[Any, Meta(description="the request of the saga")]
     key: _Key | None = None
 
 
 class Signal(Command, frozen=True, tag=SIGNAL.name):
-    """Send a signal to a saga, as ``POST /sagas/{name}/{saga_id}/signals/{step}`` does."""
+    """Send a signal to a saga, as ``POST /sagas/{type}/{saga_id}/signals/{step}`` does."""
 
-    saga: _Saga
+    type: _Type
     saga_id: _SagaId
     step: _StepName
     value: Annotated[Any, Meta(description="the value that the step waits for")]
 
 
 class Cancel(Command, frozen=True, tag=CANCEL.name):
-    """Cancel a saga, as ``DELETE /sagas/{name}/{saga_id}`` does."""
+    """Cancel a saga, as ``DELETE /sagas/{type}/{saga_id}`` does."""
 
-    saga: _Saga
+    type: _Type
     saga_id: _SagaId
     note: Annotated[str, Meta(description="the reason, for the audit trail", max_length=LONGEST_CANCEL_NOTE)] = ""
 
@@ -90,7 +90,7 @@ class Cancel(Command, frozen=True, tag=CANCEL.name):
 class StartOn(Command, frozen=True, tag="start_on"):
     """Start a saga for an event."""
 
-    saga: _Saga
+    type: _Type
     event: _Event
     request: _Selector = "$.detail"
     key: _Keys = "$.id"
@@ -105,13 +105,13 @@ class StartOn(Command, frozen=True, tag="start_on"):
                 problem = Problem("$.key", f"{path} must be a text or a whole number")
                 raise InvalidRequest("the event does not fit", [problem])
             texts.append(str(value))
-        return Start(self.saga, pick(self.event, self.request, "$.request"), usable_key("/".join(texts)))
+        return Start(self.type, pick(self.event, self.request, "$.request"), usable_key("/".join(texts)))
 
 
 class SignalOn(Command, frozen=True, tag="signal_on"):
     """Send a signal for an event."""
 
-    saga: _Saga
+    type: _Type
     step: _StepName
     event: _Event
     saga_id: Annotated[str, Meta(description="a path to the saga's id in the event")] = "$.detail.saga_id"
@@ -122,7 +122,7 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
         saga_id = pick(self.event, self.saga_id, "$.saga_id")
         if not isinstance(saga_id, str) or not _UUID.fullmatch(saga_id):
             raise InvalidRequest("the event does not fit", [Problem("$.saga_id", "must be the id of a saga, a UUID")])
-        return Signal(self.saga, saga_id, self.step, pick(self.event, self.value, "$.value"))
+        return Signal(self.type, saga_id, self.step, pick(self.event, self.value, "$.value"))
 
 
 AnyCommand = Start | Signal | Cancel | StartOn | SignalOn

@@ -179,7 +179,7 @@ def test_behind_an_authorizer_of_ones_own_the_route_has_none() -> None:
         methods = deploy(Loan, stack=stack, **options).methods
         assert methods["callbacks/{token}", "POST"]["AuthorizationType"] == "NONE"
         assert "AuthorizerId" not in methods["callbacks/{token}", "POST"]
-        assert methods["sagas/{name}", "POST"]["AuthorizationType"] == "COGNITO_USER_POOLS"
+        assert methods["sagas/{type}", "POST"]["AuthorizationType"] == "COGNITO_USER_POOLS"
 
 
 def test_an_api_without_a_stage_needs_to_be_told_where_it_is() -> None:

@@ -221,7 +221,7 @@ class TestApi:
         assert made["Metadata"]["sagas"] == {"part": "api", "path": "/orders"}
         mounts = [one["Properties"]["Environment"]["Variables"] for one in resources(stack, "AWS::Lambda::Function")]
         assert [one["SAGAS_MOUNT"] for one in mounts if "SAGAS_MOUNT" in one] == ["/orders"]
-        assert "/orders/sagas/{name}" in json.dumps(resources(stack, "AWS::CloudWatch::Dashboard"))
+        assert "/orders/sagas/{type}" in json.dumps(resources(stack, "AWS::CloudWatch::Dashboard"))
 
     def test_at_the_root(self, stack: Stack) -> None:
         SagaService(stack, "Shop", sagas=[Trip], mount=an_api(stack).root)

@@ -32,7 +32,7 @@ Grant = Callable[..., object]
 
 ID = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
 OURS, OTHER = "checkout", "create-zip"
-LISTS = {"GET/sagas", "GET/attention", "GET/definitions", "GET/stats", "GET/breakers", "GET/openapi.json"}
+LISTS = {"GET/sagas", "GET/attention", "GET/types", "GET/stats", "GET/breakers", "GET/openapi.json"}
 BY_ID_ALONE = f"GET/sagas/{ID}"
 """Whose saga that is, IAM does not see."""
 EVERY = ("start", "read", "signal", "cancel", "operate", "purge")
@@ -48,8 +48,8 @@ class Payout(Saga[str], name="payout", cancellable=False):
 def calls(name: str) -> Iterator[str]:
     """Every call of the API that is about one saga type, as IAM writes it: method and path."""
     for route, methods in ROUTES.items():
-        path = route.format(name=name, saga=name, id=ID, step="pay") if "{" in route else ""
-        yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{name}"))
+        path = route.format(type=name, id=ID, step="pay") if "{" in route else ""
+        yield from (f"{method}/{path}" for method in methods if path and (method, route) != ("GET", "sagas/{type}"))
 
 
 class Stranger(Payout, name="stranger"):
@@ -128,7 +128,7 @@ def clerks() -> Clerks:
 
 
 def test_each_call_of_the_api_belongs_to_exactly_one_right() -> None:
-    patterns = {right: [one.format(name=OURS) for one in RIGHTS[right].of_type] for right in RIGHTS}
+    patterns = {right: [one.format(type=OURS) for one in RIGHTS[right].of_type] for right in RIGHTS}
     for call in calls(OURS):
         assert len([right for right, own in patterns.items() if any(fnmatchcase(call, one) for one in own)]) == 1, call
     of_none = {f"{method}/{route}" for route, methods in ROUTES.items() if "{" not in route for method in methods}
@@ -160,7 +160,7 @@ def test_without_a_type_it_holds_for_all_and_is_still_no_other_right(right: str,
 
 def _belongs(call: str, right: str) -> bool:
     names = (OURS, OTHER)
-    return any(fnmatchcase(call, one.format(name=name)) for name in names for one in RIGHTS[right].of_type)
+    return any(fnmatchcase(call, one.format(type=name)) for name in names for one in RIGHTS[right].of_type)
 
 
 def test_several_types_and_rights_add_up(clerks: Clerks) -> None:
@@ -168,7 +168,7 @@ def test_several_types_and_rights_add_up(clerks: Clerks) -> None:
         "POST/sagas/checkout",
         "POST/sagas/create-zip",
         "GET/sagas/checkout/*",
-        "GET/definitions/checkout",
+        "GET/types/checkout",
     }
 
 

@@ -197,7 +197,7 @@ class TestSources:
         queue, _ = of_part(sources.template, "command_queue")
         assert target["Arn"] == {"Fn::GetAtt": [queue, "Arn"]}
         assert command_of(target) == {
-            "command": "start_on", "saga": "trip", "request": {"item": "$.detail.item"}, "key": "$.detail.id",
+            "command": "start_on", "type": "trip", "request": {"item": "$.detail.item"}, "key": "$.detail.id",
             "event": {},
         }  # fmt: skip
         assert "DeadLetterConfig" in target
@@ -260,7 +260,7 @@ class TestSources:
 
     def test_a_signal(self, sources: Shop) -> None:
         assert command_of(sources.target_of("Granted")) == {
-            "command": "signal_on", "saga": "loan", "step": "approval", "saga_id": "$.detail.loan",
+            "command": "signal_on", "type": "loan", "step": "approval", "saga_id": "$.detail.loan",
             "value": "$.detail.granted", "event": {},
         }  # fmt: skip
 
@@ -310,8 +310,8 @@ class TestSources:
         template = sources.template
         function, properties = of_part(template, "command_function")
         declared = shown(properties["Environment"]["Variables"]["SAGAS_SOURCES"])
-        assert '"command":"start_on","saga":"trip","request":"$.detail","key":"$.id"' in declared
-        assert '"command":"signal_on","saga":"loan","step":"approval"' in declared
+        assert '"command":"start_on","type":"trip","request":"$.detail","key":"$.id"' in declared
+        assert '"command":"signal_on","type":"loan","step":"approval"' in declared
         found = assertions.Template.from_stack(sources.stack).find_resources("AWS::SNS::Subscription")
         ((id, subscription),) = found.items()
         # Under another id it would be made anew, and go with the old one: SNS has one of a topic and a queue.

@@ -53,7 +53,7 @@ class Api:
         return saga
 
     def show(self, saga: dict[str, Any]) -> dict[str, Any]:
-        return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}")[1]
+        return self.call("GET", f"/sagas/{saga['type']}/{saga['saga_id']}")[1]
 
     def wait(self, saga: dict[str, Any], *statuses: str, deadline: float = 30.0, skips: bool = False) -> dict[str, Any]:
         """Wait until the saga has one of the statuses; without any, until it is over or waits for a person.
@@ -77,16 +77,16 @@ class Api:
                 self.stack.skip_to(epoch(waiting["until"]) + _WHOLE)
             return None
 
-        return poll(f"{saga['name']} to be {' or '.join(wanted)}", reached, deadline)
+        return poll(f"{saga['type']} to be {' or '.join(wanted)}", reached, deadline)
 
     def run(self, name: str, body: Any, *, skips: bool = False) -> dict[str, Any]:
         return self.wait(self.start(name, body), skips=skips)
 
     def audit(self, saga: dict[str, Any]) -> list[dict[str, Any]]:
-        return self.call("GET", f"/sagas/{saga['name']}/{saga['saga_id']}/audit?limit=100")[1]["entries"]
+        return self.call("GET", f"/sagas/{saga['type']}/{saga['saga_id']}/audit?limit=100")[1]["entries"]
 
     def actions(self, saga: dict[str, Any]) -> list[str]:
         return [entry["action"] for entry in self.audit(saga)]
 
     def count(self, name: str) -> int:
-        return len(self.call("GET", f"/sagas?name={name}&limit=100")[1]["sagas"])
+        return len(self.call("GET", f"/sagas?type={name}&limit=100")[1]["sagas"])

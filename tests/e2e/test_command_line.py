@@ -80,7 +80,7 @@ class TestReading:
         saga_id: str = desk.client.start(CreateZip, desk.request())["saga_id"]
         desk.client.wait("create-zip", saga_id, PATIENCE)
         assert desk.json("show", "create-zip", saga_id)["status"] == "COMPLETED"
-        assert saga_id in [saga["saga_id"] for saga in desk.json("list", "--name", "create-zip")["sagas"]]
+        assert saga_id in [saga["saga_id"] for saga in desk.json("list", "create-zip")["sagas"]]
         entries = desk.json("audit", "create-zip", saga_id)["entries"]
         assert [entry["action"] for entry in entries] == ["SagaStarted", *["StepCompleted"] * 3]
         assert f"create-zip {saga_id} COMPLETED" in desk.sagas("show", "create-zip", saga_id).stdout
@@ -90,7 +90,7 @@ class TestReading:
         desk.client.wait("create-zip", saga["saga_id"], timeout=PATIENCE)
         for told in ([saga["saga_id"]], [saga["saga_id"][:30]], ["create-zip", saga["saga_id"][:30]]):
             assert desk.json("show", *told)["saga_id"] == saga["saga_id"]
-        assert desk.client.look_up(saga["saga_id"])["name"] == "create-zip"
+        assert desk.client.look_up(saga["saga_id"])["type"] == "create-zip"
 
     def test_top_counts(self, desk: ZipDesk) -> None:
         saga = desk.client.start(CreateZip, desk.request())
@@ -100,7 +100,7 @@ class TestReading:
         assert "create-zip" in top.stdout
 
     def test_definitions(self, desk: ZipDesk) -> None:
-        assert {saga["name"] for saga in desk.json("definitions")["definitions"]} == {
+        assert {saga["type"] for saga in desk.json("types")["types"]} == {
             "create-zip",
             "checkout",
             "approval",
@@ -143,7 +143,7 @@ class TestSupervising:
     def test_sweeps_now(self, desk: ZipDesk, named: list[str]) -> None:
         for where in ([], named):
             report = desk.json("sweep", "create-zip", "--dry-run", *where)
-            assert (report["saga"], report["prefix"], report["finished"]) == ("create-zip", "create-zip/", True)
+            assert (report["type"], report["prefix"], report["finished"]) == ("create-zip", "create-zip/", True)
             refused = desk.sagas("sweep", "checkout", *where)
             assert (refused.returncode, refused.stdout) == (1, "")
             # The emulator does not say which error it was, as Lambda does, but only its text.
@@ -153,7 +153,7 @@ class TestSupervising:
 
 
 def test_a_stack_that_is_named_is_found_with_api_and_queues(desk: ZipDesk, named: list[str]) -> None:
-    names = {saga["name"] for saga in desk.json("definitions", *named)["definitions"]}
+    names = {saga["type"] for saga in desk.json("types", *named)["types"]}
     assert names == {"create-zip", "checkout", "approval", "basket", "parcel"}
     assert desk.json("dlq", "list", "checkout", *named) == {"dead_letters": []}
 

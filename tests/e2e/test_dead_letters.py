@@ -67,7 +67,7 @@ def pool(desk: Desk) -> Generator[Pool]:
     """Dead-lettered sagas; of none of them anything is left in the end."""
     pool = Pool(desk)
     yield pool
-    for saga in desk.client.list(name="waiting", status="DEAD_LETTERED", limit=100)["sagas"]:
+    for saga in desk.client.list(type="waiting", status="DEAD_LETTERED", limit=100)["sagas"]:
         desk.client.cancel("waiting", saga["saga_id"])
     queue = desk.stack.description["dead_letter_queues"]["waiting"]
     desk.stack.client("sqs").purge_queue(QueueUrl=queue)

@@ -245,38 +245,38 @@ def test_in_an_account_it_deploys_signs_and_destroys(account: Brought, users: Us
 
 def _only_signed_calls_pass(stack: Stack) -> None:
     api = Api(stack)
-    assert api.call("GET", "/definitions")[0] == 200
+    assert api.call("GET", "/types")[0] == 200
     assert api.call("POST", "/sagas/create-zip", {"bucket": "none", "keys": ["a"]})[0] == 202
-    assert urllib3.request("GET", api.url + "/definitions").status == 403
+    assert urllib3.request("GET", api.url + "/types").status == 403
     forged = boto3.Session("AKIAIOSFODNN7EXAMPLE", "forged", region_name=REGION)
     with pytest.raises(SagaError, match="refused the call"):
-        SagaClient(api.url, session=forged).definitions()
-    assert stack.saga_client().definitions()
+        SagaClient(api.url, session=forged).types()
+    assert stack.saga_client().types()
 
 
 CALLS = {
-    "start": "POST /sagas/{name}",
-    "show": "GET /sagas/{name}/{id}",
-    "audit": "GET /sagas/{name}/{id}/audit",
-    "cancel": "DELETE /sagas/{name}/{id}",
-    "signal": "POST /sagas/{name}/{id}/signals/pay",
-    "retry": "POST /sagas/{name}/{id}/retry",
-    "compensate": "POST /sagas/{name}/{id}/compensate",
-    "resolve": "POST /sagas/{name}/{id}/resolve",
-    "purge": "POST /sagas/{name}/{id}/purge",
-    "patience": "PUT /sagas/{name}/{id}/recovery-attempts",
-    "definition": "GET /definitions/{name}",
-    "pause": "PUT /definitions/{name}",
-    "recover": "POST /definitions/{name}/recover",
-    "breaker": "POST /breakers/{name}/pay/close",
+    "start": "POST /sagas/{type}",
+    "show": "GET /sagas/{type}/{id}",
+    "audit": "GET /sagas/{type}/{id}/audit",
+    "cancel": "DELETE /sagas/{type}/{id}",
+    "signal": "POST /sagas/{type}/{id}/signals/pay",
+    "retry": "POST /sagas/{type}/{id}/retry",
+    "compensate": "POST /sagas/{type}/{id}/compensate",
+    "resolve": "POST /sagas/{type}/{id}/resolve",
+    "purge": "POST /sagas/{type}/{id}/purge",
+    "patience": "PUT /sagas/{type}/{id}/recovery-attempts",
+    "definition": "GET /types/{type}",
+    "pause": "PUT /types/{type}",
+    "recover": "POST /types/{type}/recover",
+    "breaker": "POST /breakers/{type}/pay/close",
     "list": "GET /sagas",
     "attention": "GET /attention",
-    "definitions": "GET /definitions",
+    "types": "GET /types",
     "breakers": "GET /breakers",
     "openapi": "GET /openapi.json",
 }
 """Every call of the API, about a saga that is not there, without a body: who may make it is told what is wrong."""
-LISTS = {"list", "attention", "definitions", "breakers", "openapi"}
+LISTS = {"list", "attention", "types", "breakers", "openapi"}
 OPERATING = {"retry", "compensate", "resolve", "patience", "pause", "recover", "breaker"}
 RIGHTS: dict[str, dict[str, set[str]]] = {
     "starter": {"checkout": {"start"}},
@@ -297,7 +297,7 @@ def _rights_hold_for_one_type(stack: Stack, users: Users) -> None:
         for name in ("checkout", "create-zip"):
             answers: dict[str, int] = {}
             for what, call in CALLS.items():
-                method, path = call.format(name=name, id="019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17").split(" ")
+                method, path = call.format(type=name, id="019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17").split(" ")
                 answers[what] = api.call(method, path)[0]
             assert {what for what, status in answers.items() if status != 403} == rights.get(name, set()), (user, name)
             assert not {status for status in answers.values() if status >= 500}
@@ -310,7 +310,7 @@ def _rights_hold_for_one_type(stack: Stack, users: Users) -> None:
 
 def _whoever_may_not_recover_is_told(stack: Stack) -> None:
     named = ("--stack", "SagasE2E", "--profile", "guest", "--region", REGION)
-    assert run_sagas(stack.project, "definitions", *named).returncode == 0
+    assert run_sagas(stack.project, "types", *named).returncode == 0
     refused = run_sagas(stack.project, "recover", *named)
     assert (refused.returncode, refused.stdout) == (1, "")
     where = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:SagasE2E-"

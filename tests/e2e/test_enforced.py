@@ -74,7 +74,7 @@ def routes_of(api: Api, *, public: bool = False) -> Iterator[tuple[str, str]]:
     }
     assert described
     for method, path in sorted(declared | described):
-        yield method, re.sub(r"\{(\w+)\}", lambda match: {"name": "invoice"}.get(match[1], NOWHERE), path)
+        yield method, re.sub(r"\{(\w+)\}", lambda match: {"type": "invoice"}.get(match[1], NOWHERE), path)
 
 
 def test_each_route_asks_for_a_signature_and_a_right(stack: Running, api: Api) -> None:
@@ -152,7 +152,7 @@ def test_a_public_wait_runs_to_its_end(stack: Running, api: Api) -> None:
 
 def test_a_saga_starts_a_saga_as_the_page_says(stack: Running, api: Api) -> None:
     def invoices() -> dict[str, str]:
-        return {one["saga_id"]: one["status"] for one in api.call("GET", "/sagas?name=invoice")[1]["sagas"]}
+        return {one["saga_id"]: one["status"] for one in api.call("GET", "/sagas?type=invoice")[1]["sagas"]}
 
     before, saga = invoices(), api.start("fulfil", ORDER)
 

@@ -37,7 +37,7 @@ def publish(running: Running, *details: dict[str, Any], kind: str = "Ordered") -
 def sagas_of(running: Running, name: str) -> list[dict[str, Any]]:
     api, found, cursor = Api(running), list[dict[str, Any]](), ""
     while True:
-        page = api.call("GET", f"/sagas?name={name}&limit={PAGE}{cursor}")[1]
+        page = api.call("GET", f"/sagas?type={name}&limit={PAGE}{cursor}")[1]
         found += page["sagas"]
         if page["cursor"] is None:
             return found
@@ -64,18 +64,18 @@ def started_by(running: Running, key: str, item: str, name: str = "trip") -> dic
 class TestCommands:
     def test_start_signal_and_cancel(self, running: Running) -> None:
         api = Api(running)
-        send(running, {"command": "start", "saga": "loan", "request": {"item": "boat"}, "key": "boat-1"})
+        send(running, {"command": "start", "type": "loan", "request": {"item": "boat"}, "key": "boat-1"})
         loan = api.wait(started_by(running, "boat-1", "boat", "loan"), "WAITING")
-        told = {"saga": "loan", "saga_id": loan["saga_id"]}
+        told = {"type": "loan", "saga_id": loan["saga_id"]}
         send(running, {"command": "signal", **told, "step": "approval", "value": True})
         assert api.wait(loan, "COMPLETED")["result"] is True
         assert {entry["actor"].partition(":")[0] for entry in api.audit(loan)} >= {"queue"}
         other = api.wait(api.start("loan", {"item": "car"}), "WAITING")
-        send(running, {"command": "cancel", "saga": "loan", "saga_id": other["saga_id"]})
+        send(running, {"command": "cancel", "type": "loan", "saga_id": other["saga_id"]})
         api.wait(other, "CANCELLED")
 
     def test_a_bad_one_is_in_the_dead_letters_with_its_reason(self, running: Running) -> None:
-        send(running, {"command": "start", "saga": "trip", "request": {"itm": "boat"}})
+        send(running, {"command": "start", "type": "trip", "request": {"itm": "boat"}})
         url = running.description["command_dead_letter_queue"]
         sqs = running.client("sqs")
 
@@ -192,7 +192,7 @@ class TestEventsOut:
         poll("its end to be told", lambda: "SagaCompleted" in told.of(saga["saga_id"]))
         first = told.of(saga["saga_id"])
         told.heard.clear()
-        done = running.sagas("events", "replay", "--since", "1h", "--name", "trip")
+        done = running.sagas("events", "replay", "--since", "1h", "trip")
         assert done.returncode == 0, done.stderr
         assert "told once more" in done.stdout
         again = poll("it to be told again", lambda: told.of(saga["saga_id"]))

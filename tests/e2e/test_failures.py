@@ -106,7 +106,7 @@ def test_a_failed_undo_waits_for_a_person_and_can_be_retried(on: Trials) -> None
     status, settled, _ = on.api.call("POST", f"{path}/resolve", resolution)
     assert (status, settled["steps"][0]["status"]) == (200, "COMPENSATED")
     assert settled["resolution"]["note"] == "done by hand"
-    listed = on.api.call("GET", "/attention?name=compensating&limit=100")[1]["sagas"]
+    listed = on.api.call("GET", "/attention?type=compensating&limit=100")[1]["sagas"]
     assert saga["saga_id"] not in [one["saga_id"] for one in listed]
     assert on.api.call("POST", f"{path}/resolve", resolution)[0] == 409
 
@@ -115,7 +115,7 @@ def test_dead_letters_carry_their_saga_and_wait(on: Trials) -> None:
     saga, letter = on.dead_lettered()
     named = {name: value["StringValue"] for name, value in letter["MessageAttributes"].items()}
     assert named == {"saga": "waiting", "saga_id": saga["saga_id"], "step": "act"}
-    listed = on.api.call("GET", "/attention?name=waiting&limit=100")[1]["sagas"]
+    listed = on.api.call("GET", "/attention?type=waiting&limit=100")[1]["sagas"]
     assert saga["saga_id"] in [one["saga_id"] for one in listed]
     assert on.executed(saga) == ["act:1", "act:2", "begin:1"]
 

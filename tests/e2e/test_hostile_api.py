@@ -104,9 +104,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Generator[Api]:
 
 def _pauses(api: Api) -> dict[str, list[Any]]:
     """What is paused of each saga type."""
-    status, body, _ = api.call("GET", "/definitions")
+    status, body, _ = api.call("GET", "/types")
     assert status == 200, body
-    return {one["name"]: one["pauses"] for one in body["definitions"]}
+    return {one["type"]: one["pauses"] for one in body["types"]}
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def _resume(api: Api) -> None:
     for name, pauses in paused.items():
         for pause in pauses:
             scope = {"step": pause["step"], "saga_id": pause["saga_id"]}
-            status, body, _ = api.call("PUT", f"/definitions/{name}", {"paused": False, **scope})
+            status, body, _ = api.call("PUT", f"/types/{name}", {"paused": False, **scope})
             assert status == 200, body
     # One that answers now says nothing of the others, which remember for a few seconds: until then it must not change.
     since = time.monotonic()
@@ -145,7 +145,7 @@ def _resume(api: Api) -> None:
 
 def test_what_was_disabled_takes_sagas_again(api: Api) -> None:
     with _definitions_kept(api):
-        assert api.call("PUT", "/definitions/create-zip", {"active": False, "reason": "a test"})[0] == 200
+        assert api.call("PUT", "/types/create-zip", {"active": False, "reason": "a test"})[0] == 200
         poll("refused starts", lambda: api.call("POST", "/sagas/create-zip", ZIP)[0] == 503)
 
     def start(_: int) -> int:
@@ -169,11 +169,11 @@ def test_a_wrong_description_is_noticed(api: Api, tmp_path: Path) -> None:
     """The proof would say so if an answer had one field too many."""
     status, document, _ = api.call("GET", "/openapi.json")
     assert status == 200
-    del document["components"]["schemas"]["Definition"]["properties"]["version"]
-    document["components"]["schemas"]["Definition"]["required"].remove("version")
+    del document["components"]["schemas"]["Type"]["properties"]["version"]
+    document["components"]["schemas"]["Type"]["required"].remove("version")
     wrong = tmp_path / "openapi.json"
     wrong.write_text(json.dumps(document))
-    options = ("--phases", "coverage", "--include-path", "/definitions")
+    options = ("--phases", "coverage", "--include-path", "/types")
     run = schemathesis_on(api, tmp_path, str(wrong), *options)
     assert run.returncode == 1, run.stdout
     assert "violates schema" in run.stdout
@@ -207,12 +207,12 @@ def test_a_method_that_is_not_there(api: Api, method: str) -> None:
         ("/sagas/checkout/%F0%9F%92%A9", 404),
         ("/sagas/checkout/" + "a" * 4_000, 404),
         ("/sagas/%27%3B--/019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17", 404),
-        ("/definitions/%3Cscript%3E", 404),
-        ("/definitions/%20", 404),
+        ("/types/%3Cscript%3E", 404),
+        ("/types/%20", 404),
         ("/sagas?limit=%00", 422),
         ("/sagas?%ff=1", 422),
         ("/sagas?cursor=%F0%9F%92%A9", 422),
-        ("/sagas?name=", 404),
+        ("/sagas?type=", 404),
         ("/sagas?limit=" + "9" * 4_000, 422),
     ],
 )

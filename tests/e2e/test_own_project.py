@@ -156,7 +156,7 @@ def test_the_project_runs_here(installed: Installed) -> None:
     assert done["status"] == "COMPLETED", done
     refused = api.run("trip", json.loads((installed.directory / "events" / "trip_too_expensive.json").read_text()))
     assert refused["status"] == "COMPENSATED", refused
-    assert "COMPLETED" in installed.run("sagas", "list", "--name", "trip")
+    assert "COMPLETED" in installed.run("sagas", "list", "trip")
     assert ("being deleted" if brought else "ended") in installed.run("sagas", "local", "down")
 
 

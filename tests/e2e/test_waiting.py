@@ -223,7 +223,7 @@ def test_a_crowd_that_waits_is_signalled_once_each(trials: Stack, api: Api) -> N
 
     def over() -> bool:
         for saga_id in list(left):
-            if api.show({"name": "crowd", "saga_id": saga_id})["status"] == "COMPLETED":
+            if api.show({"type": "crowd", "saga_id": saga_id})["status"] == "COMPLETED":
                 left.discard(saga_id)
         return not left
 

@@ -341,16 +341,16 @@ def test_the_api_refuses_says_why_and_resumes(
     answer = call("POST", "/sagas/risky", REQUEST)
     assert (answer.status, answer.code) == (503, "paused")
     assert 1790 < int(answer.headers["retry-after"]) <= 1800
-    shown = call("GET", "/definitions/risky").body
+    shown = call("GET", "/types/risky").body
     assert (shown["active"], shown["failures"], shown["reason"]) == (False, 3, "3 sagas in a row failed")
     (pause,) = shown["pauses"]
     assert (pause["by"], pause["starts_only"], bool(pause["until"])) == ("auto_disable", True, True)
     streaks = w.engine.auto_disabler.streaks
     streaks.forget_failures("risky", streaks.get("risky").failures)  # as somebody may, in the table
-    emptied = call("GET", "/definitions/risky").body
+    emptied = call("GET", "/types/risky").body
     assert (emptied["active"], emptied["reason"]) == (False, "too many sagas in a row failed")
     assert emptied["pauses"] == [pause | {"at": None, "reason": emptied["reason"]}]
-    resumed = call("PUT", "/definitions/risky", {"active": True, "reason": "fixed"}).body
+    resumed = call("PUT", "/types/risky", {"active": True, "reason": "fixed"}).body
     assert (resumed["active"], resumed["failures"], resumed["pauses"]) == (True, 0, [])
     assert call("POST", "/sagas/risky", REQUEST).status == 202
     FAIL.clear()

@@ -51,7 +51,7 @@ def _lost(t: Bench) -> None:
 
 def test_all_that_are_declared_are_listed(deployed: Make) -> None:
     t = deployed(Shaky, Trip)
-    assert [(one["saga"], one["step"], one["state"]) for one in t.engine.breaker_operations.list()] == [
+    assert [(one["type"], one["step"], one["state"]) for one in t.engine.breaker_operations.list()] == [
         ("shaky", "call", "closed"), ("shaky", "tell", "closed"),
     ]  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_an_open_one_says_until_when_and_how_many_wait(deployed: Make) -> None:
     t.start("trip")
     call, tell = t.engine.breaker_operations.list()
     assert call == {
-        "saga": "shaky", "step": "call", "state": "open", "failures": 2, "open_until": iso(opened_at + 30),
+        "type": "shaky", "step": "call", "state": "open", "failures": 2, "open_until": iso(opened_at + 30),
         "waiting": 2, "more_waiting": False,
     }  # fmt: skip
     assert (tell["state"], tell["open_until"], tell["waiting"]) == ("closed", None, 0)

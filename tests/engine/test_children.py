@@ -159,7 +159,7 @@ def test_all_run_and_their_results_come_in_order(bench: Make) -> None:
     }
     listed = all_of(b, saga_id)
     assert [one["parent"]["position"] for one in listed] == list(range(10))
-    assert listed[3]["parent"] == {"name": "basketful", "saga_id": saga_id, "step": "shipments", "position": 3}
+    assert listed[3]["parent"] == {"type": "basketful", "saga_id": saga_id, "step": "shipments", "position": 3}
     assert LOG.count("pack:1") == 1
     assert b.actions(saga_id) == [
         *("SagaStarted", "StepCompleted", "ChildrenStarted", "ChildrenEnded", "StepCompleted"),
@@ -206,7 +206,7 @@ def test_one_that_fails_stops_the_rest_and_is_named(bench: Make) -> None:
     assert shown["steps"][1]["error"]["type"] == "ChildrenFailed"
     failure = shown["steps"][1]["children"]["failures"][0]
     assert (failure["position"], failure["error"]) == (1, {"type": "RuntimeError", "message": "no van"})
-    assert not [one for one in b.engine.reader.attention(None, 20, None)["sagas"] if one["name"] == "shipment"]
+    assert not [one for one in b.engine.reader.attention(None, 20, None)["sagas"] if one["type"] == "shipment"]
 
 
 def test_completed_children_are_undone_with_their_parent(bench: Make) -> None:

@@ -31,7 +31,7 @@ def test_the_task_sweeps_what_is_due(desk: Callable[..., SweepDesk]) -> None:
     d.orphans(1)
     answer = sweep({"task": "sweep"}, LambdaContext(), d.engine)
     (report,) = answer["swept"]
-    assert (report["saga"], report["listed"], report["finished"]) == ("zip", 0, False)
+    assert (report["type"], report["listed"], report["finished"]) == ("zip", 0, False)
     assert d.work_off() == 1
     assert d.keys() == []
     assert sweep({"task": "sweep"}, LambdaContext(), d.engine) == {"swept": []}
@@ -41,8 +41,8 @@ def test_the_task_sweeps_what_is_due(desk: Callable[..., SweepDesk]) -> None:
 def test_the_task_tells_how_sweeps_stand(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Zip, Look, Trip)
     first, second = stand(d.engine)["sweeps"]
-    assert (first["saga"], first["round"], first["began_at"], first["finished_at"]) == ("zip", 0, None, None)
-    assert second["saga"] != "trip"
+    assert (first["type"], first["round"], first["began_at"], first["finished_at"]) == ("zip", 0, None, None)
+    assert second["type"] != "trip"
     d.orphans(3)
     sweep({"task": "sweep"}, LambdaContext(), d.engine)
     assert stand(d.engine)["sweeps"][0]["under_way"]
@@ -57,13 +57,13 @@ def test_the_task_tells_how_sweeps_stand(desk: Callable[..., SweepDesk]) -> None
 def test_the_task_sweeps_what_it_is_told(desk: Callable[..., SweepDesk], caplog: pytest.LogCaptureFixture) -> None:
     d = desk(Zip, Look)
     keys = d.orphans(1)
-    event = {"task": "sweep", "saga": "zip", "now": True, "dry_run": True}
+    event = {"task": "sweep", "type": "zip", "now": True, "dry_run": True}
     (report,) = sweep(event, LambdaContext(), d.engine)["swept"]
     assert (report["orphans"], report["deleted"], report["dry_run"]) == (1, 0, True)
     assert report["sample"] == {"orphans": keys}
     with caplog.at_level(logging.INFO):
         (report,) = sweep(event | {"dry_run": False}, LambdaContext(), d.engine)["swept"]
-    assert (report["saga"], report["deleted"]) == ("zip", 1)
+    assert (report["type"], report["deleted"]) == ("zip", 1)
     logged = vars(caplog.records[-1])
     assert (logged["saga"], logged["deleted"]) == ("zip", 1)
     assert keys[0] not in str(logged)
@@ -87,12 +87,12 @@ def test_the_task_counts_what_a_person_should_see(
 def test_the_task_refuses_what_it_cannot_sweep(desk: Callable[..., SweepDesk], name: str, message: str) -> None:
     d = desk(Zip, Trip)
     with pytest.raises(NotFound, match=message):
-        sweep({"task": "sweep", "saga": name, "now": True}, LambdaContext(), d.engine)
+        sweep({"task": "sweep", "type": name, "now": True}, LambdaContext(), d.engine)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"saga": 1}, {"now": "yes"}, {"dry_run": 1}, {"force": []}, {"start_after": 5}, {"seconds": 0}, {"seconds": "1"}],
+    [{"type": 1}, {"now": "yes"}, {"dry_run": 1}, {"force": []}, {"start_after": 5}, {"seconds": 0}, {"seconds": "1"}],
 )
 def test_the_task_refuses_what_does_not_fit(desk: Callable[..., SweepDesk], wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -54,7 +54,7 @@ def test_one_types_failing_sweep_stops_no_other(desk: Callable[..., SweepDesk], 
     d.orphans(1)
     failed, swept = d.ticks()
     assert failed.error in ("the environment lacks NO_SUCH_VARIABLE", NO_BUCKET)
-    assert (swept.saga, swept.deleted, swept.error) == ("zip", 1, "")
+    assert (swept.type, swept.deleted, swept.error) == ("zip", 1, "")
 
 
 def test_each_type_gets_its_share_of_the_time(desk: Callable[..., SweepDesk]) -> None:

@@ -49,7 +49,7 @@ def main(function: str, missing: str = "") -> None:
     before.starter.start("trip", {"item": "train"})
     event: dict[str, Any] = {"Records": stack.receive("trip", "book")}
     if function == "api":
-        start = {"resource": "/sagas/{name}", "pathParameters": {"name": "trip"}, "path": "/sagas/trip"}
+        start = {"resource": "/sagas/{type}", "pathParameters": {"type": "trip"}, "path": "/sagas/trip"}
         start |= {"httpMethod": "POST", "body": '{"item":"train"}'}
         event = json.loads(EVENT.read_text()) | start
     os.environ |= stack.environment | {"AWS_ACCESS_KEY_ID": "function"}

@@ -96,7 +96,7 @@ def test_every_audited_operation_names_the_caller_and_keeps_nothing_else_of_the_
     s.run()
     act("POST", f"{stubborn}/compensate", {"note": "enough"})
     act("POST", f"{fatal}/resolve", {"note": "by hand"})
-    act("PUT", "/definitions/fatal", {"active": False, "reason": "rest"})
+    act("PUT", "/types/fatal", {"active": False, "reason": "rest"})
     s.clock.time += 60
     act("POST", f"{trip}/purge", {"note": "asked for"})
 
@@ -109,7 +109,7 @@ def test_every_audited_operation_names_the_caller_and_keeps_nothing_else_of_the_
     asked += [(stubborn, "SagaRetried"), (stubborn, "CompensationStarted"), (fatal, "SagaResolved")]
     assert {actor(path, action) for path, action in asked} == {f"cognito:{SUB}"}
     assert actor(fatal, "SagaFailed") == "worker"
-    assert s.call("GET", "/definitions/fatal").body["pauses"][0]["by"] == f"cognito:{SUB}"
+    assert s.call("GET", "/types/fatal").body["pauses"][0]["by"] == f"cognito:{SUB}"
     kept = str(s.tables()) + capsys.readouterr().out
     for secret in ("ann@example.org", "Ann Example", JWT):
         assert secret not in kept

@@ -75,7 +75,7 @@ def test_start(site: Make) -> None:
     assert UUID7.fullmatch(saga["saga_id"])
     assert answer.headers["location"] == f"/prod/sagas/trip/{saga['saga_id']}"
     assert saga["links"]["self"] == answer.headers["location"]
-    assert (saga["name"], saga["status"]) == ("trip", "PENDING")
+    assert (saga["type"], saga["status"]) == ("trip", "PENDING")
     assert saga["request"] == {"item": "train", "count": 2}
     assert [step["name"] for step in saga["steps"]] == ["book", "pay", "tell"]
     assert TIME.fullmatch(saga["created_at"])
@@ -267,7 +267,7 @@ def test_lists_newest_first_in_pages(site: Make) -> None:
         page = s.call("GET", "/sagas", limit="2", cursor=page.body["cursor"])
         found += _ids(page)
     assert found == _ids(listed)
-    assert set(_ids(s.call("GET", "/sagas", name="fatal"))) == {ids[1], ids[4]}
+    assert set(_ids(s.call("GET", "/sagas", type="fatal"))) == {ids[1], ids[4]}
 
 
 def test_a_filter_leaves_pages_full(site: Make) -> None:
@@ -295,7 +295,7 @@ def test_attention(site: Make) -> None:
     assert _ids(page) == [failed, stuck]
     assert all(saga["why"] for saga in page.body["sagas"])
     assert page.body["sagas"][0]["links"]["self"] == f"/prod/sagas/fatal/{failed}"
-    assert _ids(s.call("GET", "/attention", name="stubborn")) == [stuck]
+    assert _ids(s.call("GET", "/attention", type="stubborn")) == [stuck]
     first = s.call("GET", "/attention", limit="1")
     assert _ids(first) == [failed]
     assert _ids(s.call("GET", "/attention", limit="1", cursor=first.body["cursor"])) == [stuck]
@@ -312,8 +312,8 @@ def test_attention_by_incident(site: Make) -> None:
     fatal, stubborn = page["incidents"]
     assert (fatal["type"], fatal["step"], fatal["error_type"], fatal["count"]) == ("fatal", "second", "ValueError", 2)
     assert (stubborn["type"], stubborn["count"], stubborn["first_seen"]) == ("stubborn", 1, stubborn["last_seen"])
-    assert s.call("GET", "/attention", group="incident", name="stubborn").body["incidents"] == [stubborn]
-    assert s.call("GET", "/attention", group="incident", name="trip").body["incidents"] == []
+    assert s.call("GET", "/attention", group="incident", type="stubborn").body["incidents"] == [stubborn]
+    assert s.call("GET", "/attention", group="incident", type="trip").body["incidents"] == []
     for query in ({"group": "step"}, {"group": "incident", "limit": "5"}):
         refused = s.call("GET", "/attention", **query)
         assert (refused.status, refused.body["error"]["details"][0]["path"]) == (422, "query.group")
@@ -329,11 +329,11 @@ def test_attention_of_one_type_behind_many_of_others(site: Make) -> None:
     s.run()
     s.begin("fatal")
     s.run()
-    waiting = _ids(s.call("GET", "/attention", name="stubborn"))
+    waiting = _ids(s.call("GET", "/attention", type="stubborn"))
     assert sorted(waiting) == sorted(stuck)
-    first = s.call("GET", "/attention", name="stubborn", limit="2")
+    first = s.call("GET", "/attention", type="stubborn", limit="2")
     assert _ids(first) == waiting[:2]
-    rest = s.call("GET", "/attention", name="stubborn", limit="2", cursor=first.body["cursor"])
+    rest = s.call("GET", "/attention", type="stubborn", limit="2", cursor=first.body["cursor"])
     assert (_ids(rest), rest.body["cursor"]) == (waiting[2:], None)
 
 
@@ -353,19 +353,19 @@ def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
     lost, other, elsewhere = s.begin("trip"), s.begin("trip"), s.begin("stubborn")
     s.lose_messages()
     s.clock.advance(600)
-    one = s.call("POST", "/definitions/trip/recover", {"saga_id": lost})
+    one = s.call("POST", "/types/trip/recover", {"saga_id": lost})
     assert (one.status, one.body["recovered"], one.body["saga_ids"]) == (200, 1, [lost])
     s.run()  # what stands in a line explains why others wait
-    rest = s.call("POST", "/definitions/trip/recover")
+    rest = s.call("POST", "/types/trip/recover")
     assert rest.body["saga_ids"] == [other]
     s.run()
     for saga_id in (lost, other):
         assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPLETED"
     assert s.call("GET", f"/sagas/stubborn/{elsewhere}").body["status"] == "PENDING"
-    assert s.call("POST", "/definitions/gone/recover").status == 404
-    assert s.call("POST", "/definitions/trip/recover", {"saga_id": elsewhere}).status == 404
+    assert s.call("POST", "/types/gone/recover").status == 404
+    assert s.call("POST", "/types/trip/recover", {"saga_id": elsewhere}).status == 404
     for body, path in (({"limit": 0}, "$.limit"), ({"stale_after": -1}, "$.stale_after"), ({"all": 1}, "$.all")):
-        refused = s.call("POST", "/definitions/trip/recover", body)
+        refused = s.call("POST", "/types/trip/recover", body)
         assert (refused.status, refused.paths) == (422, [path])
 
 
@@ -374,9 +374,9 @@ def test_stalled_sagas_of_a_type_are_recovered_by_hand(site: Make) -> None:
 
 def test_definitions(site: Make) -> None:
     s = site(Trip, Stubborn)
-    found = s.call("GET", "/definitions").body["definitions"]
-    assert [one["name"] for one in found] == ["trip", "stubborn"]
-    trip = s.call("GET", "/definitions/trip").body
+    found = s.call("GET", "/types").body["types"]
+    assert [one["type"] for one in found] == ["trip", "stubborn"]
+    trip = s.call("GET", "/types/trip").body
     assert trip == found[0]
     assert [(step["name"], step["undo"]) for step in trip["steps"]][:2] == [("book", "unbook"), ("pay", "refund")]
     assert trip["active"] is True
@@ -385,16 +385,16 @@ def test_definitions(site: Make) -> None:
 
 def test_a_reason_is_changed_to_what_it_is_shown_as(site: Make) -> None:
     s = site(Trip)
-    answer = s.call("PUT", "/definitions/trip", {"active": False, "reason": "stocktaking"})
+    answer = s.call("PUT", "/types/trip", {"active": False, "reason": "stocktaking"})
     assert answer.body["reason"] == "stocktaking"
-    answer = s.call("PUT", "/definitions/trip", {"active": True, "reason": None})
+    answer = s.call("PUT", "/types/trip", {"active": True, "reason": None})
     assert (answer.status, answer.body["active"], answer.body["reason"]) == (200, True, None)
 
 
 def test_a_type_whose_starts_are_paused_takes_no_new_sagas(site: Make) -> None:
     s = site(Trip, Fatal)
     running = s.begin("trip")
-    off = s.call("PUT", "/definitions/trip", {"active": False, "reason": "broken"})
+    off = s.call("PUT", "/types/trip", {"active": False, "reason": "broken"})
     assert (off.status, off.body["active"], off.body["paused"], off.body["reason"]) == (200, False, False, "broken")
     (pause,) = off.body["pauses"]
     assert (pause["by"], pause["starts_only"]) == (ANN, True)
@@ -408,7 +408,7 @@ def test_a_type_whose_starts_are_paused_takes_no_new_sagas(site: Make) -> None:
     assert s.call("POST", "/sagas/fatal", {"item": "x"}).status == 202
     s.run()
     assert s.call("GET", f"/sagas/trip/{running}").body["status"] == "COMPLETED"
-    assert s.call("PUT", "/definitions/trip", {"active": True}).status == 200
+    assert s.call("PUT", "/types/trip", {"active": True}).status == 200
     assert s.call("POST", "/sagas/trip", {"item": "x"}).status == 202
 
 

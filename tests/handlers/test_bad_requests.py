@@ -138,7 +138,7 @@ def test_a_correlation_id_that_is_not_usable(site: Make, given: str) -> None:
         ("DELETE", "/sagas/trip/not-a-uuid"),
         ("GET", f"/sagas/trip/{{{NOBODY}}}"),
         ("GET", f"/sagas/trip/{NOBODY.replace('-', '')}"),
-        ("GET", "/definitions/unknown"),
+        ("GET", "/types/unknown"),
         ("POST", "/breakers/unknown/book/close"),
         ("POST", "/breakers/trip/unknown/close"),
         ("POST", "/breakers/trip/book/close"),
@@ -158,10 +158,10 @@ def test_what_is_not_there(site: Make, method: str, path: str) -> None:
 
 def test_an_unknown_saga_type_in_queries(site: Make) -> None:
     s = site(Trip)
-    _refused(s, 404, "not_found", request("GET", "/sagas", name="unknown"))
-    _refused(s, 404, "not_found", request("GET", "/sagas", name=""))
-    _refused(s, 404, "not_found", request("GET", "/attention", name=""))
-    _refused(s, 404, "not_found", request("PUT", "/definitions/unknown", {"active": False}))
+    _refused(s, 404, "not_found", request("GET", "/sagas", type="unknown"))
+    _refused(s, 404, "not_found", request("GET", "/sagas", type=""))
+    _refused(s, 404, "not_found", request("GET", "/attention", type=""))
+    _refused(s, 404, "not_found", request("PUT", "/types/unknown", {"active": False}))
 
 
 def _cursor(text: str) -> str:
@@ -196,9 +196,9 @@ def test_query_parameters_that_do_not_fit(site: Make, path: str, query: dict[str
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("GET", "/definitions", None),
-        ("GET", "/definitions/trip", None),
-        ("PUT", "/definitions/trip", {"active": False}),
+        ("GET", "/types", None),
+        ("GET", "/types/trip", None),
+        ("PUT", "/types/trip", {"active": False}),
         ("GET", "/breakers", None),
         ("POST", "/breakers/trip/book/close", None),
         ("GET", "/stats", None),
@@ -222,6 +222,20 @@ def test_a_query_parameter_that_nobody_takes(site: Make, method: str, path: str,
     assert _refused(site(Trip), 422, "invalid_request", asked) == ["query.idempotency_key"]
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/attention", "unknown; expected one of type, limit, cursor, group"),
+        ("/stats", "unknown; expected one of type, since"),
+        ("/types", "unknown; this call takes none"),
+    ],
+)
+def test_an_unknown_query_parameter_is_answered_with_those_there_are(site: Make, path: str, told: str) -> None:
+    answer = site(Trip).call("GET", path, name="trip")
+    assert answer.status == 422
+    assert answer.body["error"]["details"] == [{"path": "query.name", "message": told}]
+
+
 @pytest.mark.parametrize("path", ["/sagas", "/attention", f"/sagas/trip/{NOBODY}/audit"])
 def test_a_query_parameter_that_is_given_twice(site: Make, path: str) -> None:
     """API Gateway hands over the last one, and all of them beside it."""
@@ -233,7 +247,7 @@ def test_a_query_parameter_that_is_given_twice(site: Make, path: str) -> None:
 def test_a_call_that_is_signed_in_its_url(site: Make) -> None:
     signature = {"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Signature": "0" * 64}
     s = site(Trip)
-    for path, query in (("/sagas", {}), ("/sagas", {"parent": NOBODY}), ("/attention", {}), ("/definitions", {})):
+    for path, query in (("/sagas", {}), ("/sagas", {"parent": NOBODY}), ("/attention", {}), ("/types", {})):
         assert s.send(request("GET", path, **query, **signature)).status == 200
 
 
@@ -252,11 +266,11 @@ def test_a_cursor_from_another_list(site: Make) -> None:
     s.run()
     lists: list[tuple[str, dict[str, str]]] = [
         ("/sagas", {}),
-        ("/sagas", {"name": "trip"}),
+        ("/sagas", {"type": "trip"}),
         ("/sagas", {"status": "COMPLETED"}),
-        ("/sagas", {"name": "trip", "status": "COMPLETED"}),
+        ("/sagas", {"type": "trip", "status": "COMPLETED"}),
         ("/attention", {}),
-        ("/attention", {"name": "stubborn"}),
+        ("/attention", {"type": "stubborn"}),
         (f"/sagas/trip/{saga_id}/audit", {}),
         (f"/sagas/trip/{other}/audit", {}),
     ]
@@ -329,7 +343,7 @@ def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None
     ],
 )
 def test_definitions_with_bodies_that_do_not_fit(site: Make, body: Any, paths: list[str]) -> None:
-    assert sorted(_refused(site(Trip), 422, "invalid_request", request("PUT", "/definitions/trip", body))) == paths
+    assert sorted(_refused(site(Trip), 422, "invalid_request", request("PUT", "/types/trip", body))) == paths
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_there_may_be_none(site: Make) -> None:
 def test_an_open_one_is_seen_and_closed(site: Make, caplog: pytest.LogCaptureFixture, capsys: Capture) -> None:
     s = site(Held, Trip)
     [before] = s.call("GET", "/breakers").body["breakers"]
-    assert (before["saga"], before["step"], before["state"], before["waiting"]) == ("held", "call", "closed", 0)
+    assert (before["type"], before["step"], before["state"], before["waiting"]) == ("held", "call", "closed", 0)
     saga = s.begin("held")
     s.invoke("held", "call")
     [opened] = s.call("GET", "/breakers").body["breakers"]

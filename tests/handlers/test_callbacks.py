@@ -70,7 +70,7 @@ def test_who_has_the_url_sends_the_signal(public: Site) -> None:
     assert len(SENT) == 2
     taken = _call_back(public, path, {"by": "ada"})
     assert taken.status == 202
-    assert taken.body == {"name": "public", "saga_id": saga, "step": "approval", "status": "WAITING"}
+    assert taken.body == {"type": "public", "saga_id": saga, "step": "approval", "status": "WAITING"}
     assert _call_back(public, path, {"by": "ada"}).status == 200
     assert _call_back(public, path, {"by": "bob"}).status == 409
     entries = public.call("GET", f"/sagas/public/{saga}/audit").body["entries"]

@@ -68,7 +68,7 @@ def test_a_cancel_that_was_accepted_before_is_answered_as_ever(site: Make, monke
     changed = dataclasses.replace(definition_of(Trip), cancellable=False)
     monkeypatch.setattr(Trip, "__saga_definition__", changed)
     api_handler.reset()
-    assert s.call("GET", "/definitions/trip").body["cancellable"] is False
+    assert s.call("GET", "/types/trip").body["cancellable"] is False
     again = s.call("DELETE", f"/sagas/trip/{saga_id}")
     assert (again.status, again.body["status"]) == (200, "CANCELLED")
 
@@ -79,9 +79,9 @@ def _description(site: Any) -> dict[str, Any]:
 
 def test_the_definition_and_the_description_say_so(site: Make) -> None:
     s = site(Payout, Trip)
-    shown = {one["name"]: one["cancellable"] for one in s.call("GET", "/definitions").body["definitions"]}
+    shown = {one["type"]: one["cancellable"] for one in s.call("GET", "/types").body["types"]}
     assert shown == {"payout": False, "trip": True}
-    assert s.call("GET", "/definitions/payout").body["cancellable"] is False
+    assert s.call("GET", "/types/payout").body["cancellable"] is False
     paths = _description(s)["paths"]
     assert "cannot be cancelled" in paths["/sagas/payout/{saga_id}"]["delete"]["description"]
     assert "description" not in paths["/sagas/trip/{saga_id}"]["delete"]

@@ -25,7 +25,7 @@ def test_parent_and_children_name_each_other(site: Make) -> None:
     rest = s.call("GET", "/sagas", parent=saga, cursor=page["cursor"]).body
     assert ([one["parent"]["position"] for one in rest["sagas"]], rest["cursor"]) == ([2], None)
     child = s.call("GET", f"/sagas/shipment/{page['sagas'][0]['saga_id']}").body
-    assert child["parent"] == {"name": "basketful", "saga_id": saga, "step": "shipments", "position": 0}
+    assert child["parent"] == {"type": "basketful", "saga_id": saga, "step": "shipments", "position": 0}
     assert "children" not in child["steps"][0]
 
 
@@ -33,7 +33,7 @@ def test_an_unknown_parent_has_no_children(site: Make) -> None:
     s = site(Basketful, Shipment)
     assert s.call("GET", "/sagas", parent=NO).body == {"sagas": [], "cursor": None}
     assert s.call("GET", "/sagas", parent="nobody").paths == ["query.parent"]
-    for other in ({"name": "shipment"}, {"status": "FAILED"}, {"since": "2026-01-01"}, {"idempotency_key": "k"}):
+    for other in ({"type": "shipment"}, {"status": "FAILED"}, {"since": "2026-01-01"}, {"idempotency_key": "k"}):
         assert s.call("GET", "/sagas", parent=NO, **other).paths == ["query.parent"]
     assert s.call("GET", "/sagas", parent=NO, nothing="x").paths == ["query.nothing"]
     assert s.call("GET", "/sagas", parent=NO, cursor="x").paths == ["query.cursor"]
@@ -74,5 +74,5 @@ def test_attention_has_one_line_for_the_parent(site: Make) -> None:
 
 def test_a_definition_names_what_a_step_starts(site: Make) -> None:
     s = site(Basketful, Shipment)
-    steps = s.call("GET", "/definitions/basketful").body["steps"]
+    steps = s.call("GET", "/types/basketful").body["steps"]
     assert [step.get("children") for step in steps] == [None, ["shipment"], None]

@@ -87,12 +87,12 @@ def letters(site: Site) -> list[dict[str, Any]]:
 
 
 def listed(site: Site, name: str) -> list[dict[str, Any]]:
-    return site.call("GET", "/sagas", name=name).body["sagas"]
+    return site.call("GET", "/sagas", type=name).body["sagas"]
 
 
 class TestCommands:
     def test_start_starts_one_saga_for_a_key_and_says_who_asked(self, trips: Site) -> None:
-        command = {"command": "start", "saga": "trip", "request": {"item": "train"}, "key": "order-1"}
+        command = {"command": "start", "type": "trip", "request": {"item": "train"}, "key": "order-1"}
         for _ in range(3):
             send(trips, command)
         assert work_off(trips) == [True] * 3
@@ -104,13 +104,13 @@ class TestCommands:
         assert letters(trips) == []
 
     def test_the_same_key_by_the_api_is_the_same_saga(self, trips: Site) -> None:
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}, "key": "order-1"})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}, "key": "order-1"})
         work_off(trips)
         answer = trips.call("POST", "/sagas/trip", {"item": "train"}, key="order-1")
         assert answer.status == 200
 
     def test_without_a_key_the_message_is_the_key(self, trips: Site) -> None:
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}})
         records = records_of(trips)
         for _ in range(2):  # SQS delivers at least once
             assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
@@ -119,9 +119,9 @@ class TestCommands:
     def test_signal_and_cancel(self, trips: Site) -> None:
         one, other = trips.begin("loan"), trips.begin("loan")
         trips.run()
-        told = {"saga": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
+        told = {"type": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
         send(trips, {"command": "signal", **told})
-        send(trips, {"command": "cancel", "saga": "loan", "saga_id": other.upper(), "note": "why not"})
+        send(trips, {"command": "cancel", "type": "loan", "saga_id": other.upper(), "note": "why not"})
         assert work_off(trips) == [True, True]
         trips.run()
         assert trips.status(one) == "COMPLETED"
@@ -134,7 +134,7 @@ class TestCommands:
 
 class TestEvents:
     def test_start_on_takes_request_and_key_from_the_event(self, trips: Site) -> None:
-        command = {"command": "start_on", "saga": "trip", "event": EVENT, "key": "$.detail.id"}
+        command = {"command": "start_on", "type": "trip", "event": EVENT, "key": "$.detail.id"}
         picked = command | {"request": {"item": "$.detail.item"}}
         send(trips, picked)
         send(trips, picked | {"event": EVENT | {"id": "e-2"}})
@@ -146,7 +146,7 @@ class TestEvents:
         assert trips.call("POST", "/sagas/trip", {"item": "train"}, key="7").body["saga_id"] == saga["saga_id"]
 
     def test_several_parts_make_one_key(self, trips: Site) -> None:
-        told = {"command": "start_on", "saga": "trip", "event": EVENT, "request": {"item": "train"}}
+        told = {"command": "start_on", "type": "trip", "event": EVENT, "request": {"item": "train"}}
         send(trips, told | {"key": ["orders", "$.detail.id"]})
         work_off(trips)
         assert trips.call("POST", "/sagas/trip", {"item": "train"}, key="orders/7").status == 200
@@ -155,13 +155,13 @@ class TestEvents:
         saga_id = trips.begin("loan")
         event = EVENT | {"detail": {"loan": saga_id, "answer": {"granted": False}}}
         told = {"saga_id": "$.detail.loan", "value": "$.detail.answer"}
-        send(trips, {"command": "signal_on", "saga": "loan", "step": "approval", "event": event, **told})
+        send(trips, {"command": "signal_on", "type": "loan", "step": "approval", "event": event, **told})
         assert work_off(trips) == [True]
         trips.run()
         assert trips.status(saga_id) == "COMPLETED"
 
     def test_a_notification_of_a_declared_topic(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        declared = {"command": "start_on", "saga": "trip", "request": {"item": "$.detail.item"}}
+        declared = {"command": "start_on", "type": "trip", "request": {"item": "$.detail.item"}}
         monkeypatch.setenv("SAGAS_SOURCES", json.dumps({TOPIC: declared}))
         told = {"Type": "Notification", "MessageId": "m-1", "TopicArn": TOPIC, "Message": '{"item": "train"}'}
         send(trips, told)
@@ -172,7 +172,7 @@ class TestEvents:
 
     def test_a_message_of_a_declared_queue(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         arn = f"arn:aws:sqs:{REGION}:123456789012:test-commands"
-        monkeypatch.setenv("SAGAS_SOURCES", json.dumps({arn: {"command": "start_on", "saga": "trip"}}))
+        monkeypatch.setenv("SAGAS_SOURCES", json.dumps({arn: {"command": "start_on", "type": "trip"}}))
         send(trips, {"item": "train"})
         send(trips, "no JSON")
         assert work_off(trips) == [True, True]
@@ -189,14 +189,14 @@ class TestBadCommands:
             ("{", "the message is not a command: $: Input data was truncated"),
             ("[]", "the message is not a command: $: Expected `object`"),
             ({"command": "begin"}, "the message is not a command: $.command"),
-            ({"command": "start", "saga": "trip"}, "missing required field `request`"),
-            ({"command": "start", "saga": "trip", "request": {}, "kee": "a"}, "unknown field `kee`"),
-            ({"command": "start", "saga": "trip", "request": {"itm": 1}}, "$.item"),
-            ({"command": "start", "saga": "trip", "request": {"item": "a"}, "key": " "}, "$.key"),
-            ({"command": "cancel", "saga": "trip", "saga_id": "7"}, "$.saga_id"),
-            ({"command": "start_on", "saga": "trip", "event": EVENT, "key": "$.detail.no"}, "nothing at $.detail.no"),
-            ({"command": "start_on", "saga": "trip", "event": EVENT, "key": "$.detail"}, "must be a text"),
-            ({"command": "signal_on", "saga": "loan", "step": "approval", "event": EVENT}, "$.saga_id"),
+            ({"command": "start", "type": "trip"}, "missing required field `request`"),
+            ({"command": "start", "type": "trip", "request": {}, "kee": "a"}, "unknown field `kee`"),
+            ({"command": "start", "type": "trip", "request": {"itm": 1}}, "$.item"),
+            ({"command": "start", "type": "trip", "request": {"item": "a"}, "key": " "}, "$.key"),
+            ({"command": "cancel", "type": "trip", "saga_id": "7"}, "$.saga_id"),
+            ({"command": "start_on", "type": "trip", "event": EVENT, "key": "$.detail.no"}, "nothing at $.detail.no"),
+            ({"command": "start_on", "type": "trip", "event": EVENT, "key": "$.detail"}, "must be a text"),
+            ({"command": "signal_on", "type": "loan", "step": "approval", "event": EVENT}, "$.saga_id"),
         ],
     )
     def test_goes_to_the_dead_letters_with_a_reason(self, trips: Site, body: Any, reason: str) -> None:
@@ -212,23 +212,23 @@ class TestBadCommands:
     def test_what_the_saga_does_not_allow(self, trips: Site) -> None:
         saga_id = trips.begin("trip")
         trips.run()
-        send(trips, {"command": "cancel", "saga": "trip", "saga_id": saga_id})
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}, "key": "k"})
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "tram"}, "key": "k"})
+        send(trips, {"command": "cancel", "type": "trip", "saga_id": saga_id})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}, "key": "k"})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "tram"}, "key": "k"})
         assert work_off(trips) == [True] * 3
         reused, over = sorted(letters(trips), key=lambda one: one["command"], reverse=True)
         assert "COMPLETED" in over["reason"]
-        assert (over["command"], over["saga"], over["saga_id"]) == ("cancel", "trip", saga_id)
+        assert (over["command"], over["type"], over["saga_id"]) == ("cancel", "trip", saga_id)
         assert "another request" in reused["reason"]
 
     def test_an_unknown_saga_is_tried_for_a_quarter_of_an_hour(self, trips: Site) -> None:
-        send(trips, {"command": "cancel", "saga": "trip", "saga_id": NOBODY})
-        send(trips, {"command": "start", "saga": "tripp", "request": {}})
+        send(trips, {"command": "cancel", "type": "trip", "saga_id": NOBODY})
+        send(trips, {"command": "start", "type": "tripp", "request": {}})
         assert work_off(trips) == [False, False]
         assert letters(trips) == []
         trips.stack.sqs.purge_queue(QueueUrl=trips.stack.commands)
         sent = str(int((trips.clock.now() - commands.PATIENCE - 1) * 1000))
-        send(trips, {"command": "cancel", "saga": "trip", "saga_id": NOBODY})
+        send(trips, {"command": "cancel", "type": "trip", "saga_id": NOBODY})
         records = records_of(trips)
         records[0]["attributes"]["SentTimestamp"] = sent
         assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
@@ -238,7 +238,7 @@ class TestBadCommands:
 
 class TestLater:
     def test_an_outage_uses_up_no_receives(self, trips: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}})
         starter = type(trips.engine.starter)
         with monkeypatch.context() as patch:
 
@@ -266,15 +266,15 @@ class TestLater:
             send_text(self, url, text, attributes)
 
         monkeypatch.setattr(Queues, "send_text", at_once)
-        trips.call("PUT", "/definitions/trip", {"active": False, "reason": "incident"})
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        trips.call("PUT", "/types/trip", {"active": False, "reason": "incident"})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}})
         person, function = "AIDAEXAMPLE:ann", "AROAEXAMPLEOFAROLE:Shop-ServiceCommandFunction-0123456789ab"
         for sender in (person, *[function] * 8):
             (copy,) = records_of(trips, receives=20)
             copy["attributes"]["SenderId"] = sender
             assert commands.handler({"Records": [copy]}, LambdaContext())["batchItemFailures"] == []
             trips.stack.sqs.delete_message(QueueUrl=trips.stack.commands, ReceiptHandle=copy["receiptHandle"])
-        trips.call("PUT", "/definitions/trip", {"active": True})
+        trips.call("PUT", "/types/trip", {"active": True})
         trips.clock.advance(60)
         (copy,) = records_of(trips)
         copy["attributes"]["SenderId"] = function
@@ -283,17 +283,17 @@ class TestLater:
         assert trips.stack.entries(saga["saga_id"])[0]["actor"] == f"queue:{function} for {person}"
 
     def test_a_disabled_type_starts_them_when_it_is_enabled(self, trips: Site) -> None:
-        trips.call("PUT", "/definitions/trip", {"active": False, "reason": "incident"})
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        trips.call("PUT", "/types/trip", {"active": False, "reason": "incident"})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}})
         assert work_off(trips) == [False]
         assert letters(trips) == []
 
     @pytest.mark.parametrize("active", [True, False])
     def test_a_command_lives_14_days_whatever_copies_say(self, trips: Site, active: bool) -> None:
         """A copy begins SQS's own retention again, so a start of last year ran when its type was enabled."""
-        trips.call("PUT", "/definitions/trip", {"active": active, "reason": "incident"})
+        trips.call("PUT", "/types/trip", {"active": active, "reason": "incident"})
         since = str(trips.clock.now() - commands.LONGEST_AGE - 1)
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}}, since=since)
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}}, since=since)
         assert work_off(trips) == [True]
         (letter,) = letters(trips)
         assert "older than 14 days" in letter["reason"]
@@ -301,7 +301,7 @@ class TestLater:
 
     @pytest.mark.parametrize("since", ["inf", "1e300", "nan", "-inf", "soon"])
     def test_no_attribute_makes_a_command_immortal(self, trips: Site, since: str) -> None:
-        send(trips, {"command": "cancel", "saga": "trip", "saga_id": NOBODY}, since=since)
+        send(trips, {"command": "cancel", "type": "trip", "saga_id": NOBODY}, since=since)
         records = records_of(trips)
         records[0]["attributes"]["SentTimestamp"] = str(int((trips.clock.now() - commands.PATIENCE - 1) * 1000))
         assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
@@ -314,12 +314,12 @@ class TestLater:
             raise ZeroDivisionError
 
         monkeypatch.setattr(type(trips.engine.starter), "start", broken)
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}})
         assert work_off(trips, receives=10) == [True]
         (letter,) = letters(trips)
         assert letter["reason"] == "handling it failed: ZeroDivisionError"
 
     def test_what_there_is_no_time_for_comes_back(self, trips: Site) -> None:
-        send(trips, {"command": "start", "saga": "trip", "request": {"item": "train"}})
+        send(trips, {"command": "start", "type": "trip", "request": {"item": "train"}})
         assert work_off(trips, remaining=5.0) == [False]
         assert listed(trips, "trip") == []

@@ -51,7 +51,7 @@ def test_every_event_is_tested_here() -> None:
 def test_starts(reference: Callable[[], Site], name: str) -> None:
     answer = reference().send(load(f"api_start_{name}"))
     assert (answer.status, answer.body["request"]) == (202, load(name))
-    assert answer.headers["location"] == f"/prod/sagas/{answer.body['name']}/{answer.body['saga_id']}"
+    assert answer.headers["location"] == f"/prod/sagas/{answer.body['type']}/{answer.body['saga_id']}"
     assert uuid.UUID(answer.body["saga_id"]).version == (8 if name == "checkout" else 7)
 
 
@@ -136,7 +136,7 @@ BAD_TICKS: list[Any] = [
     ),
     *({"task": "recover", "limit": value} for value in (0, 1001, True, 1.5, "5")),
     *({"task": "recover", "max_attempts": value} for value in (-1, 1001, True, "5")),
-    *({"task": "recover", field: 5} for field in ("name", "saga_id")),
+    *({"task": "recover", field: 5} for field in ("type", "saga_id")),
     *({"task": "sweep", "seconds": value} for value in (0, True, "5", float("nan"))),
     {"task": "recover", "queue": "yes"},
     {"task": "purge", "queue": False},
@@ -160,12 +160,12 @@ def test_a_tick_names_the_fields_that_do_not_fit(reference: Callable[[], Site]) 
     reference()
     supervisor.reset()
     with pytest.raises(InvalidRequest) as caught:
-        supervisor.handler({"task": "recover", "limit": 0, "name": 1, "max_attempts": 1}, LambdaContext())
-    assert sorted(problem.path for problem in caught.value.problems) == ["$.limit", "$.name"]
+        supervisor.handler({"task": "recover", "limit": 0, "type": 1, "max_attempts": 1}, LambdaContext())
+    assert sorted(problem.path for problem in caught.value.problems) == ["$.limit", "$.type"]
 
 
 @pytest.mark.parametrize(
-    "fields", [{"name": "unknown"}, {"saga_id": "42"}, {"saga_id": str(uuid.UUID(int=7))}], ids=str
+    "fields", [{"type": "unknown"}, {"saga_id": "42"}, {"saga_id": str(uuid.UUID(int=7))}], ids=str
 )
 def test_a_tick_for_what_is_not_there(reference: Callable[[], Site], fields: dict[str, str]) -> None:
     reference()
@@ -180,6 +180,6 @@ def test_a_tick_with_nothing_to_sweep(reference: Callable[[], Site]) -> None:
     supervisor.reset()
     bulk.reset()
     (report,) = supervisor.handler(load("schedule_sweep"), LambdaContext())["swept"]
-    assert (report["saga"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, False, "")
+    assert (report["type"], report["listed"], report["finished"], report["error"]) == ("create-zip", 0, False, "")
     assert bulk.handler({"Records": stack.receive_from(stack.work)}, LambdaContext()) == {"batchItemFailures": []}
     assert supervisor.handler(load("schedule_sweep"), LambdaContext()) == {"swept": []}

@@ -173,7 +173,7 @@ PATHS: st.SearchStrategy[str] = st.lists(
             "trip",
             "fatal",
             "attention",
-            "definitions",
+            "types",
             "openapi.json",
             "audit",
             "retry",
@@ -199,11 +199,11 @@ KNOWN = st.sampled_from(
         "/sagas/trip/{id}/purge",
         "/sagas",
         "/attention",
-        "/definitions/fatal",
+        "/types/fatal",
     ]
 )
 METHODS = st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]) | texts
-NAMES = st.sampled_from(["limit", "cursor", "status", "name"]) | texts
+NAMES = st.sampled_from(["limit", "cursor", "status", "type"]) | texts
 API_BODIES: st.SearchStrategy[str | None] = st.one_of(
     st.none(),
     texts,
@@ -258,7 +258,7 @@ def test_known_calls_with_hostile_bodies(trip: Site) -> None:
         ("POST", path) for path in ("/sagas/trip", *(f"/sagas/trip/{saga_id}/{verb}" for verb in ("retry", "resolve")))
     ]
 
-    @given(st.sampled_from([*calls, ("PUT", "/definitions/fatal")]), API_BODIES, st.none() | texts)
+    @given(st.sampled_from([*calls, ("PUT", "/types/fatal")]), API_BODIES, st.none() | texts)
     def prove(call: tuple[str, str], body: str | None, key: str | None) -> None:
         answer = _checked(trip.send(request(*call, body, key=key)))
         assert answer.status in (200, 202, 400, 409, 413, 422)

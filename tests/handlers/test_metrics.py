@@ -235,7 +235,7 @@ def test_a_broken_audit_trail(
     key = {"saga_id": {"S": saga_id}, "seq": {"N": "2"}}
     s.stack.dynamodb.delete_item(TableName=s.stack.audit_table, Key=key)
     report = supervisor.handler({"task": "verify"}, LambdaContext())
-    assert report["broken"] == [{"name": "trip", "saga_id": saga_id}]
+    assert report["broken"] == [{"type": "trip", "saga_id": saga_id}]
     assert of_service(capsys)["AuditMismatch"] == 1
     (told,) = [record for record in caplog.records if record.getMessage() == "the audit trail is broken"]
     assert (told.levelname, vars(told)["seq"], vars(told)["what"]) == ("ERROR", 2, "missing")

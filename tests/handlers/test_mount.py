@@ -13,7 +13,7 @@ def test_paths_and_links_lead_through_the_mount(site: Make) -> None:
     location = f"/prod/orders/sagas/trip/{answer.body['saga_id']}"
     assert answer.headers["location"] == location == answer.body["links"]["self"]
     assert shop.call("GET", location.removeprefix("/prod")).body["saga_id"] == answer.body["saga_id"]
-    listed = shop.call("GET", "/orders/sagas", name="trip").body["sagas"]
+    listed = shop.call("GET", "/orders/sagas", type="trip").body["sagas"]
     assert [one["links"]["self"] for one in listed] == [location]
 
 

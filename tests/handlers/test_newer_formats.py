@@ -88,7 +88,7 @@ def test_lists_leave_it_out(site: Make) -> None:
     s.run()
     _newer_saga(s, other)
     assert _shown(s, "/sagas") == [last, first]
-    assert _shown(s, "/sagas", name="fatal", status="FAILED") == [last, first]
+    assert _shown(s, "/sagas", type="fatal", status="FAILED") == [last, first]
     assert _shown(s, "/sagas", status="COMPLETED") == []
     assert _shown(s, "/attention") == [first, last]
     page = s.call("GET", "/sagas", limit="2")
@@ -101,6 +101,6 @@ def test_failures_in_a_row_are_counted_without_it(site: Make) -> None:
     failed = s.begin("watched")
     s.run()
     _newer_saga(s, s.begin("watched"))
-    shown = s.call("GET", "/definitions/watched")
+    shown = s.call("GET", "/types/watched")
     assert (shown.status, shown.body["failures"]) == (200, 1)
     assert _shown(s, "/sagas") == [failed]

@@ -78,8 +78,8 @@ def test_an_answer_that_is_not_described_is_noticed(site: Make) -> None:
     """All answers in these tests are held to the description; this one would not pass."""
     s = site(Trip)
     description = Description(s.call("GET", "/openapi.json").body)
-    answer = s.call("GET", "/definitions/trip")
-    checked = ("GET", "/definitions/trip")
+    answer = s.call("GET", "/types/trip")
+    checked = ("GET", "/types/trip")
     description.check(*checked, 200, answer.headers, answer.body)
     with pytest.raises(jsonschema_rs.ValidationError):
         description.check(*checked, 200, answer.headers, answer.body | {"more": 1})
@@ -136,9 +136,9 @@ def test_every_call_of_the_contract_is_there(site: Make) -> None:
         assert all("get" in paths[f"{one}/{noun}"] for noun in ("audit", "verification"))
         assert all("post" in paths[f"{one}/{verb}"] for verb in ("retry", "compensate", "resolve", "purge"))
         assert "put" in paths[f"{one}/recovery-attempts"]
-    assert all("get" in paths[path] for path in ("/sagas", "/attention", "/definitions", "/breakers", "/openapi.json"))
-    assert "post" in paths["/breakers/{saga}/{step}/close"]
-    assert {"get", "put"} <= set(paths["/definitions/{name}"])
+    assert all("get" in paths[path] for path in ("/sagas", "/attention", "/types", "/breakers", "/openapi.json"))
+    assert "post" in paths["/breakers/{type}/{step}/close"]
+    assert {"get", "put"} <= set(paths["/types/{type}"])
 
 
 def test_an_answer_has_the_fields_described(site: Make) -> None:
@@ -150,8 +150,8 @@ def test_an_answer_has_the_fields_described(site: Make) -> None:
     [entry, *_] = s.call("GET", f"/sagas/trip/{saga_id}/audit").body["entries"]
     [summary] = s.call("GET", "/sagas").body["sagas"]
     verification = s.call("GET", f"/sagas/trip/{saga_id}/verification").body
-    definition = s.call("GET", "/definitions/trip").body
-    shown = {"Saga": saga, "Step": saga["steps"][0], "Entry": entry, "Summary": summary, "Definition": definition}
+    definition = s.call("GET", "/types/trip").body
+    shown = {"Saga": saga, "Step": saga["steps"][0], "Entry": entry, "Summary": summary, "Type": definition}
     shown |= {"Verification": verification}
     for name, value in shown.items():
         assert set(schemas[name]["required"]) <= set(value) <= set(schemas[name]["properties"])

@@ -122,7 +122,7 @@ def test_start_and_end_are_told_and_nothing_between(box: MakeBox) -> None:
     (_, started), (_, completed) = b.bus.told
     state = b.site.state(saga_id)
     assert completed == {
-        "id": f"{saga_id}:{state.seq}:SagaCompleted", "saga": "trip", "saga_id": saga_id, "seq": state.seq,
+        "id": f"{saga_id}:{state.seq}:SagaCompleted", "type": "trip", "saga_id": saga_id, "seq": state.seq,
         "status": "COMPLETED", "at": iso(state.updated_at), "correlation_id": saga_id,
     }  # fmt: skip
     assert (started["seq"], started["status"]) == (1, "PENDING")
@@ -200,7 +200,7 @@ def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:
     b.site.begin("loan")
     later = b.site.begin("trip")
     b.site.run()
-    assert b.replay(since, name="trip")["told"] == 2
+    assert b.replay(since, type="trip")["told"] == 2
     assert {detail["saga_id"] for _, detail in b.bus.told} == {later}
 
 
@@ -252,7 +252,7 @@ def test_a_replay_of_a_service_that_publishes_no_events(site: Make) -> None:
 def test_a_replay_of_an_unknown_type(box: MakeBox) -> None:
     b = box()
     with pytest.raises(NotFound):
-        b.replay(name="tripp")
+        b.replay(type="tripp")
 
 
 def test_what_the_bus_does_not_take_is_sent_again_and_then_left_to_lambda(box: MakeBox) -> None:

@@ -42,13 +42,13 @@ class Asks(Saga[Order], name="asks"):
 
 
 def pause(site: Site, name: str = "walk", **body: Any) -> Any:
-    answer = site.call("PUT", f"/definitions/{name}", {"paused": True, "reason": "an incident", **body})
+    answer = site.call("PUT", f"/types/{name}", {"paused": True, "reason": "an incident", **body})
     assert answer.status == 200
     return answer.body
 
 
 def resume(site: Site, name: str = "walk") -> Any:
-    answer = site.call("PUT", f"/definitions/{name}", {"paused": False})
+    answer = site.call("PUT", f"/types/{name}", {"paused": False})
     assert answer.status == 200
     return answer.body
 
@@ -74,8 +74,8 @@ def test_a_saga_in_flight_stops_before_its_next_step_and_goes_on(site: Make) -> 
     assert w.waiting() == 0  # the message is deleted
     saga = shown(w, saga_id)
     assert (saga["status"], saga["paused"], saga["steps"][1]["attempts"]) == ("RUNNING", True, 0)
-    assert w.call("GET", "/sagas", name="walk").body["sagas"][0]["paused"] is True
-    assert w.call("GET", "/definitions").body["definitions"][0]["paused"] is True
+    assert w.call("GET", "/sagas", type="walk").body["sagas"][0]["paused"] is True
+    assert w.call("GET", "/types").body["types"][0]["paused"] is True
     w.clock.advance(3600)
     assert w.engine.recovery.run(60).recovered == []  # silent for a reason
     assert resume(w)["paused"] is False
@@ -264,7 +264,7 @@ def test_a_step_is_paused_and_the_others_go_on(site: Make) -> None:
     settle(w)
     w.run()
     assert shown(w, saga_id)["paused"] is True
-    assert w.call("PUT", "/definitions/walk", {"paused": False, "step": "second"}).body["pauses"] == []
+    assert w.call("PUT", "/types/walk", {"paused": False, "step": "second"}).body["pauses"] == []
     settle(w)
     w.run()
     assert shown(w, saga_id)["status"] == "COMPLETED"
@@ -279,7 +279,7 @@ def test_one_saga_is_paused_and_the_others_go_on(site: Make) -> None:
     assert [shown(w, saga_id)["status"] for saga_id in (one, other)] == ["PENDING", "COMPLETED"]
     pause(w)
     settle(w)
-    assert w.call("PUT", "/definitions/walk", {"paused": False, "saga_id": one}).status == 200
+    assert w.call("PUT", "/types/walk", {"paused": False, "saga_id": one}).status == 200
     settle(w)
     w.run()
     assert (shown(w, one)["status"], shown(w, one)["paused"]) == ("PENDING", True)  # its type is paused, too
@@ -287,10 +287,10 @@ def test_one_saga_is_paused_and_the_others_go_on(site: Make) -> None:
     settle(w)
     w.run()
     assert shown(w, one)["status"] == "COMPLETED"
-    answer = w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": one})
+    answer = w.call("PUT", "/types/walk", {"paused": True, "saga_id": one})
     assert (answer.status, answer.code) == (409, "conflict")
     nowhere = "019aa59c-fb80-7c1e-9b52-4f6d0a3e8b17"
-    assert w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": nowhere}).status == 404
+    assert w.call("PUT", "/types/walk", {"paused": True, "saga_id": nowhere}).status == 404
 
 
 def test_the_supervisor_sends_what_a_step_that_is_resumed_left(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ def test_the_supervisor_sends_what_a_step_that_is_resumed_left(site: Make, monke
     settle(w)
     ids = [w.begin("walk") for _ in range(3)]
     w.run()
-    w.call("PUT", "/definitions/walk", {"paused": False, "step": "second"})
+    w.call("PUT", "/types/walk", {"paused": False, "step": "second"})
     settle(w)
     assert w.engine.finder.run("recover", 60).found == 2
     w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10), 60)
@@ -315,7 +315,7 @@ def test_a_pause_of_starts_lets_go_what_a_pause_of_the_type_holds(site: Make) ->
     pause(w)
     settle(w)
     w.run()
-    told = w.call("PUT", "/definitions/walk", {"active": False, "reason": "closed"}).body
+    told = w.call("PUT", "/types/walk", {"active": False, "reason": "closed"}).body
     assert (told["active"], told["paused"]) == (False, False)
     settle(w)
     w.run()
@@ -330,7 +330,7 @@ def test_so_many_sagas_are_paused_one_by_one_and_no_more(site: Make, monkeypatch
     for saga_id in ids[:2]:
         pause(w, saga_id=saga_id)
     pause(w, saga_id=ids[0])  # once more is no other one
-    answer = w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": ids[2]})
+    answer = w.call("PUT", "/types/walk", {"paused": True, "saga_id": ids[2]})
     assert (answer.status, answer.code) == (409, "conflict")
     assert "pause a step or the type instead" in answer.body["error"]["message"]
     settle(w)
@@ -354,9 +354,9 @@ def test_bodies_that_say_nothing_are_refused(site: Make) -> None:
         ({"paused": True, "step": ""}, "$.step"),
         ({"paused": 1}, "$.paused"),
     ):
-        answer = w.call("PUT", "/definitions/walk", body)
+        answer = w.call("PUT", "/types/walk", body)
         assert (answer.status, answer.paths) == (422, [path])
-    assert w.call("PUT", "/definitions/none", {"paused": True}).status == 404
+    assert w.call("PUT", "/types/none", {"paused": True}).status == 404
     for odd in ("", "0" * 1_900):
-        assert w.call("PUT", "/definitions/walk", {"paused": True, "saga_id": odd}).status == 404
+        assert w.call("PUT", "/types/walk", {"paused": True, "saga_id": odd}).status == 404
     assert resume(w)["paused"] is False  # it never was

@@ -57,7 +57,7 @@ def test_a_progress_a_pause_and_a_heartbeat_are_changes(site: Make) -> None:
     saga_id = s.begin("trip")
     one = f"/sagas/trip/{saga_id}"
     tag = ask(s, one).headers["etag"]
-    s.call("PUT", "/definitions/trip", {"paused": True})
+    s.call("PUT", "/types/trip", {"paused": True})
     s.clock.advance(6)
     changed = ask(s, one, tag)
     assert (changed.status, changed.body["waiting"]) == (200, {"kind": "paused", "until": None})
@@ -66,12 +66,12 @@ def test_a_progress_a_pause_and_a_heartbeat_are_changes(site: Make) -> None:
 def test_lists_are_compared_as_they_are(site: Make) -> None:
     s = site(Trip)
     s.begin("trip")
-    for path, query in (("/sagas", {"name": "trip"}), ("/attention", {})):
+    for path, query in (("/sagas", {"type": "trip"}), ("/attention", {})):
         tag = ask(s, path, **query).headers["etag"]
         assert ask(s, path, tag, **query).status == 304
-    tag = ask(s, "/sagas", name="trip").headers["etag"]
+    tag = ask(s, "/sagas", type="trip").headers["etag"]
     s.begin("trip")
-    assert ask(s, "/sagas", tag, name="trip").status == 200
+    assert ask(s, "/sagas", tag, type="trip").status == 200
 
 
 def test_what_a_saga_waits_for(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:

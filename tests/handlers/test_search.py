@@ -74,24 +74,24 @@ def test_by_what_is_in_the_request_newest_first(site: Make) -> None:
     mine = [begin(w) for _ in range(5)]
     others = [begin(w, "c-18"), begin(w, "c-1"), begin(w, "c-17", "plain")]
     long = begin(w, "x" * 400)
-    assert ids(w, name="tour", customer="c-17", limit="2") == mine[::-1]
+    assert ids(w, type="tour", customer="c-17", limit="2") == mine[::-1]
     assert ids(w, customer="c-18") == [others[0]]  # of all types that are found by it
-    assert ids(w, name="tour", customer="x" * 400) == [long]
-    assert ids(w, name="tour", customer="x" * 399) == []
-    assert ids(w, name="tour", part="7", customer="c-1") == [others[1]]
-    assert ids(w, name="tour", part="8", customer="c-1") == []
-    assert ids(w, name="tour", failing="false", customer="c-1") == [others[1]]
-    assert ids(w, name="tour") == [long, *others[1::-1], *mine[::-1]]
+    assert ids(w, type="tour", customer="x" * 400) == [long]
+    assert ids(w, type="tour", customer="x" * 399) == []
+    assert ids(w, type="tour", part="7", customer="c-1") == [others[1]]
+    assert ids(w, type="tour", part="8", customer="c-1") == []
+    assert ids(w, type="tour", failing="false", customer="c-1") == [others[1]]
+    assert ids(w, type="tour") == [long, *others[1::-1], *mine[::-1]]
     w.run()
-    assert ids(w, name="tour", customer="c-18", status="COMPLETED") == [others[0]]
-    assert ids(w, name="tour", customer="c-18", status="RUNNING") == []
+    assert ids(w, type="tour", customer="c-18", status="COMPLETED") == [others[0]]
+    assert ids(w, type="tour", customer="c-18", status="RUNNING") == []
 
 
 def test_what_no_list_is_asked_by_is_refused(site: Make) -> None:
     w = site(Tour, Plain)
     for query, path in (
         ({"colour": "red"}, "query.colour"),
-        ({"name": "plain", "customer": "c-17"}, "query.customer"),
+        ({"type": "plain", "customer": "c-17"}, "query.customer"),
         ({"since": "yesterday"}, "query.since"),
         ({"since": "2026-11-22T10:00:00Z", "until": "2026-11-22T10:00:00Z"}, "query.until"),
         ({"idempotency_key": "k", "status": "FAILED"}, "query.idempotency_key"),
@@ -116,7 +116,7 @@ def test_by_when_they_were_started_and_how_they_ended(site: Make) -> None:
     assert ids(w, status="COMPLETED") == [second, first]
     assert ids(w, status="COMPLETED", since=middle) == [second]
     assert ids(w, status="COMPLETED", limit="1") == [second, first]
-    assert ids(w, status="COMPENSATED", name="tour") == [failing]
+    assert ids(w, status="COMPENSATED", type="tour") == [failing]
     assert ids(w, status="PENDING") == [running]
     assert ids(w, status="PENDING", until=middle) == []
     assert ids(w, status="FAILED") == []
@@ -154,7 +154,7 @@ def test_by_idempotency_key_also_when_it_was_purged(site: Make) -> None:
     saga_id = w.call("POST", "/sagas/tour", {"customer_id": "c"}, key="order 1").body["saga_id"]
     begin(w)
     assert ids(w, idempotency_key="order 1") == [saga_id]
-    assert ids(w, idempotency_key="order 1", name="plain") == []
+    assert ids(w, idempotency_key="order 1", type="plain") == []
     assert ids(w, idempotency_key="order 1", limit="1") == [saga_id]
     w.run()
     w.clock.advance(100)
@@ -179,7 +179,7 @@ def test_by_id_alone_and_by_how_it_begins(site: Make) -> None:
     keyed = w.call("POST", "/sagas/tour", {"customer_id": "c"}, key="k").body["saga_id"]
     for saga_id in (one, other, keyed):
         assert w.call("GET", f"/sagas/{saga_id}").body["saga_id"] == saga_id
-    assert w.call("GET", f"/sagas/{other.upper()}").body["name"] == "plain"
+    assert w.call("GET", f"/sagas/{other.upper()}").body["type"] == "plain"
     assert w.call("GET", f"/sagas/{keyed[:8]}").body["saga_id"] == keyed
     shared = next(n for n in range(36) if one[n] != other[n])
     assert w.call("GET", f"/sagas/{one[: shared + 1]}").body["saga_id"] == one

@@ -27,7 +27,7 @@ class Asked(Saga[Order], name="asked"):
 
 
 def test_a_type_tells_what_its_waits_take(site: Make) -> None:
-    (asked,) = site(Asked).call("GET", "/definitions").body["definitions"]
+    (asked,) = site(Asked).call("GET", "/types").body["types"]
     approval, remark, end = asked["steps"]
     assert (approval["signal"]["$defs"]["Approval"]["required"], "signal" in end) == (["by"], False)
     assert {"type": "null"} in remark["signal"]["anyOf"]

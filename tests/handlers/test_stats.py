@@ -15,7 +15,7 @@ from tests.support.sagas import FAIL, Trip
 
 def of(answer: Any, name: str = "trip") -> Any:
     assert answer.status == 200
-    return next(one for one in answer.body["types"] if one["name"] == name)
+    return next(one for one in answer.body["types"] if one["type"] == name)
 
 
 def test_sagas_are_counted_by_status(site: Make) -> None:
@@ -46,7 +46,7 @@ def test_sagas_are_counted_by_status(site: Make) -> None:
     told = of(w.call("GET", "/stats", since=iso(w.clock.now() - 60)))
     assert told["statuses"]["COMPLETED"] == 0
     w.run()
-    assert of(w.call("GET", "/stats", name="trip"))["statuses"]["COMPLETED"] == 5
+    assert of(w.call("GET", "/stats", type="trip"))["statuses"]["COMPLETED"] == 5
 
 
 def test_what_waits_in_queues_and_who_needs_a_person(site: Make) -> None:
@@ -85,7 +85,7 @@ def test_an_answer_is_kept_for_half_a_minute(site: Make) -> None:
 
 def test_bad_questions(site: Make) -> None:
     w = site(Trip)
-    assert w.call("GET", "/stats", name="none").status == 404
+    assert w.call("GET", "/stats", type="none").status == 404
     assert w.call("GET", "/stats", since="yesterday").paths == ["query.since"]
     assert w.call("GET", "/stats", until="2026-11-22").paths == ["query.until"]
 

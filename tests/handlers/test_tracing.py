@@ -104,7 +104,7 @@ def test_a_saga_is_one_trace_which_is_the_callers(traced: Make) -> None:
     assert format(identity(spans("POST /sagas")[0]).trace_id, "032x") == CALLER_TRACE
     (started,) = spans("POST /sagas")
     assert (started.kind, parent_of(started)) == (SpanKind.SERVER, int(CALLER_SPAN, 16))
-    assert attributes(started)["http.route"] == "/sagas/{name}"
+    assert attributes(started)["http.route"] == "/sagas/{type}"
     assert (attributes(started)["faas.trigger"], attributes(started)["http.response.status_code"]) == ("http", 202)
     sent, handled = spans("send "), spans("process ")
     assert [attributes(one)["sagas.step"] for one in sent] == ["book", "pay", "tell"]

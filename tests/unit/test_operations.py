@@ -66,9 +66,9 @@ def test_a_path_is_filled_in_order_and_quoted(operation: Operation, parameters: 
 
 
 def test_an_iam_pattern_spans_what_is_not_known_beforehand() -> None:
-    assert RETRY.pattern(of_type=True) == "POST/sagas/{name}/*/retry"
+    assert RETRY.pattern(of_type=True) == "POST/sagas/{type}/*/retry"
     assert RETRY.pattern() == "POST/sagas/*/retry"
-    assert CLOSE_BREAKER.pattern(of_type=True) == "POST/breakers/{name}/*/close"
+    assert CLOSE_BREAKER.pattern(of_type=True) == "POST/breakers/{type}/*/close"
     assert LOOK_UP.pattern(of_type=True) == "GET/sagas/*"
     assert SIGNAL.pattern() == "POST/sagas/*/signals/*"
 
@@ -83,8 +83,8 @@ def test_a_right_lets_through_its_own_operations_alone() -> None:
 def test_the_client_takes_what_operators_give() -> None:
     for operation in VERBS.values():
         call = signature(getattr(SagaClient, operation.name))
-        assert [*call.parameters][:3] == ["self", "name", "saga_id"]
-        assert {*call.parameters} - {"self", "name", "saga_id"} == {option.name for option in operation.options}
+        assert [*call.parameters][:3] == ["self", "type", "saga_id"]
+        assert {*call.parameters} - {"self", "type", "saga_id"} == {option.name for option in operation.options}
 
 
 def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +93,10 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     hold = replace(
         COMPENSATE,
         name="hold",
-        path="/sagas/{name}/{saga_id}/hold",
+        path="/sagas/{type}/{saga_id}/hold",
         verb=Verb("Hold a saga.", "Hold", "It stops.", "Held."),
     )
-    assert (hold.pattern(of_type=True), hold.right) == ("POST/sagas/{name}/*/hold", "operate")
+    assert (hold.pattern(of_type=True), hold.right) == ("POST/sagas/{type}/*/hold", "operate")
     asked = list[tuple[Any, ...]]()
 
     def call(_client: SagaClient, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:

@@ -113,10 +113,10 @@ def test_every_page_that_the_changelog_names_is_there() -> None:
 
 def test_the_api_has_an_entry_for_every_call_about_a_saga() -> None:
     calls = re.findall(r"^## (\w+ /\S+)$", (DOCS / "reference" / "http-api.md").read_text(), re.MULTILINE)
-    one = "/sagas/{name}/{saga_id}"
+    one = "/sagas/{type}/{saga_id}"
     changes = [f"POST {one}/{verb}" for verb in ("retry", "compensate", "resolve", "purge")]
     assert {
-        "POST /sagas/{name}",
+        "POST /sagas/{type}",
         f"GET {one}",
         f"DELETE {one}",
         f"GET {one}/audit",
@@ -128,7 +128,7 @@ def test_the_api_has_an_entry_for_every_call_about_a_saga() -> None:
     } <= set(calls)
     assert len(calls) == len(set(calls))
     routes = "\n".join(call.partition(" ")[2] for call in calls)
-    assert set(re.findall(r"/sagas/([^/\n]+)", routes)) == {"{name}", "{saga_id}"}
+    assert set(re.findall(r"/sagas/([^/\n]+)", routes)) == {"{type}", "{saga_id}"}
 
 
 def test_defaults_are_shown_as_they_are_written() -> None:

@@ -32,11 +32,11 @@ from sagas.operations import OPERATIONS
 
 def routes() -> dict[str, tuple[str, ...]]:
     """Return the methods of each resource. API Gateway wants one name for a parameter in one place: where a saga is
-    shown by its id alone, the id stands in the name's place."""
+    shown by its id alone, the id stands in the type's place."""
     methods = dict[str, list[str]]()
     for operation in OPERATIONS:
         path = operation.path.removeprefix("/").replace("{saga_id}", "{id}")
-        methods.setdefault("sagas/{name}" if path == "sagas/{id}" else path, []).append(operation.method)
+        methods.setdefault("sagas/{type}" if path == "sagas/{id}" else path, []).append(operation.method)
     return {path: tuple(of_path) for path, of_path in methods.items()}
 
 

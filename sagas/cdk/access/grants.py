@@ -34,7 +34,7 @@ class Right:
     every operation's begins with, takes no ``*`` for the name.
 
     Args:
-        of_type: for each saga type that was named; ``{name}`` is its name.
+        of_type: for each saga type that was named; ``{type}`` is its name.
         of_all: where none was named, in their place; ``of_type`` of each type if there are none.
     """
 
@@ -51,7 +51,7 @@ def rights() -> dict[str, Right]:
         of_type = (operation.pattern(of_type=True) for operation in mine)
         # One pattern for all types may not let through what belongs to another right.
         of_all = (operation.pattern() for operation in mine if not fnmatch.filter(others, operation.pattern()))
-        found[name] = Right(_fewest(one for one in of_type if "{name}" in one), _fewest(of_all))
+        found[name] = Right(_fewest(one for one in of_type if "{type}" in one), _fewest(of_all))
     return found
 
 
@@ -153,7 +153,7 @@ class Access:
             raise DefinitionError(f"{self._service.node.id}: {told}")
         patterns = [] if named else list(RIGHTS[right].of_all)
         names = [saga.name for saga in named or self._catalogue.sagas]
-        patterns = patterns or [path.format(name=name) for name in names for path in RIGHTS[right].of_type]
+        patterns = patterns or [path.format(type=name) for name in names for path in RIGHTS[right].of_type]
         base = mount.path.rstrip("/") if mount is not None else ""
         try:
             stage = self._api.deployment_stage.stage_name

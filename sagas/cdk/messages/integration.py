@@ -124,7 +124,7 @@ class Integration:
             told = f"key must take something from the event: with {chosen!r} there is one saga for all"
             raise DefinitionError(f"{what}: {told}")
         keyed = chosen if isinstance(chosen, str) else several
-        command = {"command": "start_on", "saga": saga.name, "request": request, "key": keyed}
+        command = {"command": "start_on", "type": saga.name, "request": request, "key": keyed}
         self._connector().connect(source, command, what)
         self._warn_of_circle(source, what)
 
@@ -153,7 +153,7 @@ class Integration:
             raise DefinitionError(f"{what}: saga_id must be a path such as $.detail.saga_id, not {saga_id!r}")
         self._check(what, "value", value, found.signal_type)
         told = {"step": found.name, "saga_id": saga_id, "value": value}
-        self._connector().connect(source, {"command": "signal_on", "saga": saga.name, **told}, what)
+        self._connector().connect(source, {"command": "signal_on", "type": saga.name, **told}, what)
 
     @staticmethod
     def _check_paths(what: str, name: str, selector: object) -> None:

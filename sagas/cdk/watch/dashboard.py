@@ -32,7 +32,7 @@ class ServiceDashboard(Construct):
         scope: parent construct.
         id: construct id.
         service: the service's name, a dimension of its metrics.
-        api: starts are the calls of its ``POST /sagas/{name}``.
+        api: starts are the calls of its ``POST /sagas/{type}``.
         base_path: what precedes that.
         supervisor: the supervisor's function.
         tables: of the service.
@@ -62,7 +62,7 @@ class ServiceDashboard(Construct):
         where = {
             "ApiName": api.rest_api_name,
             "Stage": api.deployment_stage.stage_name,
-            "Resource": f"{base_path}/sagas/{{name}}",
+            "Resource": f"{base_path}/sagas/{{type}}",
             "Method": "POST",
         }
         calls = [

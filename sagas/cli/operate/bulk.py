@@ -41,7 +41,6 @@ def _option(*names: str, help: str, **more: Any) -> Any:
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "all_": (Annotated[bool, _option("--all", help="Do it to all sagas that the options below choose.")], False),
-    "of_name": (Annotated[str | None, _option("--name", help="Sagas of this type; must be given.")], None),
     "status": (
         Annotated[SagaStatus | None, _option("--status", case_sensitive=False, help="Only sagas of this status.")],
         None,
@@ -69,7 +68,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 }
 _OF_ONE: dict[str, Any] = {
     name: Annotated[str | None, typer.Argument(metavar=label, help=what, show_default=False)]
-    for name, label, what in (("name", "NAME", "Name of the saga type."), ("saga_id", "ID", "Id of the saga."))
+    for name, label, what in (("name", "TYPE", "The saga type."), ("saga_id", "ID", "Id of the saga."))
 }
 """The arguments of a command for one saga; with ``--all`` there are none."""
 
@@ -85,7 +84,7 @@ def _refuse_with_all(given: Collection[str], own: Iterable[str], allowed: Collec
 def _refuse_without_all(words: Sequence[str], given: Sequence[str]) -> None:
     """Refuse options that a command takes for many sagas only."""
     if words or given:
-        wrong = words[0] if words else "--" + given[0].replace("_", "-").removeprefix("of-")
+        wrong = words[0] if words else "--" + given[0].replace("_", "-")
         raise typer.BadParameter(f"No such option without --all: {wrong}")
 
 
@@ -93,7 +92,7 @@ def _require(arguments: Mapping[str, Any], needed: Iterable[str]) -> None:
     """Refuse a call without what the command for one saga needs."""
     for name in needed:
         if not arguments[name]:
-            label = {"name": "argument 'NAME'", "saga_id": "argument 'ID'"}.get(name, f"option '--{name}'")
+            label = {"name": "argument 'TYPE'", "saga_id": "argument 'ID'"}.get(name, f"option '--{name}'")
             raise typer.BadParameter(f"Missing {label}.")
 
 
@@ -165,11 +164,11 @@ def _all(target: Target, action: str, told: Mapping[str, Any], words: list[str],
     from sagas.client.operate.batch import Batch, choose, needs_reason
 
     words, by_option = _found_by(words)
-    name, find = filters(words, told["of_name"])
+    name, find = filters(words)
     path: Path | None = told["outcomes"]
     begun = path is not None and path.exists()
     if name is None and not begun:
-        raise typer.BadParameter("Missing option '--name': say of which type.")
+        raise typer.BadParameter("Missing argument 'TYPE'.")
     if needs_reason(action) and not told["reason"].strip() and not begun:
         raise typer.BadParameter("Missing option '--reason': say why they are settled.")
     client = target.client()
@@ -291,5 +290,5 @@ def _tell(target: Target, job: Batch, report: Report) -> NoReturn:
         if report.stopped:
             say(f"It was stopped: {report.stopped}.")
         if where and (left or counts["failed"]):
-            say(f"`sagas {job.action} --all --name {job.name} --outcomes {where}` goes on.")
+            say(f"`sagas {job.action} {job.name} --all --outcomes {where}` goes on.")
     raise typer.Exit(1 if left or counts["failed"] else 0)

@@ -49,7 +49,7 @@ def events_schema() -> None:
 def replay(
     target: Target,
     since: Annotated[str, typer.Option(metavar="T", help="A time such as 2026-01-31T12:00:00Z, or a span such as 2h.")],
-    name: Annotated[str | None, typer.Option(help="Only of sagas of this type.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only of sagas of this type.")] = None,
 ) -> None:
     """Have events told once more, from the journals, each with the id it has."""
     client = target.client()

@@ -152,7 +152,7 @@ def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
     """What is paused of a type, as the client takes it: a step, a saga, or all."""
     if what is None:
         return {}
-    types = {one["name"]: one for one in client.definitions()}
+    types = {one["type"]: one for one in client.types()}
     if name in types and what in (step["name"] for step in types[name]["steps"]):
         return {"step": what}
     return {"saga_id": which(client, name, what, last=False)[1]}
@@ -170,6 +170,12 @@ def disable(target: Target, name: Name, reason: str = "") -> None:
     fail(f"disable is now `sagas pause {name} --starts-only`")
 
 
+@on_target
+def definitions(target: Target) -> None:
+    """Answer with the command that took its place."""
+    fail("definitions is now `sagas types`")
+
+
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
@@ -178,5 +184,5 @@ def add_to(app: typer.Typer) -> None:
         app.command(name, help=operation.verb.help, context_settings=settings)(command)
     for name, command in by_hand.items():
         app.command(name, context_settings=SETTINGS if command is rerun else {})(command)
-    for name, command in (("enable", enable), ("disable", disable)):
+    for name, command in (("enable", enable), ("disable", disable), ("definitions", definitions)):
         app.command(name, hidden=True)(command)

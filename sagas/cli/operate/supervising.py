@@ -29,7 +29,7 @@ _MEANING = {
 @on_target
 def recover(
     target: Target,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only sagas of this type.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only sagas of this type.")] = None,
     saga_id: Annotated[str | None, typer.Option("--saga-id", help="Only this saga, due or not.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=1_000, help="How many at most; 1000 by default.")] = None,
     max_attempts: Annotated[
@@ -38,7 +38,7 @@ def recover(
     stale_after: StaleAfter = None,
 ) -> None:
     """Have stalled sagas recovered now, not at the supervisor's next tick."""
-    report = target.client().recover(stale_after, name=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts)
+    report = target.client().recover(stale_after, type=name, saga_id=saga_id, limit=limit, max_attempts=max_attempts)
     if target.as_json:
         emit(report)
     else:
@@ -82,7 +82,7 @@ def sweep(
     if target.as_json:
         emit(report)
     else:
-        say(f"{report['saga']}: {report['listed']} objects under {report['prefix']} in {report['bucket']}")
+        say(f"{report['type']}: {report['listed']} objects under {report['prefix']} in {report['bucket']}")
         for kind, meaning in _MEANING.items():
             if report[kind] or kind == "orphans":
                 say(f"{kind:12} {report[kind]:6}  {meaning}{_what_became(kind, report)}")
@@ -90,7 +90,7 @@ def sweep(
                 say(f"             {plain(key)}")
     # exit code 1 when something was left that should not be
     if report["error"]:
-        fail(f"the sweep of {report['saga']} failed: {report['error']}")
+        fail(f"the sweep of {report['type']} failed: {report['error']}")
     if report["stopped"] and report["dry_run"]:
         typer.echo(f"sagas: a sweep would stop: {report['stopped']}; --force would go on", err=True)
     elif report["stopped"] and report["action"] != "report":

@@ -22,7 +22,7 @@ def tree_of(family: Family, tree: Tree | None = None) -> Tree:
     parent = saga.get("parent")
     place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""
     why = f"  {plain(saga['why'])}" if "why" in saga else ""
-    line = Text.assemble(f"{place}{saga['name']} {saga['saga_id']} ", coloured(saga["status"]), why)
+    line = Text.assemble(f"{place}{saga['type']} {saga['saga_id']} ", coloured(saga["status"]), why)
     branch = Tree(line) if tree is None else tree.add(line)
     for child in family["children"]:
         tree_of(child, branch)
@@ -36,6 +36,6 @@ def trail_of(client: SagaClient, family: Family) -> Iterator[AuditEntry]:
 
 def _entries(client: SagaClient, family: Family) -> Iterator[AuditEntry]:
     saga = family["saga"]
-    yield from client.audit(saga["name"], saga["saga_id"])
+    yield from client.audit(saga["type"], saga["saga_id"])
     for child in family["children"]:
         yield from _entries(client, child)

@@ -1,4 +1,4 @@
-"""``sagas start | show | list | audit | attention | definitions``."""
+"""``sagas start | show | list | audit | attention | types``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sagas.cli.read.families import trail_of, tree_of
 from sagas.cli.read.watching import report, watch
 from sagas.cli.tables import (
     audit_table,
-    definition_table,
     family_trail,
     incident_table,
     list_table,
     payloads,
     stack_traces,
+    type_table,
     verification_notes,
 )
 from sagas.cli.target import Target, on_target
@@ -29,16 +29,14 @@ from sagas.core.text import moment, so_long_ago
 if TYPE_CHECKING:
     from sagas.client import Page, SagaClient, SagaView
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the saga type.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="TYPE", help="The saga type.", show_default=False)]
 SagaId = Annotated[str, typer.Argument(metavar="ID", help="Id of the saga.", show_default=False)]
 Watch = Annotated[bool, typer.Option("--watch", help="Show the steps until the saga is over or waits for a person.")]
 Timeout = Annotated[float | None, typer.Option(min=0, help="Seconds to watch; without it, as long as it takes.")]
-_OneName = Annotated[str | None, typer.Option("--name", help="Only sagas of this type.")]
+_OneName = Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only sagas of this type.")]
 _Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 _Cursor = Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")]
-MaybeName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Name of the saga type; not needed with an id.")
-]
+MaybeName = Annotated[str | None, typer.Argument(metavar="[TYPE]", help="The saga type; not needed with an id.")]
 MaybeId = Annotated[str | None, typer.Argument(metavar="ID", help="Id of the saga, or how it begins.")]
 Last = Annotated[bool, typer.Option("--last", help="The newest saga, of the type if one is named.")]
 _WHOLE_ID = 36
@@ -61,15 +59,15 @@ def which(client: SagaClient, name: str | None, saga_id: str | None, *, last: bo
         newest = _full(lambda most, at: client.list(name, limit=most, cursor=at), 1, None)["sagas"]
         if not newest:
             fail("there is no saga yet" if name is None else f"there is no {name} saga yet")
-        return newest[0]["name"], newest[0]["saga_id"]
+        return newest[0]["type"], newest[0]["saga_id"]
     if name is None:
         raise typer.BadParameter("give the id of a saga, or --last", param_hint="ID")
     if saga_id is not None and len(saga_id) >= _WHOLE_ID:
         return name, saga_id
     found = client.look_up(name if saga_id is None else saga_id)
-    if saga_id is not None and found["name"] != name:
-        fail(f"the saga whose id begins with {saga_id!r} is a {found['name']}")
-    return found["name"], found["saga_id"]
+    if saga_id is not None and found["type"] != name:
+        fail(f"the saga whose id begins with {saga_id!r} is a {found['type']}")
+    return found["type"], found["saga_id"]
 
 
 @on_target
@@ -101,7 +99,7 @@ def start(
     saga = client.start(name, request, key=key, correlation_id=correlation_id)
     if watching:
         if not target.as_json:
-            say(f"Started {saga['name']} {saga['saga_id']}")
+            say(f"Started {saga['type']} {saga['saga_id']}")
         watch(target, client, saga, timeout)
     else:
         print_started(target, saga)
@@ -111,8 +109,8 @@ def print_started(target: Target, saga: SagaView) -> None:
     if target.as_json:
         emit(saga)
     else:
-        say(f"{saga['name']} {saga['saga_id']} {saga['status']}")
-        say(f"`sagas show {saga['name']} {saga['saga_id']} --watch` follows it.")
+        say(f"{saga['type']} {saga['saga_id']} {saga['status']}")
+        say(f"`sagas show {saga['type']} {saga['saga_id']} --watch` follows it.")
 
 
 @on_target
@@ -134,7 +132,7 @@ def show(
     if tree:
         from sagas.client.read.families import childless_in, family_of
 
-        family = family_of(client.list, saga, childless=childless_in(client.definitions()))
+        family = family_of(client.list, saga, childless=childless_in(client.types()))
         if target.as_json:
             emit(family)
         else:
@@ -147,7 +145,7 @@ def show(
     if not target.as_json:
         display(payloads(saga))
         if saga["error"] or any(step["error"] for step in saga["steps"]):
-            for trace in stack_traces(client.audit(saga["name"], saga["saga_id"]))[-1:]:
+            for trace in stack_traces(client.audit(saga["type"], saga["saga_id"]))[-1:]:
                 display(trace)
 
 
@@ -176,9 +174,8 @@ def list_sagas(
     target: Target,
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME] [FIELD=VALUE]...", help="The saga type, and values its sagas are found by."),
+        typer.Argument(metavar="[TYPE] [FIELD=VALUE]...", help="The saga type, and values its sagas are found by."),
     ] = None,
-    name: _OneName = None,
     status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas of this status.")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait.")] = False,
     since: Since = None,
@@ -190,7 +187,7 @@ def list_sagas(
 ) -> None:
     """List sagas, newest first: all, of a type, of a time, or with a value in their requests."""
     client = target.client()
-    name, find = filters(what or (), name)
+    name, find = filters(what or ())
     status = SagaStatus.WAITING if waiting else status
     if parent is not None:
         if any((name, status, since, until, key, find)):
@@ -198,7 +195,7 @@ def list_sagas(
         page = _full(lambda most, at: client.list(parent=parent, limit=most, cursor=at), limit, cursor)
     elif key is not None:
         if any((status, since, until, cursor, find)):
-            fail("--idempotency-key goes with --name alone")
+            fail("--idempotency-key goes with TYPE alone")
         page = client.list(name, idempotency_key=key)
     else:
         span = {"since": moment_of(since, "--since", target.now()), "until": moment_of(until, "--until", target.now())}
@@ -208,9 +205,9 @@ def list_sagas(
     _print_page(target, page, "There are no such sagas.")
 
 
-def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[str, str]]:
+def filters(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """Return the saga type and the values that are asked for."""
-    find = dict[str, str]()
+    name, find = None, dict[str, str]()
     for word in words:
         field, is_value, value = word.partition("=")
         if is_value and field not in find:
@@ -220,7 +217,7 @@ def filters(words: Sequence[str], name: str | None) -> tuple[str | None, dict[st
         elif name is None:
             name = word
         else:
-            raise typer.BadParameter(f"one saga type at a time, not {name} and {word}", param_hint="NAME")
+            raise typer.BadParameter(f"one saga type at a time, not {name} and {word}", param_hint="TYPE")
     return name, find
 
 
@@ -303,7 +300,7 @@ def audit(
     if tree:
         from sagas.client.read.families import childless_in, family_of
 
-        childless = childless_in(client.definitions())
+        childless = childless_in(client.types())
         told = list(trail_of(client, family_of(client.list, client.show(name, saga_id), childless=childless)))
         if target.as_json:
             emit({"entries": told})
@@ -331,13 +328,13 @@ def audit(
 
 
 @on_target
-def definitions(target: Target) -> None:
+def types(target: Target) -> None:
     """List the saga types that are deployed, and whether they may be started."""
-    found = target.client().definitions()
+    found = target.client().types()
     if target.as_json:
-        emit({"definitions": found})
+        emit({"types": found})
     else:
-        display(definition_table(found))
+        display(type_table(found))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -349,6 +346,6 @@ def add_to(app: typer.Typer) -> None:
         ("list", list_sagas),
         ("audit", audit),
         ("attention", attention),
-        ("definitions", definitions),
+        ("types", types),
     ):
         app.command(name)(command)

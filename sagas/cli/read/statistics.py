@@ -26,7 +26,7 @@ _EVERY = 30.0
 @on_target
 def top(
     target: Target,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only sagas of this type.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only sagas of this type.")] = None,
     since: Annotated[
         str | None,
         typer.Option(help="Count those that ended since: ISO 8601, or 30m, 2h, 3d ago; 1d by default."),

@@ -40,7 +40,7 @@ def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | N
     show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)
     try:
         with nullcontext() if as_json else show.shown():
-            last = client.wait(saga["name"], saga["saga_id"], timeout, None if as_json else show.change)
+            last = client.wait(saga["type"], saga["saga_id"], timeout, None if as_json else show.change)
     except TimeoutError as error:
         typer.echo(f"sagas: {error}", err=True)
         raise typer.Exit(_STILL_UNDER_WAY) from None

@@ -172,7 +172,7 @@ class Batch:
             except ValueError:
                 rest.pop()  # it was cut off while it was written
             outcomes = [Outcome(**one) for one in map(json.loads, filter(str.strip, rest))]
-            given = client, told["action"], told["name"], told["chosen"], told["reason"], told["job"], rate, path
+            given = client, told["action"], told["type"], told["chosen"], told["reason"], told["job"], rate, path
             batch = cls(*given, told.get("options", {}))
             batch.report.outcomes |= {one.saga_id: one for one in outcomes}
             return batch
@@ -201,7 +201,7 @@ class Batch:
                 return failed
 
             if not begun:
-                head = {"job": self.job, "action": self.action, "name": self.name, "reason": self.reason}
+                head = {"job": self.job, "action": self.action, "type": self.name, "reason": self.reason}
                 note({**head, "options": {**self.options}, "chosen": [*self.saga_ids]})
             report.stopped = paced(
                 *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),

@@ -40,7 +40,7 @@ class DeadLetterCalls:
                 self._arn = str(sts.get_caller_identity()["Arn"])
         return self._arn
 
-    def dead_letters(self, name: str, limit: int = 100) -> list[DeadLetter]:
+    def dead_letters(self, type: str, limit: int = 100) -> list[DeadLetter]:
         """Return messages in the dead-letter queue of a type; they stay there.
 
         For the moment of looking they are hidden from others.
@@ -49,24 +49,24 @@ class DeadLetterCalls:
             NotFound: there is no such type.
             SagaError: this client does not know the queues.
         """
-        return self._dead_letter_queue(name).peek(limit)
+        return self._dead_letter_queue(type).peek(limit)
 
-    def count_letters(self, name: str) -> int:
+    def count_letters(self, type: str) -> int:
         """Return about how many messages are in the dead-letter queue of a type. Unlike looking, it hides none.
 
         Raises:
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or may not read their attributes.
         """
-        return self._dead_letter_queue(name).count()
+        return self._dead_letter_queue(type).count()
 
-    def delete_letter(self, name: str, message_id: str) -> DeadLetter:
+    def delete_letter(self, type: str, message_id: str) -> DeadLetter:
         """Delete one message from the dead-letter queue of a type: one that no saga can need.
 
         The queue is gone through until it is found; what was looked at is hidden from others for that moment.
 
         Args:
-            name: of the type.
+            type: the saga type.
             message_id: SQS's id of the message.
 
         Returns:
@@ -76,14 +76,14 @@ class DeadLetterCalls:
             NotFound: there is no such type, or no such message, or another reader has it just now.
             SagaError: this client does not know the queues, or may not read or delete.
         """
-        letter = self._dead_letter_queue(name).take(message_id)
+        letter = self._dead_letter_queue(type).take(message_id)
         if letter is None:
-            raise NotFound(f"the dead-letter queue of {name} holds no message {message_id}, or hides it for a moment")
+            raise NotFound(f"the dead-letter queue of {type} holds no message {message_id}, or hides it for a moment")
         return letter
 
     def redrive(
         self,
-        name: str,
+        type: str,
         saga_id: str | None = None,
         on_progress: Callable[[int], None] | None = None,
         *,
@@ -97,7 +97,7 @@ class DeadLetterCalls:
         caller, by the ARN that STS knows.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: only this saga's.
             on_progress: told how many messages were looked at, after each page.
             note: why, in 4,000 characters at most; the audit trails keep it.
@@ -108,14 +108,14 @@ class DeadLetterCalls:
             SagaError: this client does not know the queues, or the redrive was refused.
         """
         check_note(note)
-        queue = self._dead_letter_queue(name)
+        queue = self._dead_letter_queue(type)
         if saga_id is None and not note:
             return queue.redrive(on_progress)
         return queue.move(saga_id, on_progress, note)
 
     def prune(
         self,
-        name: str,
+        type: str,
         saga_id: str | None = None,
         *,
         dry_run: bool = False,
@@ -131,7 +131,7 @@ class DeadLetterCalls:
         to be of no use; meanwhile those that were looked at are hidden from others.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: only this saga's.
             dry_run: look, and delete nothing.
             on_progress: told how many messages were looked at, after each page.
@@ -140,16 +140,16 @@ class DeadLetterCalls:
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or may not read them.
         """
-        queue, why = self._dead_letter_queue(name), partial(why_needed, cast("SagaClient", self))
+        queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
         return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
 
-    def _dead_letter_queue(self, name: str) -> DeadLetterQueue:
+    def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
         endpoints = self._endpoints
         if not endpoints.dead_letter_queues:
             raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
-        if name not in endpoints.dead_letter_queues:
-            raise NotFound(f"there is no saga named {name!r} here")
+        if type not in endpoints.dead_letter_queues:
+            raise NotFound(f"there is no saga named {type!r} here")
         sqs = connect(
             "sqs", CALLER, region=self._transport.region, endpoint_url=endpoints.endpoint_url, session=self._session
         )
-        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[name], endpoints.queues.get(name, {}), self.caller)
+        return DeadLetterQueue(sqs, endpoints.dead_letter_queues[type], endpoints.queues.get(type, {}), self.caller)

@@ -10,7 +10,7 @@ from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
 from sagas.engine.read.answers import IncidentList, SagaView
-from sagas.engine.read.overviews import BreakerView, DefinitionView, StatsView
+from sagas.engine.read.overviews import BreakerView, StatsView, TypeView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -19,13 +19,13 @@ from sagas.operations import (
     CHANGE,
     CLOSE_BREAKER,
     COMPENSATE,
-    DEFINITIONS,
     PURGE,
     RESOLVE,
     RETRY,
     SET_RECOVERY_ATTEMPTS,
     SIGNAL,
     STATS,
+    TYPES,
 )
 
 
@@ -39,11 +39,11 @@ class OperatorCalls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
+    def cancel(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
         """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             note: why, in 500 characters at most; the audit trail keeps that of the cancel which is accepted first.
             force: also a child whose parent is not over: it counts as failed.
@@ -54,13 +54,13 @@ class OperatorCalls:
             InvalidRequest: the note is too long.
         """
         query = {"force": "true" if force else None, "note": note or None}
-        return self._transport.ask(CANCEL, name, saga_id, query=query)
+        return self._transport.ask(CANCEL, type, saga_id, query=query)
 
-    def signal(self, name: str, saga_id: str, step: str, value: Any) -> SagaView:
+    def signal(self, type: str, saga_id: str, step: str, value: Any) -> SagaView:
         """Send a value to a step that waits for it, or will. The same value again is the same signal.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             step: the step's name.
             value: an instance of the type that the step takes, or its JSON form (``dict``, ``list``, ...).
@@ -70,9 +70,9 @@ class OperatorCalls:
             InvalidRequest: the value does not fit, or has no JSON form.
             Conflict: another value was sent before, or the saga takes none any more.
         """
-        return self._transport.ask(SIGNAL, name, saga_id, step, body=_json_form(value), null=True)
+        return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value), null=True)
 
-    def retry(self, name: str, saga_id: str, note: str = "") -> SagaView:
+    def retry(self, type: str, saga_id: str, note: str = "") -> SagaView:
         """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
         Have the message of one sent anew at once whose function handled none.
 
@@ -80,9 +80,9 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: nothing of it can be retried.
         """
-        return self._transport.ask(RETRY, name, saga_id, body={"note": note})
+        return self._transport.ask(RETRY, type, saga_id, body={"note": note})
 
-    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
+    def compensate(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
         """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone; with ``force`` also one that is
         COMPLETED.
 
@@ -91,13 +91,13 @@ class OperatorCalls:
             Conflict: it is neither.
         """
         body = {"note": note, "force": True} if force else {"note": note}
-        return self._transport.ask(COMPENSATE, name, saga_id, body=body)
+        return self._transport.ask(COMPENSATE, type, saga_id, body=body)
 
-    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
+    def resolve(self, type: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
         """Take a saga off the attention list: a person has settled it.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             note: why it is settled.
             action: what was done.
@@ -109,16 +109,16 @@ class OperatorCalls:
             InvalidRequest: the note is empty, or a step is unknown.
         """
         body = {"note": note, "action": action, "steps": [*steps]}
-        return self._transport.ask(RESOLVE, name, saga_id, body=body)
+        return self._transport.ask(RESOLVE, type, saga_id, body=body)
 
-    def purge(self, name: str, saga_id: str, note: str = "") -> SagaView:
+    def purge(self, type: str, saga_id: str, note: str = "") -> SagaView:
         """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
 
         What is left has states, times and actions, but no request, result or error, and goes after the service's
         ``key_retention``. Until then its idempotency key starts no other saga.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             note: why; kept with what is left.
 
@@ -130,27 +130,27 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: it is not over, needs a person, or something may still be at work on it.
         """
-        return self._transport.ask(PURGE, name, saga_id, body={"note": note})
+        return self._transport.ask(PURGE, type, saga_id, body={"note": note})
 
-    def incidents(self, name: str | None = None) -> IncidentList:
+    def incidents(self, type: str | None = None) -> IncidentList:
         """Return for what sagas need an operator: how many there are of each type, step and error type, and since when,
         the longest waiting first. For the sagas themselves see :meth:`sagas.client.SagaClient.attention`.
 
         Args:
-            name: of the type; ``None`` groups all types.
+            type: the saga type; ``None`` groups all types.
 
         Raises:
             NotFound: there is no such type.
         """
-        return self._transport.ask(ATTENTION, query={"name": name, "group": "incident"})
+        return self._transport.ask(ATTENTION, query={"type": type, "group": "incident"})
 
-    def definitions(self) -> list[DefinitionView]:
+    def types(self) -> list[TypeView]:
         """Return the saga types that are deployed."""
-        return self._transport.ask(DEFINITIONS)["definitions"]
+        return self._transport.ask(TYPES)["types"]
 
     def pause(
         self,
-        name: str,
+        type: str,
         reason: str = "",
         *,
         step: str | None = None,
@@ -158,13 +158,13 @@ class OperatorCalls:
         starts_only: bool = False,
         starts: bool = False,
         undos: bool = False,
-    ) -> DefinitionView:
+    ) -> TypeView:
         """Have the sagas of a type stop before their next step, until :meth:`resume`; within five seconds all do.
 
         Steps that run go on to their end, waits end and signals are taken. No attempt is used.
 
         Args:
-            name: of the type.
+            type: the saga type.
             reason: why; shown to operators.
             step: only before this step.
             saga_id: only this saga.
@@ -179,15 +179,13 @@ class OperatorCalls:
         """
         body = {"step": step, "saga_id": saga_id, "starts": starts, "undos": undos, "reason": reason}
         body |= {"active": False} if starts_only else {"paused": True}
-        return self._transport.ask(CHANGE, name, body=body)
+        return self._transport.ask(CHANGE, type, body=body)
 
-    def resume(
-        self, name: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None
-    ) -> DefinitionView:
+    def resume(self, type: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None) -> TypeView:
         """End a pause: sagas go on, spread over time, and new ones are accepted. What is not paused stays as it is.
 
         Args:
-            name: of the type.
+            type: the saga type.
             reason: why.
             step: the pause of this step.
             saga_id: the pause of this saga.
@@ -197,20 +195,20 @@ class OperatorCalls:
             InvalidRequest: the step is unknown.
         """
         body = {"paused": False, "step": step, "saga_id": saga_id, "reason": reason}
-        return self._transport.ask(CHANGE, name, body=body)
+        return self._transport.ask(CHANGE, type, body=body)
 
     def breakers(self) -> list[BreakerView]:
         """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
         return self._transport.ask(BREAKERS)["breakers"]
 
-    def stats(self, name: str | None = None, *, since: datetime | str | None = None) -> StatsView:
+    def stats(self, type: str | None = None, *, since: datetime | str | None = None) -> StatsView:
         """Return how many sagas there are, by type and status, how many start and end a minute, and what waits.
 
         Counted in indexes, to a thousand in each of their parts: ``at_least`` and ``approximate`` tell which figures
         are not exact. The service keeps an answer for half a minute.
 
         Args:
-            name: of one type; ``None`` counts all.
+            type: the saga type; ``None`` counts all.
             since: from when on those that ended are counted; a day ago by default. Text is ISO 8601.
 
         Raises:
@@ -218,13 +216,13 @@ class OperatorCalls:
             InvalidRequest: the time does not fit.
         """
         text = since.isoformat() if isinstance(since, datetime) else since
-        return self._transport.ask(STATS, query={"name": name, "since": text})
+        return self._transport.ask(STATS, query={"type": type, "since": text})
 
-    def close_breaker(self, saga: str, step: str) -> BreakerView:
+    def close_breaker(self, type: str, step: str) -> BreakerView:
         """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.
 
         Args:
-            saga: the name of the type.
+            type: the saga type.
             step: the name of the step.
 
         Returns:
@@ -233,16 +231,16 @@ class OperatorCalls:
         Raises:
             NotFound: there is no such type or step, or the step has no breaker.
         """
-        return self._transport.ask(CLOSE_BREAKER, saga, step)
+        return self._transport.ask(CLOSE_BREAKER, type, step)
 
-    def set_recovery_attempts(self, name: str, saga_id: str, attempts: int) -> SagaView:
+    def set_recovery_attempts(self, type: str, saga_id: str, attempts: int) -> SagaView:
         """Set how often a saga counts as having stalled since its last progress.
 
         At the stall after ``max_recovery_attempts`` of its type the supervisor gives it up and has it undone. 0 gives
         it all its recovery attempts back.
 
         Args:
-            name: of the type.
+            type: the saga type.
             saga_id: the saga.
             attempts: 0 to 1,000.
 
@@ -251,7 +249,7 @@ class OperatorCalls:
             Conflict: it is over.
             InvalidRequest: the number does not fit.
         """
-        return self._transport.ask(SET_RECOVERY_ATTEMPTS, name, saga_id, body={"attempts": attempts})
+        return self._transport.ask(SET_RECOVERY_ATTEMPTS, type, saga_id, body={"attempts": attempts})
 
 
 def _json_form(value: Any) -> Any:

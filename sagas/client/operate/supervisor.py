@@ -50,7 +50,7 @@ class Supervisor:
     def sweep(self, name: str, *, dry_run: bool, force: bool) -> SweepView:
         """Sweep one saga type to the end, in as many calls as it takes; return one report for all."""
         total: SweepView | None = None
-        event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "saga": name}
+        event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "type": name}
         while True:
             place = {"start_after": total["start_after"] if total else "", "dry_run": dry_run, "force": force}
             swept = self._call(event | place).get("swept")
@@ -85,7 +85,7 @@ class Supervisor:
         UTC."""
         told, cursor = 0, None
         while True:
-            wanted = {"name": name, "cursor": cursor}
+            wanted = {"type": name, "cursor": cursor}
             given = {field: value for field, value in wanted.items() if value is not None}
             answer = self._call({"task": "replay", "since": since, **given})
             told, cursor = told + int(answer["told"]), answer["cursor"]

@@ -22,12 +22,12 @@ class SupervisorCalls:
     _session: boto3.Session
     _endpoints: ServiceEndpoints
 
-    def replay_events(self, since: datetime, name: str | None = None) -> int:
+    def replay_events(self, since: datetime, type: str | None = None) -> int:
         """Publish the events of sagas once more, from the journals, each with the id it has.
 
         Args:
             since: only events from then on; with a time zone.
-            name: only of sagas of this type.
+            type: only of sagas of this type.
 
         Returns:
             How many were published.
@@ -39,13 +39,13 @@ class SupervisorCalls:
         """
         if since.tzinfo is None:
             raise InvalidRequest("the time does not fit", [Problem("since", "must have a time zone")])
-        return self._supervisor().replay(iso(since.astimezone(UTC).timestamp()), name)
+        return self._supervisor().replay(iso(since.astimezone(UTC).timestamp()), type)
 
     def recover(
         self,
         stale_after: float | None = None,
         *,
-        name: str | None = None,
+        type: str | None = None,
         saga_id: str | None = None,
         limit: int | None = None,
         max_attempts: int | None = None,
@@ -58,7 +58,7 @@ class SupervisorCalls:
 
         Args:
             stale_after: seconds of silence that count as a stall; each saga type's own by default.
-            name: only sagas of this type.
+            type: only sagas of this type.
             saga_id: only this saga, whether the supervisor would look at it now or not.
             limit: how many at most, 1 to 1,000; 1,000 by default.
             max_attempts: only sagas that stalled less often than this since their last progress, 0 to 1,000.
@@ -68,21 +68,21 @@ class SupervisorCalls:
             NotFound: there is no such type or saga.
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
-        if name is not None:
+        if type is not None:
             given = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
             body = {field: value for field, value in given.items() if value is not None}
-            return self._transport.ask(RECOVER, name, body=body)
+            return self._transport.ask(RECOVER, type, body=body)
         return self._supervisor().recover(
             stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts
         )
 
-    def sweep(self, name: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
+    def sweep(self, type: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
 
         The schedule stays as it is. See ``docs/how-to/sweep.md`` for what is touched and what never is.
 
         Args:
-            name: of the type.
+            type: the saga type.
             dry_run: look, and touch nothing.
             force: go on even where most objects are orphans.
 
@@ -93,7 +93,7 @@ class SupervisorCalls:
             NotFound: there is no such type, or it declares no ``orphans``.
             SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
         """
-        return self._supervisor().sweep(name, dry_run=dry_run, force=force)
+        return self._supervisor().sweep(type, dry_run=dry_run, force=force)
 
     def sweeps(self) -> list[SweepRoundView]:
         """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``: the round that is under

@@ -16,15 +16,15 @@ _NEXT = {
     "PENDING": "Its first step is about to begin.",
     "COMPENSATING": "Its completed steps are being undone.",
     "DEAD_LETTERED": "It waits for you. `sagas {first}` goes on at the failed step{second}; "
-    "`sagas compensate {name} {saga_id}` gives up and undoes it.",
-    "FAILED": "Nothing was undone. `sagas compensate {name} {saga_id}` undoes it; "
-    "`sagas resolve {name} {saga_id} --note ...` says that you have settled it.",
-    "COMPENSATION_FAILED": "`sagas retry {name} {saga_id}` repeats the failed undos; "
-    "`sagas resolve {name} {saga_id} --note ... --step STEP` says that you have undone a step by hand.",
+    "`sagas compensate {type} {saga_id}` gives up and undoes it.",
+    "FAILED": "Nothing was undone. `sagas compensate {type} {saga_id}` undoes it; "
+    "`sagas resolve {type} {saga_id} --note ...` says that you have settled it.",
+    "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos; "
+    "`sagas resolve {type} {saga_id} --note ... --step STEP` says that you have undone a step by hand.",
 }
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
 _UNDONE = ("COMPENSATED", "CANCELLED")
-_IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {name} {saga_id} --note ...`."
+_IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {type} {saga_id} --note ...`."
 
 
 def advice(saga: SagaView, now: float) -> list[str]:
@@ -32,7 +32,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
     seconds."""
     if "purged_at" in saga:
         return _purged(saga, saga["purged_at"])
-    who = {"name": saga["name"], "saga_id": saga["saga_id"]}
+    who = {"type": saga["type"], "saga_id": saga["saga_id"]}
     said = [*_errors(saga)]
     behind = saga["breaker"]
     said += _breaker(saga, now)
@@ -78,7 +78,7 @@ def _breaker(saga: SagaView, now: float) -> Iterator[str]:
     until = moment(behind["open_until"])
     state = f"open until {until}" if epoch(behind["open_until"]) > now else f"which lets one saga try since {until}"
     yield f"It waits for the breaker of step {behind['step']}, {state}."
-    yield f"`sagas breakers close {saga['name']} {behind['step']}` lets all go on."
+    yield f"`sagas breakers close {saga['type']} {behind['step']}` lets all go on."
 
 
 def _left_out(saga: SagaView) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _left_out(saga: SagaView) -> Iterator[str]:
 def _pause(saga: SagaView) -> str:
     """What is paused, by whom, why, and how it goes on."""
     pause = saga.get("pause")
-    what = " ".join(part for part in (saga["name"], pause and pause["step"], pause and pause["saga_id"]) if part)
+    what = " ".join(part for part in (saga["type"], pause and pause["step"], pause and pause["saga_id"]) if part)
     by = f" by {pause['by']}" if pause and pause["by"] else ""
     why = f" ({pause['reason']})" if pause and pause["reason"] else ""
     return f"{what} is paused{by}{why}: no further step begins until `sagas resume {what}`."
@@ -104,7 +104,7 @@ def _pause(saga: SagaView) -> str:
 
 def _ways_on(saga: SagaView, now: float) -> dict[str, str]:
     """How a saga goes on that waits at a failed step: the right way first."""
-    action, name, saga_id = next_action(saga, now), saga["name"], saga["saga_id"]
+    action, name, saga_id = next_action(saga, now), saga["type"], saga["saga_id"]
     retry = f"retry {name} {saga_id}"
     if action.do is not Do.REDRIVE:
         return {"first": retry, "second": ", once its code is deployed" if action.do is Do.NOTHING else ""}
@@ -138,7 +138,7 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
     since = f" for {age(now - epoch(lease['claimed_at']))}" if lease["claimed_at"] else ""
     yield f"A worker has had it{since}{beat}; {ends}."
     if left <= 0:
-        yield f"`sagas recover {saga['name']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
+        yield f"`sagas recover {saga['type']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
 
 
 def waits_for(saga: SagaView, step: StepView, now: float) -> str:
@@ -154,7 +154,7 @@ def waits_for(saga: SagaView, step: StepView, now: float) -> str:
         return _children(saga, step)
     if step["waiting_for"] == "time":
         return f"{step['name']} sleeps{since} until {left}."
-    command = f"sagas signal {saga['name']} {saga['saga_id']} {step['name']} --data JSON"
+    command = f"sagas signal {saga['type']} {saga['saga_id']} {step['name']} --data JSON"
     return f"{step['name']} waits for a signal{since}, until {left}. Who may call the API can send it: `{command}`."
 
 
@@ -186,7 +186,7 @@ def _errors(saga: SagaView) -> Iterator[str]:
     cause = saga["error"]
     if cause is not None:
         failed = next((step for step in saga["steps"] if step["name"] == cause.get("step")), None)
-        yield _failure(saga, failed, cause) if failed else f"{saga['name']} failed: {_error(cause)}"
+        yield _failure(saga, failed, cause) if failed else f"{saga['type']} failed: {_error(cause)}"
     for step in saga["steps"]:
         error = step["error"]
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
@@ -197,7 +197,7 @@ def _errors(saga: SagaView) -> Iterator[str]:
 
 
 def _failure(saga: SagaView, step: StepView, error: ErrorView, *, undo: bool = False) -> str:
-    number, where = _blamed(step, undo=undo), f"{saga['name']} {saga['saga_id']}, step {step['name']}"
+    number, where = _blamed(step, undo=undo), f"{saga['type']} {saga['saga_id']}, step {step['name']}"
     if not number and not step.get("waiting_for"):
         return f"{where} was not called: {_error(error)}"
     return f"{where}, attempt {number} failed: {_error(error)}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NotRequired, TypedDict
 
 from sagas.engine.read.answers import Page, SagaView, Summary
-from sagas.engine.read.overviews import DefinitionView
+from sagas.engine.read.overviews import TypeView
 
 _PAGE = 100
 
@@ -27,9 +27,9 @@ def family_of(
     return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
 
 
-def childless_in(definitions: Iterable[DefinitionView]) -> list[str]:
+def childless_in(types: Iterable[TypeView]) -> list[str]:
     """Return the names of saga types that start no others."""
-    return [one["name"] for one in definitions if not any(step.get("children") for step in one["steps"])]
+    return [one["type"] for one in types if not any(step.get("children") for step in one["steps"])]
 
 
 def _family(
@@ -41,7 +41,7 @@ def _family(
         for child in page["sagas"]:
             if next(room, None) is None:
                 return {**family, "more": True}
-            known = child["name"] in childless
+            known = child["type"] in childless
             family["children"].append(
                 {"saga": child, "children": []} if known else _family(ask, child, room, childless)
             )

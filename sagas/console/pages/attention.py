@@ -111,7 +111,7 @@ def inbox(desk: Desk) -> tuple[list[Group], int]:
         source.attention,
         source.leased,
         source.breakers,
-        source.definitions,
+        source.types,
         lambda: source.list(status="WAITING", limit=_WAITING)["sagas"],
     )
     groups = [
@@ -153,11 +153,11 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
         action = next_action(saga, now)
         step, kind, message = fault_of(saga)
         error = f"{kind}: {message}" if message else kind
-        title = f"{saga['name']} · {action.problem[:1].lower()}{action.problem[1:]}"
-        key = (saga["name"], kind_of(saga, action), title, error or saga.get("why", ""))
+        title = f"{saga['type']} · {action.problem[:1].lower()}{action.problem[1:]}"
+        key = (saga["type"], kind_of(saga, action), title, error or saga.get("why", ""))
         group = found.get(key)
         if group is None:
-            group = found[key] = Group(key[1], saga["name"], title, key[3], action.means)
+            group = found[key] = Group(key[1], saga["type"], title, key[3], action.means)
             group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
             group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
             group.since = saga["updated_at"]
@@ -176,7 +176,7 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
 
 
 def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
-    return {"name": saga["name"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "told": told}
+    return {"type": saga["type"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "told": told}
 
 
 def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
@@ -186,8 +186,8 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
         action = next_action(saga, now)
         if action.do is not Do.RECOVER:
             continue
-        title = f"{saga['name']} · its worker is gone"
-        group = found.setdefault(saga["name"], Group("stalled", saga["name"], title, "", action.means))
+        title = f"{saga['type']} · its worker is gone"
+        group = found.setdefault(saga["type"], Group("stalled", saga["type"], title, "", action.means))
         group.do, group.label, group.others = str(Do.RECOVER), action.title, (str(Do.CANCEL),)
         group.runbook, group.since = "oldest-due-saga", saga["lease"]["expires_at"]
         group.sagas.append(_item(saga, "its lease ran out"))
@@ -200,7 +200,7 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
     for saga in needed:
         # A step whose code is gone, or that waited in vain, died without a message.
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["name"]] = waiting.get(saga["name"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
+        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
     for name, count in desk.source.letters_of_all().items():
         known: int | None = waiting.get(name, 0)
         if more:
@@ -219,10 +219,10 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
     for breaker in breakers:
         if breaker["state"] == "closed":
             continue
-        title = f"{breaker['saga']} · the breaker of {breaker['step']} is {breaker['state']}"
+        title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
         means = "Sagas wait; one attempt after the other tries whether it is over. Mend what the step calls."
-        group = Group("breaker open", breaker["saga"], title, error, means, "breaker-opened", more=breaker["waiting"])
+        group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
         group.link, group.label = "/breakers", "Show"
         yield group
 
@@ -230,22 +230,22 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
 def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
     for one in types:
         for pause in one["pauses"]:
-            what = " ".join(part for part in (one["name"], pause["step"], pause["saga_id"]) if part)
+            what = " ".join(part for part in (one["type"], pause["step"], pause["saga_id"]) if part)
             title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
-            group = Group("paused", one["name"], title, pause["reason"] or "")
+            group = Group("paused", one["type"], title, pause["reason"] or "")
             group.means, group.since = "No step begins until it is resumed.", pause["at"]
             if pause["starts_only"]:
                 group.means = "New sagas are refused; those in flight go on. Fix the cause, then resume."
             if pause["by"] == "auto_disable":
                 group.runbook = "type-paused"
-            group.link, group.label = f"/types/{one['name']}", "Show"
+            group.link, group.label = f"/types/{one['type']}", "Show"
             yield group
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
     """Sweeps that do not go on, and orphans that are only reported."""
     for one in desk.source.sweeps():
-        counts, name = one["counts"], one["saga"]
+        counts, name = one["counts"], one["type"]
         if one["stopped"]:
             group = Group("sweep stopped", name, f"{name} · its sweep stopped", one["stopped"])
             group.means = "Nothing more is swept. Look what it would sweep; then sweep by hand, or mend the cause."
@@ -272,14 +272,14 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
         step = next((one for one in steps if one.get("waiting_for") == "signal"), None)
         if step is None:
             continue
-        title = f"{saga['name']} · {step['name']} waits for a signal"
+        title = f"{saga['type']} · {step['name']} waits for a signal"
         means = "It goes on with what is sent. Open one to send it."
-        key = saga["name"], step["name"]
-        group = found.setdefault(key, Group("waits for you", saga["name"], title, "", means))
+        key = saga["type"], step["name"]
+        group = found.setdefault(key, Group("waits for you", saga["type"], title, "", means))
         group.others = (str(Do.CANCEL),)
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
         until = step.get("waits_until")
         group.sagas.append(_item(saga, f"until {until[:16].replace('T', ' ')} UTC" if until else ""))
         if group.link == "":
-            group.link, group.label = desk.saga_path(saga["name"], saga["saga_id"]), "Open the first"
+            group.link, group.label = desk.saga_path(saga["type"], saga["saga_id"]), "Open the first"
     return found.values()

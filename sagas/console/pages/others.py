@@ -56,7 +56,7 @@ def letters(
 
 def types(desk: Desk, request: Request) -> Response:
     """Return all saga types."""
-    return desk.page(request, "types.html", types=desk.source.definitions())
+    return desk.page(request, "types.html", types=desk.source.types())
 
 
 def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, http_status: int = 200) -> Response:
@@ -75,8 +75,8 @@ def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, 
 
 def breakers(desk: Desk, request: Request) -> Response:
     """Return the circuit breakers."""
-    found, types = desk.source.together(desk.source.breakers, desk.source.definitions)
-    active = {one["saga"]: True for one in found} | {one["name"]: one["active"] for one in types}
+    found, types = desk.source.together(desk.source.breakers, desk.source.types)
+    active = {one["type"]: True for one in found} | {one["type"]: one["active"] for one in types}
     return desk.page(request, "breakers.html", breakers=found, active=active)
 
 
@@ -88,13 +88,13 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
         if report
         else {}
     )
-    stand = next((one for one in desk.source.sweeps() if one["saga"] == name), None)
+    stand = next((one for one in desk.source.sweeps() if one["type"] == name), None)
     return desk.page(request, "sweeps.html", name=name, report=report, counts=counts, stand=stand)
 
 
 def sweeps_of_all(desk: Desk, request: Request) -> Response:
     """Return the types, to sweep one."""
-    return desk.page(request, "sweeps_all.html", types=desk.source.definitions())
+    return desk.page(request, "sweeps_all.html", types=desk.source.types())
 
 
 def job(desk: Desk, request: Request, number: int) -> Response:
@@ -107,7 +107,7 @@ def job(desk: Desk, request: Request, number: int) -> Response:
 
 def known_type(desk: Desk, name: str) -> Any:
     """Return a saga type."""
-    for one in desk.source.definitions():
-        if one["name"] == name:
+    for one in desk.source.types():
+        if one["type"] == name:
             return one
     raise NotFound(f"there is no saga named {name!r} here")

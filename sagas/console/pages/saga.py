@@ -48,7 +48,7 @@ def show(
     entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
     now = desk.clock()
     action = next_action(saga, now)
-    types = {one["name"]: one for one in desk.source.definitions()}
+    types = {one["type"]: one for one in desk.source.types()}
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None

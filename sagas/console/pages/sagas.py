@@ -57,11 +57,11 @@ class Filter:
         }
         if "find" in given:
             given["find"] = values_in(given["find"])
-        return {"name": self.name or None, "status": self.status or None, **given}
+        return {"type": self.name or None, "status": self.status or None, **given}
 
     def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
         """Whether a saga of a list has the text; ``error`` is its error as far as more is known than the list tells."""
-        words = " ".join([error or saga.get("why", ""), *fault_of(saga), saga["saga_id"], saga["name"]])
+        words = " ".join([error or saga.get("why", ""), *fault_of(saga), saga["saga_id"], saga["type"]])
         return not self.text or self.text.lower() in words.lower()
 
     def __bool__(self) -> bool:
@@ -73,7 +73,7 @@ def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
     status = given.get("status", "").upper()
     more = {side: given.get(side, "").strip() for side in ("since", "until", "parent", "find")}
     known = status if status in STATUSES else ""
-    return Filter(given.get("name", ""), known, more, given.get("text", ""), desk.clock())
+    return Filter(given.get("type", ""), known, more, given.get("text", ""), desk.clock())
 
 
 def values_in(text: str) -> dict[str, str]:
@@ -110,7 +110,7 @@ def show(desk: Desk, request: Request) -> Response:
         request,
         "sagas.html",
         rows=[row for saga, row in zip(found, rows, strict=True) if wanted.fits(saga, row["error"])],
-        names=[one["name"] for one in desk.source.definitions()],
+        names=[one["type"] for one in desk.source.types()],
         statuses=STATUSES,
         filter=wanted,
         cursor=cursor,
@@ -141,7 +141,7 @@ def everything(desk: Desk, request: Request) -> Response:
 def matching(desk: Desk, wanted: Filter) -> list[Any]:
     """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them."""
     if not wanted:
-        raise InvalidRequest("there is no filter", [Problem("name", "choose a type, a status, a time or a text first")])
+        raise InvalidRequest("there is no filter", [Problem("type", "choose a type, a status, a time or a text first")])
     found, cursor = list[Any](), None
     while len(found) < MOST:
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **wanted.asked)
@@ -166,7 +166,7 @@ def search(desk: Desk, request: Request) -> Response:
     wanted = request.query_params.get("q", "").strip()
     known = desk.source.look_up(wanted)
     if known is not None:
-        return RedirectResponse(desk.saga_path(known["name"], known["saga_id"]), 303)
+        return RedirectResponse(desk.saga_path(known["type"], known["saga_id"]), 303)
     if "=" in wanted.strip("="):
         return RedirectResponse(f"/sagas?find={quote(wanted, safe='')}", 303)
     found, cursor = list[Any](), None
@@ -175,11 +175,11 @@ def search(desk: Desk, request: Request) -> Response:
         found += [
             saga
             for saga in page["sagas"]
-            if saga["saga_id"].startswith(wanted.lower()) or wanted in (saga.get("correlation_id"), saga["name"])
+            if saga["saga_id"].startswith(wanted.lower()) or wanted in (saga.get("correlation_id"), saga["type"])
         ]
         cursor = page["cursor"]
         if cursor is None or (found and len(wanted) >= 36):
             break
     if len(found) == 1:
-        return RedirectResponse(desk.saga_path(found[0]["name"], found[0]["saga_id"]), 303)
+        return RedirectResponse(desk.saga_path(found[0]["type"], found[0]["saga_id"]), 303)
     return desk.page(request, "search.html", wanted=wanted, found=found[:_PAGE], through=_LOOKED_THROUGH)

@@ -36,7 +36,7 @@ class Detail(TypedDict):
     """The detail of an event."""
 
     id: str
-    saga: str
+    type: str
     saga_id: str
     seq: int
     status: str
@@ -177,7 +177,7 @@ def _event(name: str, item: Mapping[str, Any], at: str, **more: str) -> Told:
 
 def _detail(name: str, saga: str, saga_id: str, seq: int, status: str, at: str) -> Detail:
     return Detail(
-        id=f"{saga_id}:{seq}:{name}", saga=saga, saga_id=saga_id, seq=seq, status=status, at=at, correlation_id=saga_id
+        id=f"{saga_id}:{seq}:{name}", type=saga, saga_id=saga_id, seq=seq, status=status, at=at, correlation_id=saga_id
     )
 
 

@@ -96,7 +96,7 @@ class BreakerOperations:
         now = self.advancer.services.clock.now()
         kind = "closed" if state.closed else "open" if now < state.open_until else "half-open"
         return {
-            "saga": saga,
+            "type": saga,
             "step": step,
             "state": kind,
             "failures": state.failures,

@@ -64,7 +64,7 @@ class ChildrenView(TypedDict):
 class ParentView(TypedDict):
     """The saga whose child this is, its step, and which child of the step, from 0."""
 
-    name: str
+    type: str
     saga_id: Id
     step: str
     position: Count
@@ -204,7 +204,7 @@ class Summary(TypedDict):
     """
 
     saga_id: Id
-    name: str
+    type: str
     version: str
     status: _SagaStatus
     in_doubt: list[str]
@@ -293,7 +293,7 @@ class AuditEntry(TypedDict):
     saga_id: Id
     seq: _Ordinal
     at: Time
-    saga: str
+    type: str
     action: str
     step: str | None
     attempt: _Ordinal | None
@@ -307,7 +307,7 @@ class AuditEntry(TypedDict):
 class CallbackView(TypedDict):
     """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
 
-    name: str
+    type: str
     saga_id: Id
     step: str
     status: _SagaStatus

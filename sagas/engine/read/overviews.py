@@ -13,7 +13,7 @@ _BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open"
 _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 
 
-class DefinitionStepView(TypedDict):
+class TypeStepView(TypedDict):
     """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``. Once the ``pivot``
     has completed, nothing is undone.
 
@@ -32,7 +32,7 @@ class DefinitionStepView(TypedDict):
     children: NotRequired[list[str]]
 
 
-class DefinitionView(TypedDict):
+class TypeView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and what is paused of it.
 
     ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
@@ -40,7 +40,7 @@ class DefinitionView(TypedDict):
     failed sagas in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
     """
 
-    name: str
+    type: str
     version: str
     description: str
     active: bool
@@ -50,13 +50,13 @@ class DefinitionView(TypedDict):
     pauses: list[PauseView]
     cancellable: bool
     request: dict[str, Any]
-    steps: list[DefinitionStepView]
+    steps: list[TypeStepView]
 
 
-class DefinitionList(TypedDict):
+class TypeList(TypedDict):
     """All saga types that are deployed."""
 
-    definitions: list[DefinitionView]
+    types: list[TypeView]
 
 
 class BreakerView(TypedDict):
@@ -67,7 +67,7 @@ class BreakerView(TypedDict):
     ``more_waiting`` says that there may be more.
     """
 
-    saga: str
+    type: str
     step: str
     state: _BreakerState
     failures: Count
@@ -89,7 +89,7 @@ class TypeStats(TypedDict):
     starts and ends are averages of the last five.
     """
 
-    name: str
+    type: str
     paused: bool
     statuses: dict[str, Count]
     in_flight: Count
@@ -103,7 +103,7 @@ class TypeStats(TypedDict):
 class QueueStats(TypedDict):
     """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
 
-    saga: str
+    type: str
     steps: list[str]
     messages: Count | None
 

@@ -258,7 +258,7 @@ class Reader:
     def _shown(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
         if left_out:
             view["left_out"] = left_out
-        return redacted(view, self.registry.get(view["name"]).definition)
+        return redacted(view, self.registry.get(view["type"]).definition)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool

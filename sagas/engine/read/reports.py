@@ -37,7 +37,7 @@ class PurgeView(TypedDict):
 class BrokenTrailView(TypedDict):
     """A saga whose audit trail is not what was written."""
 
-    name: str
+    type: str
     saga_id: Id
 
 
@@ -57,7 +57,7 @@ class SweepRoundView(TypedDict):
     ended.
     """
 
-    saga: str
+    type: str
     prefix: str
     action: str
     round: Count
@@ -71,7 +71,7 @@ class SweepRoundView(TypedDict):
 class SweepView(TypedDict):
     """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.sweep.orphans.SweepReport``."""
 
-    saga: str
+    type: str
     prefix: str
     dry_run: bool
     action: str

@@ -81,7 +81,7 @@ class Statistics:
         queues, pauses = self._queues(names), self.pauses.all()
         types: list[TypeStats] = [
             {
-                "name": name,
+                "type": name,
                 "paused": pauses.get(Scope(name), NO_PAUSE).holds(undo=False),
                 "statuses": {status.value: one.statuses[status] for status in SagaStatus},
                 "in_flight": sum(one.statuses[status] for status in SagaStatus if status not in OVER),
@@ -98,7 +98,7 @@ class Statistics:
             "since": iso(since),
             "types": types,
             "queues": queues,
-            "breakers": [one for one in self.breakers.list() if one["saga"] in names],
+            "breakers": [one for one in self.breakers.list() if one["type"] in names],
             "approximate": [*about, _ABOUT_QUEUES],
         }
         self._known.clear()
@@ -167,6 +167,6 @@ class Statistics:
 
         counts = self.listing.together([partial(depth, *lane) for lane in lanes])
         return [
-            {"saga": saga, "steps": steps, "messages": None if count < 0 else count}
+            {"type": saga, "steps": steps, "messages": None if count < 0 else count}
             for ((saga, _), steps), count in zip(lanes.items(), counts, strict=True)
         ]

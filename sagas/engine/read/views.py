@@ -61,7 +61,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
     """Return what a list shows of a saga."""
     summary: Summary = {
         "saga_id": state.saga_id,
-        "name": state.saga,
+        "type": state.saga,
         "version": state.version,
         "status": state.status.value,
         "in_doubt": list(state.in_doubt),
@@ -77,7 +77,7 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
     if state.parent is not None:
         whose = state.parent
         summary["parent"] = {
-            "name": whose.saga,
+            "type": whose.saga,
             "saga_id": whose.saga_id,
             "step": whose.step,
             "position": whose.position,
@@ -348,7 +348,7 @@ def audit_view(entry: Entry) -> AuditEntry:
         "saga_id": entry.saga_id,
         "seq": entry.seq,
         "at": iso(entry.at),
-        "saga": entry.saga,
+        "type": entry.saga,
         "action": entry.action,
         "step": entry.step,
         "attempt": entry.attempt,

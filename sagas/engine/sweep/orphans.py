@@ -58,7 +58,7 @@ class SweepReport:
     """Result of sweeping one saga type.
 
     Args:
-        saga: the saga type.
+        type: the saga type.
         prefix: the prefix that was swept.
         dry_run: true if nothing was changed.
         action: ``delete``, ``archive``, ``report``, or ``on_orphans`` if the class defines it.
@@ -83,7 +83,7 @@ class SweepReport:
         error: the error that ended it early.
     """
 
-    saga: str
+    type: str
     prefix: str
     dry_run: bool = False
     action: str = ""

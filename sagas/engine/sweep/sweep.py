@@ -30,14 +30,14 @@ class SweepRequest:
     """A sweep requested by an operator or by the schedule.
 
     Args:
-        saga: only this type; all by default.
+        type: only this type; all by default.
         now: sweep at once, without touching the schedule's round.
         dry_run: change nothing. Like ``now``, independent of the schedule.
         force: continue however many orphans there are.
         start_after: the key after which to begin; only with ``now`` or ``dry_run``.
     """
 
-    saga: str | None = None
+    type: str | None = None
     now: bool = False
     dry_run: bool = False
     force: bool = False
@@ -65,7 +65,7 @@ class Sweeper:
     def run(self, request: SweepRequest, deadline: float) -> list[SweepReport]:
         """Sweep the types that are due. Each gets an equal share of the time, and a failure of one does not stop the
         others. ``deadline``: epoch seconds at which to stop. Returns this call's report for each type that was due."""
-        types = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.saga in (None, d.name)]
+        types = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.type in (None, d.name)]
         reports: list[SweepReport] = []
         for position, (definition, policy) in enumerate(types):
             now = self.services.clock.now()
@@ -112,7 +112,7 @@ class Sweeper:
             parts = self.rounds.parts(seen)
             views.append(
                 {
-                    "saga": definition.name,
+                    "type": definition.name,
                     "prefix": definition.prefix,
                     "action": definition.orphans.action,
                     "round": seen.number,

@@ -132,7 +132,7 @@ class PageSweep:
             text = f"the sweep of {policy.prefix} would include its own archive under {ARCHIVE}"
             raise SagaError(f"{text}: archive to another bucket")
         entries = None if policy.unreferenced == "keep" else services.entries
-        self._judge = Judge(report.saga, definition.prefix, services.summaries, entries)
+        self._judge = Judge(report.type, definition.prefix, services.summaries, entries)
         self._idle = report.dry_run or report.action == "report"
         self._ours = (Kind.ORPHAN, Kind.UNREFERENCED) if policy.unreferenced == "delete" else (Kind.ORPHAN,)
 

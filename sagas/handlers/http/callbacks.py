@@ -29,7 +29,7 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
         sent = engine.signals.send(called.saga, called.saga_id, called.step, value, ACTOR)
         # Not the saga: what it is about concerns those who may read it.
         view: CallbackView = {
-            "name": called.saga,
+            "type": called.saga,
             "saga_id": called.saga_id,
             "step": called.step,
             "status": sent.state.status.value,

@@ -129,8 +129,9 @@ class Request:
         query = Path("query")
         unknown = [name for name in self._query if name not in names and not name.startswith(_OF_SIGNATURES)]
         if unknown:
-            told = [Problem(str(query / name), "unknown parameter") for name in unknown]
-            raise InvalidRequest("unknown query parameters", told)
+            what = f"unknown; expected one of {', '.join(names)}" if names else "unknown; this call takes none"
+            problems = [Problem(str(query / name), what) for name in unknown]
+            raise InvalidRequest("unknown query parameters", problems)
         given: dict[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
         repeated = [name for name in names if len(given.get(name) or ()) > 1]
         if repeated:

@@ -60,8 +60,8 @@ _LIST = (
 _BEGUN = "Also by how its id begins, if that is enough to tell it from others: 409 if not."
 _SIGNALLED = "202: accepted; 200: the same value was before. It is kept, also if the saga has not come to the step yet."
 _DESCRIPTIONS = {LIST.name: _LIST, LOOK_UP.name: _BEGUN, SIGNAL.name: _SIGNALLED}
-_BY_KEY = "Only what this Idempotency-Key started; goes with name alone."
-_GROUP = "By type, step and error type, with how many sagas there are of each; goes with name only."
+_BY_KEY = "Only what this Idempotency-Key started; goes with type alone."
+_GROUP = "By type, step and error type, with how many sagas there are of each; goes with type only."
 _FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
@@ -88,7 +88,7 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
     responses |= {status: _error(status) for status in sorted({*operation.errors.split(), *_ANYWHERE})}
     described: Json = {
         "operationId": id or operation.name,
-        "summary": operation.summary.format(name=name),
+        "summary": operation.summary.format(type=name),
         "responses": responses,
     }
     if operation.polled:
@@ -155,13 +155,13 @@ def _saga_paths(saga: SagaType) -> Json:
                 schema = _signal_schema(saga, step)
                 schema.pop("$defs", None)
                 described |= _body(schema) | {"summary": f"Send {step.name} of one {name}"}
-            path = operation.path.replace("{name}", name).replace("{step}", step.name if step else "")
+            path = operation.path.replace("{type}", name).replace("{step}", step.name if step else "")
             where = [one for one in _in_path(operation, _IN_PATH) if one["name"] == "saga_id"]
             _add(paths, path, operation, described, [*where, *(_paging() if operation is AUDIT else ())])
     return paths
 
 
-_IN_PATH: Json = {"name": {}, "step": {}, "saga_id": _SAGA_ID}
+_IN_PATH: Json = {"type": {}, "step": {}, "saga_id": _SAGA_ID}
 """Schemas of the parameters where a path is of one type; the others are filled in."""
 
 
@@ -243,19 +243,19 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     name = one_of(saga.definition.name for saga in sagas)
     parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
     found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
-    listed_by = [parent, _query("name", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
+    listed_by = [parent, _query("type", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
     listed_by += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
     listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
     queries = {
         LIST.name: listed_by,
         ATTENTION.name: [
-            _query("name", name),
+            _query("type", name),
             *_paging(),
             _query("group", one_of(["incident"])) | {"description": _GROUP},
         ],
-        STATS.name: [_query("name", name), _moment("since")],
+        STATS.name: [_query("type", name), _moment("since")],
     }
-    in_path: Json = {"name": name, "saga": name, "saga_id": _BEGINNING, "step": {"type": "string"}}
+    in_path: Json = {"type": name, "saga_id": _BEGINNING, "step": {"type": "string"}}
     paths: Json = {}
     for operation in OPERATIONS:
         if not operation.typed:

@@ -21,7 +21,7 @@ from sagas.handlers.observability.telemetry import telemetry
 from sagas.operations import Attempts, Compensation, Note, Purging, Resolution
 from sagas.store.index.listing import IndexPosition
 
-_LISTED_BY = ("name", "status", "since", "until", "idempotency_key", "limit", "cursor")
+_LISTED_BY = ("type", "status", "since", "until", "idempotency_key", "limit", "cursor")
 """What lists are asked by, besides what saga types are found by."""
 _SEQ = re.compile(r"[0-9]{1,9}")
 
@@ -107,15 +107,15 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
             request.only(*own)
             of = "children", request.parent()
             return _listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
-        name = request.text("name")
+        name = request.text("type")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
         found_by = sorted({one.name for saga in types for one in saga.definition.find_by})
         request.only(*_LISTED_BY, *found_by)
         key = request.text("idempotency_key")
         if key is not None:
-            if request.others("name", "idempotency_key", "limit"):
-                told = "goes with no other parameter than name and limit"
+            if request.others("type", "idempotency_key", "limit"):
+                told = "goes with no other parameter than type and limit"
                 raise InvalidRequest("the parameters do not fit", [Problem("query.idempotency_key", told)])
             request.limit()  # it is one saga at most
             return _listed(request, reader.by_keys(names, key))
@@ -133,12 +133,12 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 
     def list_attention() -> Response[str]:
         request = _request(app)
-        request.only("name", "limit", "cursor", "group")
-        if (name := request.text("name")) is not None:
+        request.only("type", "limit", "cursor", "group")
+        if (name := request.text("type")) is not None:
             registry.get(name)
         if (group := request.text("group")) is not None:
-            if group != "incident" or request.others("name", "group"):
-                problem = Problem("query.group", "must be incident, and goes with name only")
+            if group != "incident" or request.others("type", "group"):
+                problem = Problem("query.group", "must be incident, and goes with type only")
                 raise InvalidRequest("the parameters do not fit", [problem])
             return polled(request, reader.incidents(name))
         of = "attention", name

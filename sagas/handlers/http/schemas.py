@@ -19,7 +19,7 @@ _NAMED: dict[str, Any] = {
     "Saga": answers.SagaView,
     "Entry": answers.AuditEntry,
     "Verification": answers.VerificationView,
-    "Definition": overviews.DefinitionView,
+    "Type": overviews.TypeView,
     "Breaker": overviews.BreakerView,
     "Callback": answers.CallbackView,
     "Problem": answers.ProblemView,
@@ -27,7 +27,7 @@ _NAMED: dict[str, Any] = {
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
     "Incidents": answers.IncidentList,
-    "Definitions": overviews.DefinitionList,
+    "Types": overviews.TypeList,
     "Breakers": overviews.BreakerList,
     "Stats": overviews.StatsView,
     "Recovery": reports.RecoveryView,
@@ -70,9 +70,9 @@ def answer_schemas() -> Json:
     schemas: Json = {name: closed(found[type_.__name__]) for name, type_ in _NAMED.items()}
     # What the types cannot say, or only to clients that load far more than they need.
     schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
-    definition: Json = schemas["Definition"]["properties"]
-    definition["request"] = {"type": ["object", "boolean"]}
-    definition["steps"]["items"]["properties"]["signal"] = {"type": ["object", "boolean"]}
+    type_: Json = schemas["Type"]["properties"]
+    type_["request"] = {"type": ["object", "boolean"]}
+    type_["steps"]["items"]["properties"]["signal"] = {"type": ["object", "boolean"]}
     return schemas
 
 

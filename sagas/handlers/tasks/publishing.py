@@ -42,10 +42,10 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
     at the end."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
-    since, name, cursor = event.get("since"), event.get("name"), event.get("cursor")
+    since, name, cursor = event.get("since"), event.get("type"), event.get("cursor")
     problems = [
         Problem(f"$.{field}", "must be a text")
-        for field, value in (("since", since or 0), ("name", name), ("cursor", cursor))
+        for field, value in (("since", since or 0), ("type", name), ("cursor", cursor))
         if not isinstance(value, str | None)
     ]
     if problems:
@@ -77,7 +77,7 @@ def _detail(told: Told, engine: Callable[[], Reading]) -> dict[str, Any]:
     detail = dict[str, Any](told.detail)
     if not included("payloads") or told.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):
         return detail
-    saga, step = told.detail["saga"], detail.get("step")
+    saga, step = told.detail["type"], detail.get("step")
     try:
         view = cast("dict[str, Any]", engine().reader.show(saga, told.detail["saga_id"]))
         if told.name == "SagaCompleted":  # by its step: the saga may have been undone since

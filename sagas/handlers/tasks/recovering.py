@@ -22,7 +22,7 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "stale_after": (lambda it: is_number(it) and 0 <= it <= LONGEST_SILENCE, f"a number from 0 to {LONGEST_SILENCE}"),
-    "name": (lambda it: isinstance(it, str), "text"),
+    "type": (lambda it: isinstance(it, str), "text"),
     "saga_id": (lambda it: isinstance(it, str), "text"),
     "limit": (lambda it: _whole(it, 1, MOST_RECOVERED), f"a whole number from 1 to {MOST_RECOVERED}"),
     "max_attempts": (
@@ -35,7 +35,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> RecoveryView:
     """Recover the sagas that are due. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds,
-    ``name`` (only this type), ``saga_id`` (only this saga), ``max_attempts`` (only those that stalled less often)
+    ``type`` (only this type), ``saga_id`` (only this saga), ``max_attempts`` (only those that stalled less often)
     and ``limit`` (how many at most)."""
     given = {field: event[field] for field in _RULES if event.get(field) is not None}
     wrong = {field: _RULES[field][1] for field, value in given.items() if not _RULES[field][0](value)}
@@ -43,7 +43,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
         problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
         raise InvalidRequest("what is to be recovered does not fit", problems)
     saga_id = checked_id(given["saga_id"]) if "saga_id" in given else None
-    wanted = Wanted(given.get("name"), saga_id, given.get("max_attempts"))
+    wanted = Wanted(given.get("type"), saga_id, given.get("max_attempts"))
     if wanted.name is not None:
         engine.registry.get(wanted.name)
     budget = context.get_remaining_time_in_millis() / 1000 - SPARE

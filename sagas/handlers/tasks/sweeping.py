@@ -23,15 +23,15 @@ _RESERVE = 20.0
 _MOST_NUMBER = 2**53
 """More than there are rounds, or parts."""
 _FLAGS = ("now", "dry_run", "force")
-_TEXTS = ("saga", "start_after")
+_TEXTS = ("type", "start_after")
 _LONGEST_TEXT = 1_024
 """Characters: no name is longer, nor a key of S3."""
-_NOT_LOGGED = ("sample", "start_after")
-"""Keys of objects: names that a caller's data may have chosen."""
+_NOT_LOGGED = ("sample", "start_after", "type")
+"""Keys of objects, which a caller's data may have chosen; log lines call the type ``saga``."""
 
 
 def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
-    """Sweep what is due, or what the event names. ``event``: ``{"task": "sweep"}``, and if need be ``saga`` (only this
+    """Sweep what is due, or what the event names. ``event``: ``{"task": "sweep"}``, and if need be ``type`` (only this
     type), ``now`` (whatever the schedule says), ``dry_run``, ``force`` (however many orphans there are),
     ``start_after`` (a key) and ``seconds`` (to take at most). Returns ``{"swept": [...]}``: a report for each saga
     type that was due."""
@@ -50,8 +50,8 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any
     if not is_number(seconds) or seconds <= 0:
         raise InvalidRequest("the event does not fit", [Problem("$.seconds", "must be a number above 0")])
     request, sweeper = SweepRequest(**given), _sweeper(engine)
-    if request.saga is not None:
-        sweeper.declared(request.saga)
+    if request.type is not None:
+        sweeper.declared(request.type)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
     for report in reports:
         if report.bucket or report.error:  # else its parts were but sent out
@@ -97,13 +97,14 @@ def _sweeper(engine: Core) -> Sweeper:
 def _tell(report: SweepReport) -> None:
     """Log the counts; count in a metric what a person should see."""
     seen = telemetry()
-    seen.logger.info("swept", extra={k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED})
+    told = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
+    seen.logger.info("swept", extra={"saga": report.type, **told})
     if report.dry_run:
         return
     if report.stopped:
-        seen.count("SweepStopped", report.saga)
+        seen.count("SweepStopped", report.type)
     if report.error or report.errors:
-        seen.count("SweepFailed", report.saga)
+        seen.count("SweepFailed", report.type)
 
 
 def _tell_end(ended: EndedRound) -> None:

@@ -31,7 +31,7 @@ def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleV
     shown: SampleView = {
         "verified": report.verified,
         "failed": report.failed,
-        "broken": [{"name": name, "saga_id": saga_id} for name, saga_id, _ in report.broken],
+        "broken": [{"type": name, "saga_id": saga_id} for name, saga_id, _ in report.broken],
     }
     telemetry().logger.info("verified", extra={**shown, "broken": len(report.broken)})
     return shown

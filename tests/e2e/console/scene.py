@@ -32,7 +32,7 @@ def a_bad_day() -> FakeService:
     sagas = [
         a_saga(
             "COMPENSATION_FAILED",
-            name="checkout",
+            type="checkout",
             saga_id=numbered(0x64 + number),
             created_at=at(-785 - 60 * number),
             updated_at=at(-720 - 60 * number),
@@ -59,7 +59,7 @@ def a_bad_day() -> FakeService:
     sagas.append(
         a_saga(
             "RUNNING",
-            name="checkout",
+            type="checkout",
             saga_id=STALLED,
             created_at=at(-100),
             updated_at=at(-90),
@@ -69,20 +69,20 @@ def a_bad_day() -> FakeService:
     )
     wait = step("approval", "WAITING", waiting_for="signal", waits_until=at(3600))
     sagas.append(
-        a_saga("WAITING", name="loan", saga_id=WAITING, created_at=at(-1000), updated_at=at(-900), steps=[wait])
+        a_saga("WAITING", type="loan", saga_id=WAITING, created_at=at(-1000), updated_at=at(-900), steps=[wait])
     )
     service = FakeService(sagas)
-    service.types = [a_type("checkout"), a_type(), a_type("loan", active=False, reason="4 sagas in a row failed")]
-    kept: dict[str, Any] = service.types[0]["steps"][0]
+    service.known_types = [a_type("checkout"), a_type(), a_type("loan", active=False, reason="4 sagas in a row failed")]
+    kept: dict[str, Any] = service.known_types[0]["steps"][0]
     undos = (("reserve", "release"), ("capture", "refund"), ("ship", None), ("notify", None))
-    service.types[0]["steps"] = [{**kept, "name": name, "undo": undo} for name, undo in undos]
+    service.known_types[0]["steps"] = [{**kept, "name": name, "undo": undo} for name, undo in undos]
     properties = {"by": {"type": "string"}, "level": {"enum": ["low", "high"]}}
     schema = {"type": "object", "properties": properties, "required": ["by"]}
-    service.types[2] |= {"steps": [{**kept, "name": "approval", "signal": schema}], "changed_at": at(-400)}
+    service.known_types[2] |= {"steps": [{**kept, "name": "approval", "signal": schema}], "changed_at": at(-400)}
     service.letters = [a_letter(message_id=f"m-{number}") for number in range(28)]
     service.known_breakers = [
         {
-            "saga": "loan", "step": "score", "state": "open", "failures": 5, "open_until": at(21), "waiting": 57,
+            "type": "loan", "step": "score", "state": "open", "failures": 5, "open_until": at(21), "waiting": 57,
             "more_waiting": False,
         }
     ]  # fmt: skip

@@ -57,7 +57,7 @@ def started(stack: Stack, name: str, **trial: Any) -> SagaView:
 
 def at_rest(stack: Stack, saga: SagaView, status: str, after: str | None = None) -> SagaView:
     """Wait until a saga is at rest, and in this status."""
-    found = stack.saga_client().wait(saga["name"], saga["saga_id"], PATIENCE / 1000, after=after)
+    found = stack.saga_client().wait(saga["type"], saga["saga_id"], PATIENCE / 1000, after=after)
     assert found["status"] == status
     return found
 
@@ -142,7 +142,7 @@ def test_a_type_whose_starts_are_paused_is_resumed(trials: Stack, page: Page) ->
     expect(page.locator("main")).to_contain_text("incident 42")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("h1 .status")).to_have_text("starts accepted")
-    assert all(one["active"] for one in trials.saga_client().definitions())
+    assert all(one["active"] for one in trials.saga_client().types())
 
 
 def test_a_worker_that_was_killed_is_taken_over(trials: Stack, page: Page) -> None:

@@ -84,7 +84,7 @@ def test_what_the_reader_did_outlasts_a_refresh_and_news_come(console: Open, ser
     box = page.get_by_label(f"Select {UNDO_FAILED}")
     box.check()
     tab.press("Escape")
-    service.types[0] |= {"active": False, "pauses": [a_pause(starts_only=True, reason="incident 42")]}
+    service.known_types[0] |= {"active": False, "pauses": [a_pause(starts_only=True, reason="incident 42")]}
     tab.shows(page.get_by_role("heading", name="starts of checkout · paused"))
     assert box.is_checked()
     assert page.get_by_label(f"Select {numbered(0xC8)}").is_visible()
@@ -242,7 +242,7 @@ def test_hostile_texts_run_nowhere(console: Open) -> None:
     service = FakeService([dead(1, request={HOSTILE: HOSTILE}, why=HOSTILE, correlation_id=HOSTILE, steps=steps)])
     details = {"error": error, "note": HOSTILE, "stack_trace": HOSTILE}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
-    service.types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
+    service.known_types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
     service.letters = [a_letter(body=HOSTILE, attributes={HOSTILE: HOSTILE}, source=HOSTILE, reason=HOSTILE)]
     tab = console(service)
     for path in ("/", "/sagas", f"/sagas/create-zip/{numbered(1)}", "/types/create-zip", f"/sagas?text={HOSTILE}"):

@@ -30,7 +30,7 @@ DEAD = a_saga(
     why="step announce used up its attempts",
 )
 ENTRY: dict[str, Any] = {
-    "saga_id": SAGA_ID, "seq": 1, "at": BEGAN, "saga": "create-zip", "action": "StepFailed", "step": "announce",
+    "saga_id": SAGA_ID, "seq": 1, "at": BEGAN, "type": "create-zip", "action": "StepFailed", "step": "announce",
     "attempt": 4, "status": "RUNNING", "actor": "arn:aws:iam::1:user/ann", "correlation_id": SAGA_ID, "trace_id": None,
     "details": {"error": {"type": "NotFound", "message": "no [topic]"}, "stack_trace": "Traceback"},
 }  # fmt: skip
@@ -39,7 +39,7 @@ PAUSE: dict[str, Any] = {
     "reason": None, "until": None,
 }  # fmt: skip
 DEFINITION: dict[str, Any] = {
-    "name": "create-zip", "version": "1", "description": "", "active": False, "paused": False, "reason": "closed",
+    "type": "create-zip", "version": "1", "description": "", "active": False, "paused": False, "reason": "closed",
     "failures": 0, "pauses": [PAUSE | {"starts_only": True, "reason": "closed"}], "cancellable": True, "request": {},
     "steps": [{"name": "upload"}, {"name": "announce"}],
 }  # fmt: skip

@@ -29,9 +29,8 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
     api.will(202, dead()).will(409, an_error("conflict", "it is over"))
     result = run(
         "retry",
-        "--all",
-        "--name",
         "create-zip",
+        "--all",
         "--error",
         "Timeout",
         "--reason",
@@ -52,25 +51,23 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
 
 def test_a_dry_run_does_nothing(api: StubApi, run: Run) -> None:
     api.will(200, page(dead()))
-    result = run(
-        "cancel", "--all", "--name", "create-zip", "--status", "DEAD_LETTERED", "--customer", "c-17", "--dry-run"
-    )
+    result = run("cancel", "create-zip", "--all", "--status", "DEAD_LETTERED", "--customer", "c-17", "--dry-run")
     assert "1 sagas would be chosen." in result.stdout
     assert SAGA_ID in result.stdout
     (one,) = api.asked
-    assert (one.method, one.path) == ("GET", "/v1/sagas?customer=c-17&name=create-zip&limit=100")
+    assert (one.method, one.path) == ("GET", "/v1/sagas?customer=c-17&type=create-zip&limit=100")
 
 
 def test_a_status_is_taken_in_any_case(api: StubApi, run: Run) -> None:
     api.will(200, page(dead()))
-    result = run("cancel", "--all", "--name", "create-zip", "--status", "dead_lettered", "--dry-run", "--json")
+    result = run("cancel", "create-zip", "--all", "--status", "dead_lettered", "--dry-run", "--json")
     assert result.exit_code == 0, result.output
     assert [one["status"] for one in json.loads(result.stdout)["sagas"]] == ["DEAD_LETTERED"]
 
 
 def test_it_asks_first(api: StubApi, run: Run) -> None:
     api.will(200, page(dead())).will(200, page()).will(200, page())
-    result = run("retry", "--all", "--name", "create-zip", text="n\n")
+    result = run("retry", "create-zip", "--all", text="n\n")
     assert result.exit_code == 1
     assert {one.method for one in api.asked} == {"GET"}
 
@@ -80,15 +77,15 @@ def test_it_asks_first(api: StubApi, run: Run) -> None:
     [
         ["retry", "--all"],
         ["cancel", "--all", "--yes"],
-        ["resolve", "--all", "--name", "create-zip", "--yes"],
+        ["resolve", "create-zip", "--all", "--yes"],
         ["retry", "create-zip", SAGA_ID, "--status", "FAILED"],
         ["cancel", "create-zip", SAGA_ID, "--customer", "c"],
         ["rerun", "create-zip"],
         ["compensate"],
         ["resolve", "create-zip", SAGA_ID],
-        ["rerun", "--all", "--name", "create-zip", "--key", "k"],
-        ["retry", "--all", "--name", "create-zip", "--watch"],
-        ["retry", "--all", "--name", "create-zip", "--timeout", "3"],
+        ["rerun", "create-zip", "--all", "--key", "k"],
+        ["retry", "create-zip", "--all", "--watch"],
+        ["retry", "create-zip", "--all", "--timeout", "3"],
     ],
 )
 def test_what_is_not_said_or_does_not_fit_is_wrong_usage(api: StubApi, run: Run, arguments: list[str]) -> None:
@@ -99,7 +96,7 @@ def test_what_is_not_said_or_does_not_fit_is_wrong_usage(api: StubApi, run: Run,
 def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
     api.will(200, page(dead(), dead(OTHER))).will(200, page()).will(200, page())
     api.will(202, dead()).will(200, dead())
-    result = run("retry", "--all", "--name", "create-zip", "--one-first", "--yes")
+    result = run("retry", "create-zip", "--all", "--one-first", "--yes")
     assert result.exit_code == 1
     assert "DEAD_LETTERED" in result.stdout
     assert "1 left" in result.stdout
@@ -107,7 +104,7 @@ def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
 
 
 def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = {"job": "j1", "action": "retry", "name": "create-zip", "reason": "mended", "chosen": [SAGA_ID, OTHER]}
+    head = {"job": "j1", "action": "retry", "type": "create-zip", "reason": "mended", "chosen": [SAGA_ID, OTHER]}
     done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
     api.will(202, dead(OTHER))
@@ -123,7 +120,7 @@ def test_one_first_of_a_job_that_is_gone_on_with_is_the_first_that_is_left(
     api: StubApi, run: Run, tmp_path: Path
 ) -> None:
     last = SAGA_ID[:-1] + "2"
-    head = {"job": "j1", "action": "retry", "name": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER, last]}
+    head = {"job": "j1", "action": "retry", "type": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER, last]}
     gone = {"saga_id": SAGA_ID, "outcome": "refused", "message": "it is over", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(gone)}\n")
     api.will(202, dead(OTHER)).will(200, a_saga("COMPLETED", saga_id=OTHER)).will(202, dead(last))
@@ -135,7 +132,7 @@ def test_one_first_of_a_job_that_is_gone_on_with_is_the_first_that_is_left(
 
 def test_a_reason_that_is_too_long_is_wrong_usage(api: StubApi, run: Run) -> None:
     api.will(200, page(dead()))
-    chosen = "--all", "--name", "create-zip", "--status", "DEAD_LETTERED"
+    chosen = "create-zip", "--all", "--status", "DEAD_LETTERED"
     result = run("cancel", *chosen, "--yes", "--reason", "x" * 486)
     assert result.exit_code == 2
     assert "reason: has more than 485 characters" in re.sub(r"[\s│]+", " ", result.output)
@@ -143,7 +140,7 @@ def test_a_reason_that_is_too_long_is_wrong_usage(api: StubApi, run: Run) -> Non
 
 def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: StubApi, run: Run) -> None:
     api.will(200, page(dead()))
-    chosen = "--all", "--name", "create-zip", "--status", "DEAD_LETTERED"
+    chosen = "create-zip", "--all", "--status", "DEAD_LETTERED"
     result = run("cancel", *chosen, "--yes", "--outcomes", "nowhere/job.jsonl")
     assert result.exit_code == 1
     assert "job.jsonl cannot be written: No such file or directory; nothing was done" in result.output
@@ -151,7 +148,7 @@ def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: S
 
 
 def test_a_dry_run_of_a_job_that_is_gone_on_with_does_nothing(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = {"job": "j1", "action": "cancel", "name": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER]}
+    head = {"job": "j1", "action": "cancel", "type": "create-zip", "reason": "", "chosen": [SAGA_ID, OTHER]}
     done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
     arguments = "cancel", "--all", "--outcomes", "job.jsonl", "--dry-run", "--yes"
@@ -163,7 +160,7 @@ def test_a_dry_run_of_a_job_that_is_gone_on_with_does_nothing(api: StubApi, run:
 def test_options_of_one_are_those_of_each(api: StubApi, run: Run, tmp_path: Path) -> None:
     api.will(200, page(a_saga("RUNNING"))).will(200, page()).will(200, page()).will(200, page())
     api.will(202, a_saga("RUNNING"))
-    arguments = "--all", "--name", "create-zip", "--yes", "--outcomes"
+    arguments = "create-zip", "--all", "--yes", "--outcomes"
     assert run("cancel", *arguments, "c.jsonl", "--force").exit_code == 0
     assert "force=true" in api.asked[-1].path
     api.answers.clear()
@@ -183,7 +180,7 @@ def test_lists_by_value_and_time(api: StubApi, run: Run) -> None:
     assert SAGA_ID in result.stdout
     (one,) = api.asked
     assert one.path == (
-        "/v1/sagas?customer=c%3D17&name=create-zip&since=2026-11-22T10%3A00%3A00%2B00%3A00&until=2026-11-23T00%3A00%3A00&limit=20"
+        "/v1/sagas?customer=c%3D17&type=create-zip&since=2026-11-22T10%3A00%3A00%2B00%3A00&until=2026-11-23T00%3A00%3A00&limit=20"
     )
 
 
@@ -213,7 +210,7 @@ def test_a_span_is_that_long_ago(api: StubApi, run: Run) -> None:
 def test_lists_by_key(api: StubApi, run: Run) -> None:
     api.will(200, page(a_saga()))
     run("list", "create-zip", "--idempotency-key", "order 1")
-    assert api.asked[0].path == "/v1/sagas?name=create-zip&idempotency_key=order%201"
+    assert api.asked[0].path == "/v1/sagas?type=create-zip&idempotency_key=order%201"
 
 
 def test_shows_by_id_alone(api: StubApi, run: Run) -> None:
@@ -227,12 +224,12 @@ STATS: dict[str, Any] = {
     "since": "2026-11-21T10:00:00.000Z",
     "types": [
         {
-            "name": "create-zip", "paused": True, "statuses": {"RUNNING": 3, "COMPLETED": 1000, "FAILED": 0},
+            "type": "create-zip", "paused": True, "statuses": {"RUNNING": 3, "COMPLETED": 1000, "FAILED": 0},
             "in_flight": 3, "attention": 1, "started_per_minute": 1.5, "ended_per_minute": 0.2,
             "oldest_in_flight": "2026-11-22T09:00:00.000Z", "at_least": ["COMPLETED"],
         }
     ],
-    "queues": [{"saga": "create-zip", "steps": ["check"], "messages": 7}],
+    "queues": [{"type": "create-zip", "steps": ["check"], "messages": 7}],
     "breakers": [],
     "approximate": ["messages in queues"],
 }  # fmt: skip
@@ -253,7 +250,7 @@ def test_top(api: StubApi, run: Run) -> None:
     assert "FAILED" not in said
     api.will(200, STATS)
     assert json.loads(run("top", "create-zip", "--json").stdout) == STATS
-    assert api.asked[1].path == "/v1/stats?name=create-zip"
+    assert api.asked[1].path == "/v1/stats?type=create-zip"
 
 
 def test_top_fits_into_80_columns(api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +258,7 @@ def test_top_fits_into_80_columns(api: StubApi, run: Run, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     statuses = {"COMPLETED": 22, "COMPENSATED": 4, "COMPENSATION_FAILED": 2, "CANCELLED": 3, "DEAD_LETTERED": 1}
     one: dict[str, Any] = STATS["types"][0]
-    idle = one | {"name": "idle", "statuses": {"FAILED": 0}, "paused": False, "oldest_in_flight": None}
+    idle = one | {"type": "idle", "statuses": {"FAILED": 0}, "paused": False, "oldest_in_flight": None}
     idle |= dict.fromkeys(("attention", "started_per_minute", "ended_per_minute"), 0)
     api.will(200, STATS | {"types": [one | {"statuses": statuses}, idle], "queues": []})
     lines = [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in run("top").stdout.splitlines()]

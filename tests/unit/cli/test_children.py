@@ -11,12 +11,12 @@ from tests.unit.cli.conftest import Run
 from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, a_step
 
 CHILD = "00000000-0000-8000-8000-000000000001"
-PARENT: dict[str, Any] = {"name": "create-zip", "saga_id": SAGA_ID, "step": "parts", "position": 0}
-CHILDREN: dict[str, Any] = {"sagas": [a_saga(saga_id=CHILD, name="part", parent=PARENT)], "cursor": None}
+PARENT: dict[str, Any] = {"type": "create-zip", "saga_id": SAGA_ID, "step": "parts", "position": 0}
+CHILDREN: dict[str, Any] = {"sagas": [a_saga(saga_id=CHILD, type="part", parent=PARENT)], "cursor": None}
 TYPES: dict[str, Any] = {
-    "definitions": [
-        {"name": "create-zip", "steps": [{"name": "parts", "children": ["part"]}]},
-        {"name": "part", "steps": [{"name": "pack"}]},
+    "types": [
+        {"type": "create-zip", "steps": [{"name": "parts", "children": ["part"]}]},
+        {"type": "part", "steps": [{"name": "pack"}]},
     ]
 }
 
@@ -27,7 +27,7 @@ def test_lists_the_children_of_a_saga(api: StubApi, run: Run) -> None:
     assert result.exit_code == 0, result.output
     assert CHILD in result.stdout
     assert f"parent={SAGA_ID}" in api.asked[0].path
-    assert run("list", "--parent", SAGA_ID, "--name", "part").exit_code != 0
+    assert run("list", "--parent", SAGA_ID, "part").exit_code != 0
 
 
 @pytest.mark.parametrize("status", ["WAITING", "COMPENSATED", "COMPLETED"])

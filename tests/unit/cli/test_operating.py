@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import DEFINITION, Run
 from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, an_error
 
 BREAKER: dict[str, Any] = {
-    "saga": "create-zip", "step": "announce", "state": "open", "failures": 5, "open_until": BEGAN, "waiting": 12,
+    "type": "create-zip", "step": "announce", "state": "open", "failures": 5, "open_until": BEGAN, "waiting": 12,
     "more_waiting": False,
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ class TestOperating:
         assert asked.body == body
 
     def test_pause_and_resume(self, api: StubApi, run: Run) -> None:
-        types, saga_id = {"definitions": [DEFINITION]}, SAGA_ID
+        types, saga_id = {"types": [DEFINITION]}, SAGA_ID
         for answer in (DEFINITION, types, DEFINITION, DEFINITION, types, a_saga(), DEFINITION, types, DEFINITION):
             api.will(200, answer)
         pause = ("pause", "create-zip")
@@ -159,7 +159,7 @@ class TestSupervising:
         result = run("recover", "create-zip", "--saga-id", SAGA_ID, "--limit", "5", "--max-attempts", "3")
         assert result.exit_code == 0, result.output
         (asked,) = api.asked
-        assert asked.path.endswith("/definitions/create-zip/recover")
+        assert asked.path.endswith("/types/create-zip/recover")
         assert asked.body == {"saga_id": SAGA_ID, "limit": 5, "max_attempts": 3}
 
     def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:

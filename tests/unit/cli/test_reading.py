@@ -57,7 +57,7 @@ class TestShow:
     def test_the_newest(self, api: StubApi, run: Run, name: list[str]) -> None:
         api.will(200, {"sagas": [a_saga()], "cursor": "x"}).will(200, a_saga())
         assert run("show", *name, "--last").exit_code == 0
-        query = "name=create-zip&limit=1" if name else "limit=1"
+        query = "type=create-zip&limit=1" if name else "limit=1"
         assert [one.path for one in api.asked] == [f"/v1/sagas?{query}", f"/v1/sagas/create-zip/{SAGA_ID}"]
 
     @pytest.mark.parametrize("given", [[SAGA_ID[:8]], ["--last"], ["create-zip", SAGA_ID]])
@@ -137,7 +137,7 @@ class TestResult:
 class TestLists:
     def test_list(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [a_saga("COMPLETED")], "cursor": None})
-        result = run("list", "--name", "create-zip")
+        result = run("list", "create-zip")
         assert SAGA_ID in result.stdout
         assert "cursor" not in result.stdout
         assert "why" not in result.stdout
@@ -152,10 +152,10 @@ class TestLists:
 
     def test_attention_goes_on_for_one_type(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [], "cursor": "two"}).will(200, {"sagas": [DEAD], "cursor": None})
-        result = run("attention", "--name", "create-zip", "--json")
+        result = run("attention", "create-zip", "--json")
         assert json.loads(result.stdout) == {"sagas": [DEAD], "cursor": None}
         assert [one.path for one in api.asked] == [
-            "/v1/attention?name=create-zip&limit=20", "/v1/attention?name=create-zip&limit=20&cursor=two",
+            "/v1/attention?type=create-zip&limit=20", "/v1/attention?type=create-zip&limit=20&cursor=two",
         ]  # fmt: skip
 
     def test_one_that_goes_on_says_how(self, api: StubApi, run: Run) -> None:
@@ -175,14 +175,14 @@ class TestLists:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"]}
         one = {"type": "create-zip", "step": "announce", "error_type": "ProviderDown", "count": 12, **seen}
         api.will(200, {"incidents": [one, one | {"step": "upload", "error_type": None}], "at_least": True})
-        _, first, second, more = run("attention", "--incidents", "--name", "create-zip").stdout.splitlines()
+        _, first, second, more = run("attention", "--incidents", "create-zip").stdout.splitlines()
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "12"]
         assert second.split()[:3] == ["create-zip", "upload", "12"]
         assert more == "There are more sagas than were counted."
         api.answers.clear()
         api.will(200, {"incidents": [], "at_least": False})
         assert run("attention", "--incidents").stdout == "No saga needs you.\n"
-        paths = ["/v1/attention?name=create-zip&group=incident", "/v1/attention?group=incident"]
+        paths = ["/v1/attention?type=create-zip&group=incident", "/v1/attention?group=incident"]
         assert [asked.path for asked in api.asked] == paths
 
     def test_audit(self, api: StubApi, run: Run) -> None:
@@ -222,11 +222,11 @@ class TestLists:
         assert (told.exit_code, json.loads(told.stdout)) == (1, found)
 
     def test_definitions(self, api: StubApi, run: Run) -> None:
-        api.will(200, {"definitions": [DEFINITION]})
-        assert run("definitions").stdout.splitlines()[1].split() == [
+        api.will(200, {"types": [DEFINITION]})
+        assert run("types").stdout.splitlines()[1].split() == [
             "create-zip", "1", "refused", "upload", "->", "announce", "starts", "paused", "by", "ann:", "closed",
         ]  # fmt: skip
-        assert json.loads(run("definitions", "--json").stdout) == {"definitions": [DEFINITION]}
+        assert json.loads(run("types", "--json").stdout) == {"types": [DEFINITION]}
 
     @pytest.mark.parametrize("arguments", [["--limit", "0"], ["--limit", "101"], ["--status", "DONE"]])
     def test_wrong_usage(self, run: Run, arguments: list[str]) -> None:
@@ -267,7 +267,7 @@ class TestTerminal:
         monkeypatch.setenv("COLUMNS", "80")
 
     def test_a_list_has_whole_ids_and_a_line_a_saga(self, api: StubApi, run: Run) -> None:
-        sagas = [a_saga("COMPENSATION_FAILED", name="a-type-with-a-rather-long-name"), a_saga("PENDING")]
+        sagas = [a_saga("COMPENSATION_FAILED", type="a-type-with-a-rather-long-name"), a_saga("PENDING")]
         api.will(200, {"sagas": sagas, "cursor": None})
         lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
         assert len(lines) == 2
@@ -275,7 +275,7 @@ class TestTerminal:
         assert "d ago create-zip" in lines[1]
 
     def test_a_list_says_whose_type_is_paused(self, api: StubApi, run: Run) -> None:
-        sagas = [a_saga("WAITING", name="a-type-with-a-rather-long-name", paused=True), a_saga("COMPENSATION_FAILED")]
+        sagas = [a_saga("WAITING", type="a-type-with-a-rather-long-name", paused=True), a_saga("COMPENSATION_FAILED")]
         api.will(200, {"sagas": sagas, "cursor": None})
         lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
         assert [line.endswith(" paused") for line in lines] == [True, False]

@@ -36,8 +36,8 @@ class TestRoot:
 
     def test_a_misspelt_type_is_corrected(self, api: StubApi, run: Run) -> None:
         unknown = an_error("not_found", "there is no saga named 'creat-zip' here")
-        api.will(404, unknown).will(200, {"definitions": [DEFINITION]})
-        result = run("list", "--name", "creat-zip")
+        api.will(404, unknown).will(200, {"types": [DEFINITION]})
+        result = run("list", "creat-zip")
         assert result.stderr == "sagas: there is no saga named 'creat-zip' here; did you mean 'create-zip'?\n"
 
     def test_a_misspelt_command_is_corrected(self, run: Run) -> None:

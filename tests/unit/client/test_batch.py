@@ -33,24 +33,24 @@ class Service(SagaClient):
             raise errors.pop(0)
         return {"saga_id": f"new-{call[2]}" if call[0] == "rerun" else call[2], "status": "RUNNING"}
 
-    def cancel(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
-        return self._call("cancel", name, saga_id, note, *["force"] * force)
+    def cancel(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
+        return self._call("cancel", type, saga_id, note, *["force"] * force)
 
-    def retry(self, name: str, saga_id: str, note: str = "") -> Any:
-        return self._call("retry", name, saga_id, note)
+    def retry(self, type: str, saga_id: str, note: str = "") -> Any:
+        return self._call("retry", type, saga_id, note)
 
-    def compensate(self, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
-        return self._call("compensate", name, saga_id, note, *["force"] * force)
+    def compensate(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
+        return self._call("compensate", type, saga_id, note, *["force"] * force)
 
-    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> Any:
-        return self._call("resolve", name, saga_id, note, action, *steps)
+    def resolve(self, type: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> Any:
+        return self._call("resolve", type, saga_id, note, action, *steps)
 
-    def rerun(self, name: str, saga_id: str, key: str | None = None) -> Any:
-        return self._call("rerun", name, saga_id, key or "")
+    def rerun(self, type: str, saga_id: str, key: str | None = None) -> Any:
+        return self._call("rerun", type, saga_id, key or "")
 
     def list(
         self,
-        name: str | None = None,
+        type: str | None = None,
         status: str | None = None,
         *,
         parent: str | None = None,
@@ -62,14 +62,14 @@ class Service(SagaClient):
         find: Mapping[str, object] | None = None,
     ) -> Any:
         """In pages of one."""
-        self.asked.append((name, status, since, find))
+        self.asked.append((type, status, since, find))
         found = [one for one in self.sagas if status in (None, one["status"])]
         at = int(cursor or 0)
         return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
 
-    def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
+    def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
         """Likewise."""
-        self.asked.append(("attention", name))
+        self.asked.append(("attention", type))
         found = [one for one in self.sagas if "why" in one]
         at = int(cursor or 0)
         return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}

@@ -187,14 +187,14 @@ class TestReading:
         client.list("create-zip", "FAILED", limit=5, cursor="a+b=")
         assert [one.path for one in api.asked] == [
             "/v1/sagas?limit=20",
-            "/v1/sagas?name=create-zip&status=FAILED&limit=5&cursor=a%2Bb%3D",
+            "/v1/sagas?type=create-zip&status=FAILED&limit=5&cursor=a%2Bb%3D",
         ]
 
     def test_attention(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, {"sagas": [a_saga("FAILED", why="it failed")], "cursor": "next"})
         page = client.attention("create-zip", limit=1)
         assert (page["sagas"][0].get("why"), page["cursor"]) == ("it failed", "next")
-        assert api.asked[0].path == "/v1/attention?name=create-zip&limit=1"
+        assert api.asked[0].path == "/v1/attention?type=create-zip&limit=1"
 
     def test_audit_reads_all_pages(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, {"entries": [{"seq": 1}, {"seq": 2}], "cursor": "two"})
@@ -208,18 +208,18 @@ class TestReading:
         assert api.asked[0].path == f"{ONE}/verification"
 
     def test_definitions(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"definitions": [{"name": "pay"}]})
-        assert client.definitions() == [{"name": "pay"}]
+        api.will(200, {"types": [{"type": "pay"}]})
+        assert client.types() == [{"type": "pay"}]
 
     def test_breakers(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"breakers": [{"saga": "pay", "step": "call"}]})
-        assert client.breakers() == [{"saga": "pay", "step": "call"}]
+        api.will(200, {"breakers": [{"type": "pay", "step": "call"}]})
+        assert client.breakers() == [{"type": "pay", "step": "call"}]
         assert asked(api) == ("GET", "/v1/breakers", None)
 
 
 class TestOperating:
     def test_close_breaker(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"saga": "pay", "step": "call now", "state": "closed"})
+        api.will(200, {"type": "pay", "step": "call now", "state": "closed"})
         assert client.close_breaker("pay", "call now")["state"] == "closed"
         assert asked(api) == ("POST", "/v1/breakers/pay/call%20now/close", None)
 
@@ -251,15 +251,15 @@ class TestOperating:
         assert asked(api) == ("POST", f"{ONE}/purge", {"note": "asked for"})
 
     def test_pause_and_resume(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"name": "pay"}).will(200, {"name": "pay"}).will(200, {"name": "pay"})
+        api.will(200, {"type": "pay"}).will(200, {"type": "pay"}).will(200, {"type": "pay"})
         client.pause("pay", "why", step="charge", undos=True)
         client.pause("pay", "why", starts_only=True)
         client.resume("pay", saga_id=SAGA_ID)
         body = {"step": None, "saga_id": None, "starts": False, "undos": False, "reason": "why"}
         assert [(call.method, call.path, call.body) for call in api.asked] == [
-            ("PUT", "/v1/definitions/pay", body | {"paused": True, "step": "charge", "undos": True}),
-            ("PUT", "/v1/definitions/pay", body | {"active": False}),
-            ("PUT", "/v1/definitions/pay", {"paused": False, "step": None, "saga_id": SAGA_ID, "reason": ""}),
+            ("PUT", "/v1/types/pay", body | {"paused": True, "step": "charge", "undos": True}),
+            ("PUT", "/v1/types/pay", body | {"active": False}),
+            ("PUT", "/v1/types/pay", {"paused": False, "step": None, "saga_id": SAGA_ID, "reason": ""}),
         ]
 
 

@@ -44,7 +44,7 @@ def _will(stubber: Any, event: Any, answer: Any, **further: Any) -> None:
 def _report(**fields: Any) -> dict[str, Any]:
     counts = dict.fromkeys(COUNTS, 0)
     named: dict[str, Any] = {
-        "saga": "zip",
+        "type": "zip",
         "prefix": "zips/",
         "dry_run": False,
         "action": "delete",
@@ -55,7 +55,7 @@ def _report(**fields: Any) -> dict[str, Any]:
 
 
 def _sweep_event(start_after: str = "") -> dict[str, Any]:
-    fixed = {"task": "sweep", "now": True, "seconds": 15.0, "saga": "zip"}
+    fixed = {"task": "sweep", "now": True, "seconds": 15.0, "type": "zip"}
     return {**fixed, "start_after": start_after, "dry_run": False, "force": False}
 
 
@@ -70,8 +70,8 @@ def test_recovers_with_the_patience_given(stubber: Any, supervisor: Supervisor) 
 
 
 def test_recovers_what_is_asked_for(stubber: Any, supervisor: Supervisor) -> None:
-    _will(stubber, {"task": "recover", "name": "zip", "limit": 5, "max_attempts": 0}, RECOVERED)
-    assert supervisor.recover(stale_after=None, name="zip", saga_id=None, limit=5, max_attempts=0) == RECOVERED
+    _will(stubber, {"task": "recover", "type": "zip", "limit": 5, "max_attempts": 0}, RECOVERED)
+    assert supervisor.recover(stale_after=None, type="zip", saga_id=None, limit=5, max_attempts=0) == RECOVERED
 
 
 def test_sweeps_to_the_end_and_adds_up(stubber: Any, supervisor: Supervisor) -> None:
@@ -156,6 +156,6 @@ def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
 
 
 def test_it_tells_how_sweeps_stand(supervisor: Supervisor, stubber: Any) -> None:
-    told = {"saga": "zip", "round": 3, "stopped": ""}
+    told = {"type": "zip", "round": 3, "stopped": ""}
     _will(stubber, {"task": "sweeps"}, {"sweeps": [told]})
     assert supervisor.sweeps() == [told]

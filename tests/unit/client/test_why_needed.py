@@ -24,13 +24,13 @@ class Sagas(SagaClient):
     states: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     deaths: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
 
-    def show(self, name: str, saga_id: str) -> SagaView:
+    def show(self, type: str, saga_id: str) -> SagaView:
         found = self.states.get(saga_id)
         if found is None:
             raise NotFound("there is no such saga")
         return cast("SagaView", found.pop(0) if len(found) > 1 else found[0])
 
-    def audit(self, name: str, saga_id: str) -> Iterator[AuditEntry]:
+    def audit(self, type: str, saga_id: str) -> Iterator[AuditEntry]:
         for details in self.deaths.get(saga_id, ()):
             yield cast("AuditEntry", {"action": "StepFailed", "details": {"dispatch": 99, "hops": 0}})
             yield cast("AuditEntry", {"action": "StepDeadLettered", "details": details})

@@ -22,7 +22,7 @@ def numbered(number: int) -> str:
 def an_entry(seq: int, action: str, step: str | None = None, **fields: Any) -> dict[str, Any]:
     """Return an audit entry as the API shows it."""
     known: dict[str, Any] = {
-        "saga_id": numbered(1), "seq": seq, "at": BEGAN, "saga": "create-zip", "action": action, "step": step,
+        "saga_id": numbered(1), "seq": seq, "at": BEGAN, "type": "create-zip", "action": action, "step": step,
         "attempt": 1 if step else None, "status": "RUNNING", "actor": "worker", "correlation_id": "", "trace_id": None,
         "details": {},
     }  # fmt: skip
@@ -49,7 +49,7 @@ def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
         for step, undo in (("check", None), ("upload", "remove"), ("announce", None))
     ]
     known: dict[str, Any] = {
-        "name": name, "version": "1", "description": "Zips.", "active": True, "paused": False, "reason": None,
+        "type": name, "version": "1", "description": "Zips.", "active": True, "paused": False, "reason": None,
         "failures": 0, "pauses": [], "cancellable": True,
         "request": {"type": "object", "properties": {"bucket": {"type": "string"}}, "required": ["bucket"]},
         "steps": steps,
@@ -76,7 +76,7 @@ class FakeService:
     def __init__(self, sagas: Iterable[dict[str, Any]] = ()) -> None:
         self.sagas = {saga["saga_id"]: saga for saga in sagas}
         self.entries: list[dict[str, Any]] = [an_entry(1, "SagaStarted")]
-        self.types = [a_type()]
+        self.known_types = [a_type()]
         self.letters: list[DeadLetter] = []
         self.known_breakers: list[dict[str, Any]] = []
         self.key = ""
@@ -94,7 +94,7 @@ class FakeService:
     def did(self) -> list[tuple[Any, ...]]:
         """Return the calls that change something."""
         reading = (
-            *("show", "list", "look_up", "attention", "audit", "definitions", "breakers", "count_letters"),
+            *("show", "list", "look_up", "attention", "audit", "types", "breakers", "count_letters"),
             *("stats", "sweeps"),
         )
         return [call for call in self.asked if call[0] not in reading]
@@ -102,13 +102,13 @@ class FakeService:
     def show(self, name: str, saga_id: str) -> Any:
         self._did("show", name, saga_id)
         saga = self.sagas.get(saga_id)
-        if saga is None or saga["name"] != name:
+        if saga is None or saga["type"] != name:
             raise NotFound(f"there is no saga {name}/{saga_id}")
         return saga
 
     def list(
         self,
-        name: str | None = None,
+        type: str | None = None,
         status: str | None = None,
         *,
         limit: int = 20,
@@ -120,13 +120,13 @@ class FakeService:
         idempotency_key: str | None = None,
     ) -> Any:
         told = [one for one in (parent, since, until, find, idempotency_key) if one]
-        self._did("list", name, status, *told)
+        self._did("list", type, status, *told)
         if idempotency_key is not None:
             return {"sagas": [saga for saga in self.sagas.values() if idempotency_key == self.key], "cursor": None}
         fitting = [
             saga
             for saga in self.sagas.values()
-            if name in (None, saga["name"])
+            if type in (None, saga["type"])
             and status in (None, saga["status"])
             and parent in (None, saga.get("parent", {}).get("saga_id"))
         ]
@@ -160,9 +160,9 @@ class FakeService:
         self._did("audit", name, saga_id)
         return iter(self.entries)
 
-    def definitions(self) -> Any:
-        self._did("definitions")
-        return self.types
+    def types(self) -> Any:
+        self._did("types")
+        return self.known_types
 
     def breakers(self) -> Any:
         self._did("breakers")
@@ -194,7 +194,7 @@ class FakeService:
     def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Any = ()) -> Any:
         self._did("resolve", saga_id, note, action, [*steps])
 
-    def recover(self, *, name: str | None = None, saga_id: str | None = None) -> Any:
+    def recover(self, *, type: str | None = None, saga_id: str | None = None) -> Any:
         self._did("recover", saga_id)
 
     def rerun(self, name: str, saga_id: str) -> Any:

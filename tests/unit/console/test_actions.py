@@ -92,7 +92,9 @@ class TestSignals:
     def browser(self, service: FakeService) -> Browser:
         step = a_step("approval", "WAITING", waiting_for="signal", waits_until=LATER)
         service.sagas = {numbered(1): a_saga("WAITING", saga_id=numbered(1), steps=[step])}
-        service.types[0]["steps"] = [{**service.types[0]["steps"][0], "name": "approval", "signal": self.SCHEMA}]
+        service.known_types[0]["steps"] = [
+            {**service.known_types[0]["steps"][0], "name": "approval", "signal": self.SCHEMA}
+        ]
         return Browser(service).open()
 
     def test_have_a_form_made_from_the_schema(self, browser: Browser) -> None:
@@ -147,7 +149,7 @@ class TestSignals:
         yes: dict[str, Any] = {"type": "boolean"}
         properties = {"sure": yes, "quick": yes, "level": {"enum": ["low"]}, "why": nullable, "who": nullable}
         schema = {"type": "object", "properties": properties, "required": ["sure", "level", "why"]}
-        service.types[0]["steps"][0]["signal"] = schema
+        service.known_types[0]["steps"][0]["signal"] = schema
         path = f"/sagas/create-zip/{numbered(1)}/signals/approval"
         page = browser.get(SAGA).text
         assert page.count('required><option value=""></option>') == 2
@@ -159,12 +161,12 @@ class TestSignals:
         assert "$.why" not in refused.text
         assert browser.submit(path, **{**empty, "value.sure": "false", "value.level": "low"}).status_code == 303
         assert service.did() == [("signal", numbered(1), "approval", {"sure": False, "level": "low", "why": None})]
-        service.types[0]["steps"][0]["signal"] = None
+        service.known_types[0]["steps"][0]["signal"] = None
         assert "is no json" in browser.submit(path, **{"value.": "[" * 100_000}).text
 
     @pytest.mark.parametrize(("schema", "sent", "value"), [(None, "[1]", [1]), ({"type": "string"}, "a b", "a b")])
     def test_of_any_type(self, browser: Browser, service: FakeService, schema: Any, sent: str, value: Any) -> None:
-        service.types[0]["steps"][0]["signal"] = schema
+        service.known_types[0]["steps"][0]["signal"] = schema
         assert (
             browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **{"value.": sent}).status_code == 303
         )

@@ -20,17 +20,17 @@ class Telling(FakeService):
     """Lists by time, and counts."""
 
     def list(
-        self, name: str | None = None, status: str | None = None, *, since: str | None = None, **given: Any
+        self, type: str | None = None, status: str | None = None, *, since: str | None = None, **given: Any
     ) -> Any:
-        page = super().list(name, status, since=since, **given)
+        page = super().list(type, status, since=since, **given)
         when = "created_at" if status is None else "updated_at"
         return {**page, "sagas": [one for one in page["sagas"] if since is None or one[when] >= since]}
 
     def stats(self, name: str | None = None) -> Any:
         self.asked.append(("stats", name))
-        told = {"name": name, "in_flight": 17, "attention": 3, "started_per_minute": 1.5, "ended_per_minute": 1.2}
+        told = {"type": name, "in_flight": 17, "attention": 3, "started_per_minute": 1.5, "ended_per_minute": 1.2}
         told |= {"statuses": {"COMPLETED": 1_000, "RUNNING": 17, "FAILED": 0}, "at_least": ["COMPLETED"]}
-        queue = {"saga": name, "steps": ["check", "upload"], "messages": None}
+        queue = {"type": name, "steps": ["check", "upload"], "messages": None}
         return {"types": [{**told, "oldest_in_flight": iso(NOW - 600)}], "queues": [queue]}
 
 
@@ -62,11 +62,11 @@ def test_starts_ends_durations_and_what_waits(service: Telling) -> None:
 
 
 def test_the_list_of_a_type_counts_by_status(service: Telling) -> None:
-    page = opened(service, "/sagas?name=create-zip&status=running")
+    page = opened(service, "/sagas?type=create-zip&status=running")
     assert "running 17 completed 1,000+ in flight, and ended in 24 hours" in text_of(page)
-    assert 'href="/sagas?name=create-zip&amp;status=RUNNING" aria-current="true"' in page
+    assert 'href="/sagas?type=create-zip&amp;status=RUNNING" aria-current="true"' in page
     assert ("stats", "create-zip") in service.asked
-    assert "in flight, and ended" not in opened(FakeService(), "/sagas?name=create-zip")
+    assert "in flight, and ended" not in opened(FakeService(), "/sagas?type=create-zip")
 
 
 def test_of_a_week_and_where_more_is_to_be_seen(service: Telling) -> None:

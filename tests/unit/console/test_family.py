@@ -15,8 +15,8 @@ def a_family() -> FakeService:
 
     def child(number: int, status: str, of: int, step: str, position: int, **fields: Any) -> dict[str, Any]:
         name = "label" if step == "labels" else "parcel"
-        parent = {"name": "basket", "saga_id": numbered(of), "step": step, "position": position}
-        return a_saga(status, name=name, saga_id=numbered(number), parent=parent, **fields)
+        parent = {"type": "basket", "saga_id": numbered(of), "step": step, "position": position}
+        return a_saga(status, type=name, saga_id=numbered(number), parent=parent, **fields)
 
     counts = {"total": 3, "started": 3, "completed": 1, "failed": 1, "finished": 2 / 3}
     error = {"type": "PermanentError", "message": f"{HOSTILE} takes no parcels of 4111-1111"}
@@ -25,7 +25,7 @@ def a_family() -> FakeService:
     parcels = a_step("parcels", "WAITING", waiting_for="children", waits_until=None, children=of)
     service = FakeService(
         [
-            a_saga("WAITING", name="basket", saga_id=numbered(1), steps=[a_step("capture"), parcels]),
+            a_saga("WAITING", type="basket", saga_id=numbered(1), steps=[a_step("capture"), parcels]),
             child(2, "COMPLETED", 1, "parcels", 0),
             child(3, "DEAD_LETTERED", 1, "parcels", 1, why="step book used up its attempts"),
             child(4, "COMPENSATED", 1, "parcels", 2, request={"card": "4111-1111"}, error={"step": "book", **error}),
@@ -34,7 +34,7 @@ def a_family() -> FakeService:
     )
     starts = [{**a_type()["steps"][0], "name": "parcels", "children": ["parcel"]}]
     prints = [{**a_type()["steps"][0], "name": "labels", "children": ["label"]}]
-    service.types = [a_type("basket", steps=starts), a_type("parcel", steps=prints), a_type("label")]
+    service.known_types = [a_type("basket", steps=starts), a_type("parcel", steps=prints), a_type("label")]
     return service
 
 
@@ -75,10 +75,10 @@ class TestFamily:
 
     def test_a_large_one_is_shown_in_part(self) -> None:
         service = a_family()
-        parent = {"name": "basket", "saga_id": numbered(1), "step": "parcels", "position": 0}
-        more = (a_saga(name="parcel", saga_id=numbered(number), parent=parent) for number in range(10, 400))
+        parent = {"type": "basket", "saga_id": numbered(1), "step": "parcels", "position": 0}
+        more = (a_saga(type="parcel", saga_id=numbered(number), parent=parent) for number in range(10, 400))
         service.sagas |= {saga["saga_id"]: saga for saga in more}
-        service.types[1]["steps"][0].pop("children")
+        service.known_types[1]["steps"][0].pop("children")
         page = opened(service, f"/local/eu-central-1/sagas/basket/{numbered(1)}")
         assert page.count("] parcel ") == 100
         assert f'href="/sagas?parent={numbered(1)}">more of them' in page

@@ -59,8 +59,8 @@ class TestSession:
         browser, other = Browser(service), Browser(service)
         other.session = browser.session
         token = browser.session.token
-        answer = browser.get("/sagas", params={"token": token, "name": "a b"})
-        assert (answer.status_code, answer.headers["location"]) == (303, "/sagas?name=a+b")
+        answer = browser.get("/sagas", params={"token": token, "type": "a b"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sagas?type=a+b")
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith(f"sagas-{PORT}=")
         assert "HttpOnly" in cookie

@@ -34,7 +34,7 @@ def _service_of(text: str) -> FakeService:
     service = FakeService([saga])
     details = {"error": error, "note": text, "stack_trace": text, "reason": text}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=text, trace_id=text, details=details))
-    service.types = [a_type(description=text, reason=text, active=False)]
+    service.known_types = [a_type(description=text, reason=text, active=False)]
     service.letters = [a_letter(body=text, attributes={text: text}, source=text, reason=text)]
     return service
 
@@ -96,7 +96,7 @@ class TestRedaction:
             assert secret not in page
             assert "hunter22" not in page
 
-    @pytest.mark.parametrize("path", ["/", "/sagas", "/sagas?text=denied", "/sagas/all?name=create-zip"])
+    @pytest.mark.parametrize("path", ["/", "/sagas", "/sagas?text=denied", "/sagas/all?type=create-zip"])
     def test_what_a_list_tells_of_errors_is_hidden_too(self, service: FakeService, path: str) -> None:
         secret, full = "4111-1111-1111-1111", f"{'x' * 190} 4111-1111-1111-1111 was denied"
         failed = {"step": "announce", "type": "Denied", "message": full}

@@ -53,10 +53,10 @@ class TestInbox:
     def test_pauses_and_an_open_breaker_are_noticed(self) -> None:
         service = FakeService()
         stopped = a_pause(starts_only=True, reason="incident 42")
-        service.types = [a_type(active=False, pauses=[stopped]), a_type("loan", paused=True, pauses=[a_pause()])]
+        service.known_types = [a_type(active=False, pauses=[stopped]), a_type("loan", paused=True, pauses=[a_pause()])]
         service.known_breakers = [
             {
-                "saga": "loan", "step": "score", "state": "open", "failures": 5, "open_until": LATER, "waiting": 57,
+                "type": "loan", "step": "score", "state": "open", "failures": 5, "open_until": LATER, "waiting": 57,
                 "more_waiting": False,
             }
         ]  # fmt: skip
@@ -120,9 +120,9 @@ class TestInbox:
                 known = {"prefix": "zips/", "round": 2, "began_at": BEGAN, "finished_at": BEGAN, "under_way": False}
                 known |= {"counts": counts, "stopped": ""}
                 return [
-                    {**known, "saga": "create-zip", "action": "report"},
-                    {**known, "saga": "loan", "action": "delete"},
-                    {**known, "saga": "trip", "action": "delete", "stopped": "most objects are orphans"},
+                    {**known, "type": "create-zip", "action": "report"},
+                    {**known, "type": "loan", "action": "delete"},
+                    {**known, "type": "trip", "action": "delete", "stopped": "most objects are orphans"},
                 ]
 
         browser, end = Browser(Sweeping()).open(), time.monotonic() + 10
@@ -163,7 +163,7 @@ class TestInbox:
 
         service.attention = lambda **_: meet({"sagas": [], "cursor": None})  # type: ignore[method-assign]
         service.breakers = lambda: meet([])  # type: ignore[method-assign]
-        service.definitions = lambda: meet(service.types)  # type: ignore[method-assign]
+        service.types = lambda: meet(service.known_types)  # type: ignore[method-assign]
         listed, met = service.list, list[str | None]()
 
         def list_(name: str | None = None, status: str | None = None, **paging: Any) -> Any:

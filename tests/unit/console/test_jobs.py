@@ -127,7 +127,7 @@ class TestAllThatMatch:
         service.refuses["retry"] = Unavailable("away", 0)
         service.sagas = {numbered(number): dead(number) for number in range(8)}
         browser = Browser(service).open()
-        begun = browser.submit("/jobs", matching="1", name="create-zip", do="retry", note="n").headers["location"]
+        begun = browser.submit("/jobs", matching="1", type="create-zip", do="retry", note="n").headers["location"]
         assert "failed 5 not tried 3" in wait_over(browser, begun)
         service.refuses.clear()
         again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", note="n").headers["location"]

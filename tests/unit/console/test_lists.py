@@ -15,7 +15,7 @@ from tests.unit.console.service import NOW, FakeService, dead, numbered
 class TestList:
     def test_filters(self, service: FakeService) -> None:
         browser = Browser(service).open()
-        assert numbered(1) in browser.get("/sagas", params={"status": "dead_lettered", "name": "create-zip"}).text
+        assert numbered(1) in browser.get("/sagas", params={"status": "dead_lettered", "type": "create-zip"}).text
         assert ("list", "create-zip", "DEAD_LETTERED") in service.asked
         assert numbered(1) not in browser.get("/sagas", params={"text": "something else"}).text
         assert numbered(1) in browser.get("/sagas", params={"text": "NO TOPIC"}).text
@@ -37,7 +37,7 @@ class TestList:
         assert "None of the newest" in browser.get("/search", params={"q": "ff"}).text
 
     def test_an_empty_one_teaches(self) -> None:
-        assert "sagas start NAME" in text_of(opened(FakeService(), "/sagas"))
+        assert "sagas start TYPE" in text_of(opened(FakeService(), "/sagas"))
 
 
 class TestWhatTheServiceTells:

@@ -155,7 +155,7 @@ class TestSaga:
             if path == "/jobs/1":
                 browser.submit("/jobs", do="retry", note="n", one=f"create-zip/{numbered(1)}")
             assert "data-still" not in browser.get(path).text
-        for path in ("/search?q=zzz", "/sagas/all?name=create-zip", "/types/none"):
+        for path in ("/search?q=zzz", "/sagas/all?type=create-zip", "/types/none"):
             assert 'data-still="slow"' in browser.get(path).text
         for path in ("/letters/create-zip/look", "/sweeps/create-zip", "/types/create-zip/none"):
             assert 'data-still="posted"' in browser.submit(path).text

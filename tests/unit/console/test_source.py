@@ -36,7 +36,7 @@ def test_what_no_page_waits_for_is_asked_for_once_at_a_time_however_long_it_take
         def sweeps(self) -> list[Any]:
             asked.append(1)
             assert answered.wait(60)
-            return [{"saga": "create-zip"}]
+            return [{"type": "create-zip"}]
 
     source, end = Source(Slow()), time.monotonic() + 10
     for _ in range(20):

@@ -31,7 +31,7 @@ class TestTypes:
     def test_show_what_is_paused_of_them(self, browser: Browser, service: FakeService) -> None:
         pauses = [a_pause(reason="the bank is shut", starts=True, undos=True), a_pause(step="upload")]
         pauses.append(a_pause(saga_id=SAGA, starts_only=False))
-        service.types[0] |= {"paused": True, "pauses": pauses}
+        service.known_types[0] |= {"paused": True, "pauses": pauses}
         page = browser.get("/types/create-zip").text
         told = text_of(page)
         for part in (
@@ -72,14 +72,14 @@ class TestTypes:
         assert service.did() == [("close_breaker", "create-zip", "upload")]
 
     def test_starts_are_refused_where_a_breaker_is_open(self, browser: Browser, service: FakeService) -> None:
-        a_breaker = {"saga": "create-zip", "step": "upload", "failures": 5, "open_until": LATER, "more_waiting": False}
+        a_breaker = {"type": "create-zip", "step": "upload", "failures": 5, "open_until": LATER, "more_waiting": False}
         service.known_breakers = [{**a_breaker, "state": "open", "waiting": 57}]
         page = browser.get("/breakers").text
         assert "Refuse new …" in page
         assert 'action="/types/create-zip/pause"' in page
         browser.submit("/types/create-zip/pause", reason="the bank is shut", starts_only="yes")
         assert service.did() == [("pause", "create-zip", "the bank is shut", "starts_only")]
-        service.types[0]["active"] = False
+        service.known_types[0]["active"] = False
         assert "starts none" in text_of(Browser(service).open().get("/breakers").text)
         service.known_breakers[0]["state"] = "closed"
         assert "Refuse new" not in Browser(service).open().get("/breakers").text

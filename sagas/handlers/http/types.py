@@ -10,7 +10,7 @@ from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.engine.composition.api import Api
-from sagas.engine.read.overviews import BreakerList, DefinitionList, DefinitionStepView, DefinitionView
+from sagas.engine.read.overviews import BreakerList, TypeList, TypeStepView, TypeView
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.bodies import read_body
@@ -22,11 +22,11 @@ from sagas.operations import Change, Recovering
 from sagas.store.types.streaks import FOREVER
 
 
-def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions about saga types, and the one that describes the API."""
     registry = engine.registry
 
-    def shown(name: str, pauses: dict[Scope, Pause]) -> DefinitionView:
+    def shown(name: str, pauses: dict[Scope, Pause]) -> TypeView:
         definition, now = registry.get(name).definition, engine.clock.now()
         pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
         views = [pause_view(scope, its) for scope, its in pauses.items() if its.on and scope.name == name]
@@ -37,7 +37,7 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
             its = Pause(last, "auto_disable", reason, starts_only=True)
             views.append(pause_view(Scope(name), its, streak.paused_until if streak.paused_until < FOREVER else 0.0))
         return {
-            "name": definition.name,
+            "type": definition.name,
             "version": definition.version,
             "description": definition.description,
             "active": not failing and (pause.starts or not pause.on),
@@ -50,17 +50,17 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
             "steps": [_step(step) for step in definition.steps],
         }
 
-    def list_definitions() -> Response[str]:
+    def list_types() -> Response[str]:
         Request(app.current_event.raw_event).only()
         pauses = engine.pauses.all(fresh=True)
-        found: DefinitionList = {"definitions": [shown(saga.definition.name, pauses) for saga in registry]}
+        found: TypeList = {"types": [shown(saga.definition.name, pauses) for saga in registry]}
         return answer(200, found)
 
-    def show_definition(name: str) -> Response[str]:
+    def show_type(name: str) -> Response[str]:
         Request(app.current_event.raw_event).only()
         return answer(200, shown(name, engine.pauses.all(fresh=True)))
 
-    def change_definition(name: str) -> Response[str]:
+    def change_type(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
@@ -79,14 +79,14 @@ def definition_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
         request.only()
         wanted = asdict(read_body(request, Recovering))
         telemetry().logger.info("recovery asked for", extra={"saga": name, "actor": request.actor})
-        return answer(200, recovered({"name": name, **wanted}, app.lambda_context, engine))
+        return answer(200, recovered({"type": name, **wanted}, app.lambda_context, engine))
 
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only()
         return answer(200, describe(list(registry), request.base))
 
-    return [list_definitions, show_definition, change_definition, recover, openapi]
+    return [list_types, show_type, change_type, recover, openapi]
 
 
 def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
@@ -97,10 +97,10 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]
         breakers: BreakerList = {"breakers": engine.breaker_operations.list()}
         return answer(200, breakers)
 
-    def close_breaker(saga: str, step: str) -> Response[str]:
+    def close_breaker(name: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.only()
-        return answer(200, engine.breaker_operations.close(saga, step, request.actor))
+        return answer(200, engine.breaker_operations.close(name, step, request.actor))
 
     return [list_breakers, close_breaker]
 
@@ -110,8 +110,8 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
 
     def stats() -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only("name", "since")
-        name = request.text("name")
+        request.only("type", "since")
+        name = request.text("type")
         types = [*engine.registry] if name is None else [engine.registry.get(name)]
         counts = engine.statistics.of([saga.definition.name for saga in types], request.moment("since"))
         return answer(200, counts)
@@ -119,8 +119,8 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
     return [stats]
 
 
-def _step(step: StepDefinition) -> DefinitionStepView:
-    view: DefinitionStepView = {
+def _step(step: StepDefinition) -> TypeStepView:
+    view: TypeStepView = {
         "name": step.name,
         "undo": step.undo.name if step.undo else None,
         "max_retries": step.retry.max_retries,
