@@ -263,8 +263,6 @@ def test_a_commit_asks_what_the_models_would(
     before = saga(status, lease=lease(), token=4, cancel=Cancel(cancelled))
     turned = SagaStatus.COMPENSATING if undoing else SagaStatus.RUNNING
     after = structs.replace(before, seq=before.seq + 1, status=turned)
-        before, seq=before.seq + 1, status=SagaStatus.COMPENSATING if undoing else SagaStatus.RUNNING
-    )
     with pytest.raises(Fenced):
         control.commit(before, after, STALE_AFTER)
     assert _asked(requests[0])[0] == _of_models(by_models.commit(tables, before, after))[0]
