@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
 from sagas.core.effects import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
-from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, replace
+from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
-
-from msgspec.structs import replace
 
 from functions.ledger import Ledger
 from functions.stock import Stock
