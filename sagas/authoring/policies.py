@@ -38,7 +38,7 @@ class Exhausted(StrEnum):
     FAIL = "FAIL"
     DEAD_LETTER = "DEAD_LETTER"
     CONTINUE = "CONTINUE"
-    """Continue without a result. For waits, and for steps with ``patience``."""
+    """Continue without a result. For waits, and for steps with ``poll_timeout``."""
 
 
 def _require(ok: bool, message: str) -> None:

@@ -73,7 +73,7 @@ class StepOptions:
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
     retired: bool = False
-    patience: timedelta | None = None
+    poll_timeout: timedelta | None = None
     wait: WaitOptions | None = None
     pivot: bool = False
 
@@ -267,7 +267,7 @@ def step(
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
-    patience: timedelta | None = None,
+    poll_timeout: timedelta | None = None,
     pivot: bool = False,
 ) -> _StepDecorator: ...
 @maker
@@ -282,7 +282,7 @@ def step(
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     retired: bool = False,
-    patience: timedelta | None = None,
+    poll_timeout: timedelta | None = None,
     pivot: bool = False,
 ) -> Any:
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
@@ -300,14 +300,14 @@ def step(
             ``"started"`` also undoes it if it failed or its outcome is in doubt. The undo's parameter for the step's
             own result must then be annotated ``T | None``.
         retired: new sagas skip the step; its code and undo stay for earlier sagas that have it.
-        patience: how long the step can keep raising ``NotYet``, counted from the first time; a day by default, at most
-            365 days. Then it fails for good. Time in which it could not run, such as a pause, does not count. The same
-            limit applies to its undo. Only a step with ``patience`` can have ``Exhausted.CONTINUE``; its result is then
-            annotated ``T | None``. So is the undo's parameter for the step's own result.
+        poll_timeout: how long the step can keep raising ``NotYet``, counted from the first time; a day by default, at
+            most 365 days. Then it fails for good. Time in which it could not run, such as a pause, does not count. The
+            same limit applies to its undo. Only a step with ``poll_timeout`` can have ``Exhausted.CONTINUE``; its
+            result is then annotated ``T | None``. So is the undo's parameter for the step's own result.
         pivot: the point of no return, at most one per class. Once the step has completed, or may have taken effect, the
             saga only goes forward. Neither the pivot nor the steps after it have an undo.
     """
-    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, patience, pivot=pivot)
+    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, poll_timeout, pivot=pivot)
     if fn is not None:
         return Step(fn, options)
 

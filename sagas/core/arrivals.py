@@ -30,8 +30,8 @@ from sagas.core.rules import (
     in_wait,
     next_fact,
     owed_by_time,
-    patient_until,
     pivot_holds,
+    quiet_until,
     ready,
     takeover_fact,
     waits,
@@ -113,7 +113,7 @@ def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(state, Discard("a newer message is the saga's current one"))
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, Discard("a duplicate of the dead letter"))
-    return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.note)))
 
 
 def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decision:
@@ -195,17 +195,17 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
         return Decision(_claimed(state, event.lease), Write(fact))
     stale_after = plan.stale_after if event.stale_after is None else event.stale_after
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
-    if max(patient_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
+    if max(quiet_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
         return Decision(state)
-    anew = ev.Recovered() if event.backlog is Backlog.LOST else _unanswered(plan, state)
+    anew = ev.SagaRecovered() if event.backlog is Backlog.LOST else _unanswered(plan, state)
     following = anew if fact is None or fact.cause.message_dies else fact
     return Decision(_claimed(state, event.lease), Write(following))
 
 
-def _unanswered(plan: Plan, state: SagaState) -> ev.Recovered:
+def _unanswered(plan: Plan, state: SagaState) -> ev.SagaRecovered:
     """Send anew what may not be lost at all: a function that cannot run is no fault of its sagas (rule 9)."""
     sent = state.unanswered + 1
-    return ev.Recovered(False, sent, attention=sent > plan.max_recovery_attempts and not state.attention)
+    return ev.SagaRecovered(False, sent, attention=sent > plan.max_recovery_attempts and not state.attention)
 
 
 def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
@@ -268,14 +268,14 @@ def retry_asked(plan: Plan, state: SagaState, event: RetryAsked, now: float) -> 
     """Grant what failed a new budget of attempts, or send anew at once what nothing answers."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.over and state.lease is None:
-            return Decision(_claimed(state, event.lease), Write(ev.Recovered(stall=False)))
+            return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
         told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
         return Decision(state, Refuse(told))
     if state.cancel.at and state.status is SagaStatus.DEAD_LETTERED:
         return Decision(state, Refuse("a cancel was accepted: the saga is about to be undone"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
-    return Decision(_claimed(state, event.lease), Write(ev.Redriven(event.note)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.note)))
 
 
 def compensate_asked(plan: Plan, state: SagaState, event: CompensateAsked, now: float) -> Decision:
@@ -304,5 +304,5 @@ def resolve_asked(plan: Plan, state: SagaState, event: ResolveAsked, now: float)
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
     if event.steps and not state.over:
         return Decision(state, Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"))
-    fact = ev.Resolved(event.note, event.taken, event.steps)
+    fact = ev.SagaResolved(event.note, event.taken, event.steps)
     return Decision(_claimed(state, event.lease), Write(fact))

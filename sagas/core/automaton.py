@@ -11,7 +11,7 @@ hold it together; the commit protocol, whose rules are cited by number, is how t
     DEAD_LETTERED saga does, which is why DEAD_LETTERED is neither.)
 -   *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
     (``rules.next_fact``), the current message, or nothing because the saga is over or waits for a person. Every fact
-    uses up something finite (steps, attempts, patience), so once events stop the saga has ended or waits.
+    uses up something finite (steps, attempts, recoveries), so once events stop the saga has ended or waits.
 
 ``decide`` looks the pair (status, kind of event) up in ``TABLE``; what is not in the table does nothing. Leaving the
 forward way waits until no lost execution can act any more (``lost_until``), so an undo never runs beside its step.
@@ -110,12 +110,12 @@ ROWS: tuple[Row, ...] = (
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, undoing.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
     Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, ()),
     Row((S.COMPENSATING,), ev.CompensationFailed, undoing.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
-    Row((S.DEAD_LETTERED,), ev.Redriven, transitions.redriven, (S.RUNNING, S.WAITING), "redriven"),
-    Row((S.COMPENSATION_FAILED,), ev.Redriven, undoing.undos_redriven, _UNDONE, "retried by an operator"),
-    Row(_ACTIVE, ev.Recovered, transitions.recovered, ()),
-    Row(_ON, ev.RecoveryExhausted, transitions.recovery_exhausted, ()),
-    Row((S.COMPENSATING,), ev.RecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
-    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.Resolved, transitions.resolved, ()),
+    Row((S.DEAD_LETTERED,), ev.SagaRetried, transitions.redriven, (S.RUNNING, S.WAITING), "redriven"),
+    Row((S.COMPENSATION_FAILED,), ev.SagaRetried, undoing.undos_redriven, _UNDONE, "retried by an operator"),
+    Row(_ACTIVE, ev.SagaRecovered, transitions.recovered, ()),
+    Row(_ON, ev.SagaRecoveryExhausted, transitions.recovery_exhausted, ()),
+    Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
+    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.SagaResolved, transitions.resolved, ()),
     # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),
@@ -164,7 +164,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
 
 def _error_type(before: SagaState, after: SagaState, event: Event) -> str:
     """The type of the error for which the saga needs an operator, or will: sagas that failed alike are one incident."""
-    if isinstance(event, ev.Redriven):
+    if isinstance(event, ev.SagaRetried):
         return ""
     if after.error_seq == before.error_seq and not isinstance(event, ev.CompensationFailed):
         return after.error_type

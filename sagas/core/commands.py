@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, Recovered, StepCompensated
+from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, SagaRecovered, StepCompensated
 from sagas.core.states import Lease
 
 
@@ -102,7 +102,7 @@ class ChildrenSeen(Struct, frozen=True):
     """
 
     lease: Lease
-    fact: ChildrenEnded | StepCompensated | CompensationFailed | Recovered
+    fact: ChildrenEnded | StepCompensated | CompensationFailed | SagaRecovered
     round: int = 0
 
 

@@ -324,29 +324,29 @@ class SagaFailed(Fact, frozen=True):
     """The saga ends FAILED: nothing is undone."""
 
 
-class Recovered(Fact, frozen=True):
-    """The current message is sent anew. ``stall``: its queue showed that the last one was lost, which uses up patience.
-    ``unanswered``: how many were sent in a row of which nothing showed what became of them; ``attention``: so many that
-    the saga needs a person."""
+class SagaRecovered(Fact, frozen=True):
+    """The current message is sent again. ``stall``: its queue showed that the last one was lost, which uses up a
+    recovery attempt. ``unanswered``: how many messages in a row were sent without a sign of what happened to them.
+    ``attention``: so many that the saga needs an operator."""
 
     stall: Annotated[bool, ALWAYS] = True
     unanswered: int = 0
     attention: bool = False
 
 
-class RecoveryExhausted(Fact, frozen=True):
+class SagaRecoveryExhausted(Fact, frozen=True):
     """The saga stalled too often at its current step: it is given up, or stops behind its pivot."""
 
     leaves = StepStatus.COMPENSATION_FAILED
 
 
-class Redriven(Fact, frozen=True):
+class SagaRetried(Fact, frozen=True):
     """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
 
     note: Annotated[str, ALWAYS] = ""
 
 
-class Resolved(Fact, frozen=True):
+class SagaResolved(Fact, frozen=True):
     """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
 
     note: str
@@ -367,10 +367,10 @@ FACTS: dict[str, type[Fact]] = {
         CompensationFailed,
         CancelRequested,
         SagaFailed,
-        Recovered,
-        RecoveryExhausted,
-        Redriven,
-        Resolved,
+        SagaRecovered,
+        SagaRecoveryExhausted,
+        SagaRetried,
+        SagaResolved,
         WaitStarted,
         SignalReceived,
         WaitTimedOut,

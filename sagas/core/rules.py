@@ -20,10 +20,10 @@ from sagas.core.events import (
     DeadLetterCause,
     Fact,
     Failure,
-    Recovered,
-    RecoveryExhausted,
-    Redriven,
     SagaFailed,
+    SagaRecovered,
+    SagaRecoveryExhausted,
+    SagaRetried,
     SagaTimedOut,
     SignalReceived,
     StepDeadLettered,
@@ -41,7 +41,7 @@ LONG_WAIT = 900.0
 """Seconds up to which a message is delayed, which is SQS's limit. What waits longer has none: the supervisor sends it
 one shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
-_LONGEST_PATIENCE = 10
+_MOST_DOUBLINGS = 10
 """Doublings at most."""
 _LONGEST_SILENCE = 3600.0
 """Seconds after which a message is sent anew, at the latest, that nothing answers: once its function can run again, a
@@ -87,7 +87,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of one saga, in its own order, and how much patience it deserves.
+    """The steps of one saga, in its own order, and its limits.
 
     Args:
         steps: one for each step the saga was started with.
@@ -110,11 +110,11 @@ def ready(state: SagaState) -> bool:
     return state.current is not None and state.current.status in _READY
 
 
-def patient_until(state: SagaState, stale_after: float) -> float:
-    """Return until when silence is no stall (rule 9): a wait that was asked for is none, and each stall doubles the
-    patience. So does each message that nothing answers, up to an hour."""
+def quiet_until(state: SagaState, stale_after: float) -> float:
+    """Return until when silence is no stall (rule 9): a requested wait is none, and each stall doubles the time
+    allowed. So does each message without an answer, up to an hour."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
-    stalls, silence = (2 ** min(n, _LONGEST_PATIENCE) for n in (state.recovery.attempts, state.unanswered))
+    stalls, silence = (2 ** min(n, _MOST_DOUBLINGS) for n in (state.recovery.attempts, state.unanswered))
     return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
 
 
@@ -135,7 +135,7 @@ def order_to_obey(state: SagaState) -> Fact | None:
         return None
     if state.status in (SagaStatus.COMPLETED, SagaStatus.FAILED):
         return None if state.past_pivot else CompensationStarted("parent")
-    return Redriven("ordered by its parent") if state.status is SagaStatus.COMPENSATION_FAILED else None
+    return SagaRetried("ordered by its parent") if state.status is SagaStatus.COMPENSATION_FAILED else None
 
 
 def long_wait(state: SagaState, now: float) -> bool:
@@ -182,7 +182,7 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
         return _fact_of_cancel(state)
     tired = state.recovery.attempts > plan.max_recovery_attempts
     if tired and (state.undoing or (forward(state) and not state.recovery.exhausted)):
-        return RecoveryExhausted()
+        return SagaRecoveryExhausted()
     if forward(state) and state.recovery.exhausted and not state.past_pivot:
         return CompensationStarted("recovery")
     if state.undoing:
@@ -213,7 +213,7 @@ def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
     if state.recovery.exhausted:
-        why = Failure("RecoveryExhausted", "the saga stalled too often")
+        why = Failure("SagaRecoveryExhausted", "the saga stalled too often")
         return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
     own = plan.steps[state.cursor]
     if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
@@ -276,7 +276,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, LOST)
     fact = next_fact(plan, state) or owed_by_time(state, now)
     unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
-    return Recovered(stall=False) if unfit or fact is None else fact
+    return SagaRecovered(stall=False) if unfit or fact is None else fact
 
 
 def undoable(plan: Plan, index: int, step: StepState) -> bool:

@@ -174,8 +174,8 @@ class Polling(Struct, frozen=True):
     """That the current step looks again and again for something that is not there yet.
 
     Args:
-        since: epoch seconds of the first such look, from which the step's patience counts; later by the time for which
-            the saga could not look.
+        since: epoch seconds of the first such look, from which the step's poll timeout counts; later by the time in
+            which the saga could not look.
         looks: how many there were.
         message: what it said it waits for.
         after: seconds that it asked for.

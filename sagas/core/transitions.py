@@ -341,7 +341,7 @@ def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
     return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if over else after, now)
 
 
-def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
     """Grant the failed step a new budget."""
     step = state.current
     if state.lease is None or step is None:
@@ -367,7 +367,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Dec
     return proceed(plan, after, now)
 
 
-def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> Decision:
+def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
     """Send the current message anew, under a new number."""
     if state.lease is None or busy(state):
         return Decision(state)
@@ -380,7 +380,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
     )
     following = next_fact(plan, after)
     stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies
-    if isinstance(following, ev.RecoveryExhausted) or (following is not None and stops):
+    if isinstance(following, ev.SagaRecoveryExhausted) or (following is not None and stops):
         return Decision(after, Write(following))
     if waits(after, following, now):
         after = replace(after, not_before=max(after.not_before, after.lost_until))
@@ -388,19 +388,19 @@ def recovered(plan: Plan, state: SagaState, fact: ev.Recovered, now: float) -> D
 
 
 def stalled(state: SagaState) -> bool:
-    """Whether giving up makes sense. How much patience there was is not asked again: the plan may have changed since
+    """Whether giving up makes sense. ``max_recovery_attempts`` is not checked again: the plan may have changed since
     the fact was journaled, and a journaled fact stays valid."""
     return state.lease is not None and state.recovery.attempts > 0 and not busy(state)
 
 
-def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
     """Give up the forward way; undoing follows. Past the pivot it waits for an operator."""
     if not stalled(state) or state.recovery.exhausted:
         return Decision(state)
     return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
-def resolved(plan: Plan, state: SagaState, fact: ev.Resolved, now: float) -> Decision:
+def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) -> Decision:
     """A person settled it: off the list; undos done by hand are not repeated. What never ran has nothing to undo."""
     if state.lease is None or not state.attention:
         return Decision(state)

@@ -110,7 +110,7 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
     return proceed(plan, next_undo(plan, after), now)
 
 
-def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) -> Decision:
+def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
     """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
@@ -123,7 +123,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.Redriven, now: float) 
     return proceed(plan, next_undo(plan, after), now)
 
 
-def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.RecoveryExhausted, now: float) -> Decision:
+def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
     """Give up undoing: what is not undone has failed to be."""
     if not stalled(state):
         return Decision(state)

@@ -203,7 +203,7 @@ class Committer:
             # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
             # missing may have no queue either: none dies.
             current = context.message is not None and context.message.dispatch == state.dispatch
-            return structs.replace(fact, message=context.message) if current else ev.Recovered(stall=False), context
+            return structs.replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
         match fact:
             case ev.WaitStarted(until=0.0):
                 return structs.replace(fact, until=round(self._clock.now() + plan.steps[fact.index].wait, 3)), context
@@ -224,7 +224,7 @@ class Committer:
 
     def _entry(self, before: SagaState, after: SagaState, fact: ev.Fact, context: EntryContext) -> Entry:
         index: int | None = getattr(fact, "index", None)
-        given_up = before.current if isinstance(fact, ev.RecoveryExhausted) else None
+        given_up = before.current if isinstance(fact, ev.SagaRecoveryExhausted) else None
         step = given_up if index is None else before.steps[index]
         details = details_of(fact) | context.details
         if isinstance(fact, ev.StepFact) and before.lease:
@@ -236,7 +236,7 @@ class Committer:
         asked = isinstance(fact, ev.CancelRequested) and before.cancel.by
         if asked and before.cancel.note:
             details["note"] = before.cancel.note
-        redriven_by = context.redriven_by if isinstance(fact, ev.Redriven) else ""
+        redriven_by = context.redriven_by if isinstance(fact, ev.SagaRetried) else ""
         return Entry(
             saga_id=before.saga_id,
             seq=before.seq + 1,
@@ -259,7 +259,7 @@ class Committer:
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:
     """Whether a fact is that of the pivot, or one that undoes nothing as the pivot was passed."""
-    stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.RecoveryExhausted | ev.StepDeadLettered)
+    stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.SagaRecoveryExhausted | ev.StepDeadLettered)
     pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
     return pivots or (stops and bool(after.past_pivot) and not after.undoing)
 

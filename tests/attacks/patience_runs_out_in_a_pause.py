@@ -37,7 +37,7 @@ class Trip(Saga[Req], name="trip"):
     def unbook(self) -> None:
         DID.append("unbook")
 
-    @step(patience=timedelta(hours=6))
+    @step(poll_timeout=timedelta(hours=6))
     def pay(self, request: Req) -> None:
         DID.append("look")
         raise NotYet(after=1_800, message="the bank")

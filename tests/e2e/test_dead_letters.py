@@ -100,7 +100,7 @@ class TestDeadLetters:
         assert [moved["saga_id"] for moved in done["moved"]] == [dead["saga_id"]]
         saga = desk.client.wait("waiting", dead["saga_id"], PATIENCE, after=dead["updated_at"])
         assert (saga["status"], saga["steps"][-1]["attempts"]) == ("COMPLETED", 3)
-        (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "Redriven")
+        (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "SagaRetried")
         assert redriven["details"]["note"] == "it is back"
         assert redriven["actor"].startswith("arn:")
         assert dead["saga_id"] not in in_queue(desk)
@@ -137,7 +137,7 @@ class TestOperating:
         assert ended.returncode == 0, ended.stdout
         steps = desk.client.show("waiting", dead["saga_id"])["steps"]
         assert [step["attempts"] for step in steps] == [1, 3]
-        (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "Redriven")
+        (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "SagaRetried")
         assert redriven["details"]["note"] == "it is back"
 
     def test_compensate_gives_up_and_undoes(self, desk: Desk, dead: SagaView) -> None:

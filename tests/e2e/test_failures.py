@@ -131,7 +131,7 @@ def test_a_dead_letter_moved_back_resumes_the_saga_once(on: Trials) -> None:
         on.sqs.send_message(QueueUrl=queue, MessageBody=letter["Body"], MessageAttributes=attributes)
     assert on.api.wait(saga, "COMPLETED")["steps"][1]["attempts"] == 3
     assert on.executed(saga) == ["act:1", "act:2", "act:3", "begin:1"]
-    assert on.api.actions(saga).count("Redriven") == 1
+    assert on.api.actions(saga).count("SagaRetried") == 1
 
 
 def test_all_dead_letters_are_moved_back_by_sqs_itself(on: Trials) -> None:
@@ -142,7 +142,7 @@ def test_all_dead_letters_are_moved_back_by_sqs_itself(on: Trials) -> None:
     assert on.sqs.start_message_move_task(SourceArn=arn)["TaskHandle"]
     for saga in sagas:
         assert on.api.wait(saga, "COMPLETED")["steps"][1]["attempts"] == 3
-        assert on.api.actions(saga).count("Redriven") == 1
+        assert on.api.actions(saga).count("SagaRetried") == 1
         assert on.dead_letters("waiting", saga) == []
 
 
@@ -151,7 +151,7 @@ def test_an_operator_retries_a_dead_lettered_saga(on: Trials) -> None:
     status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {"note": "fixed it"})
     assert status == 202
     on.api.wait(saga, "COMPLETED")
-    redriven = next(entry for entry in on.api.audit(saga) if entry["action"] == "Redriven")
+    redriven = next(entry for entry in on.api.audit(saga) if entry["action"] == "SagaRetried")
     assert redriven["details"]["note"] == "fixed it"
     status, answer, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {})
     assert status == 409
@@ -314,7 +314,7 @@ def test_a_crowd_before_a_narrow_step_waits_in_line(on: Trials) -> None:
     for saga in sagas:
         ended = on.api.wait(saga)
         assert (ended["status"], [step["attempts"] for step in ended["steps"]]) == ("COMPLETED", [1, 1])
-        assert on.api.actions(saga).count("Recovered") <= 1
+        assert on.api.actions(saga).count("SagaRecovered") <= 1
 
 
 def test_a_step_of_many_lease_lengths_keeps_its_lease_and_hears_of_a_cancel(on: Trials) -> None:

@@ -242,7 +242,7 @@ def test_settling_the_step_settles_its_children(bench: Make) -> None:
     b.engine.operations.resolve("basketful", saga_id, "by phone", "", ("shipments",), "ann")
     assert b.engine.reader.attention(None, 20, None)["sagas"] == []
     child = child_id(saga_id, "shipments", 1)
-    assert b.entry(child, "Resolved")["details"]["note"] == "by phone"
+    assert b.entry(child, "SagaResolved")["details"]["note"] == "by phone"
 
 
 def test_so_it_does_with_those_that_failed_a_moment_ago(bench: Make) -> None:
@@ -476,7 +476,7 @@ def test_a_parent_whose_children_cannot_be_joined_is_listed_until_they_are(
         assert b.status(saga_id) == "WAITING"
         [listed] = b.engine.reader.attention(None, 10, None)["sagas"]
         assert listed["saga_id"] == saga_id
-        assert b.actions(saga_id).count("Recovered") == 1
+        assert b.actions(saga_id).count("SagaRecovered") == 1
     b.run()
     assert b.status(saga_id) == "COMPLETED"
     assert b.engine.reader.attention(None, 10, None)["sagas"] == []

@@ -179,7 +179,7 @@ def test_a_slow_lane_undoes_nothing(bench: Callable[..., Bench]) -> None:
     b.run()
     assert [b.show(saga_id)["status"] for saga_id in ids] == ["COMPLETED"] * 30
     assert sorted(LOG) == ["book:1"] * 30 + ["pay:1"] * 30 + ["tell:1"] * 30
-    assert not any("Recovered" in b.actions(saga_id) for saga_id in ids)
+    assert not any("SagaRecovered" in b.actions(saga_id) for saga_id in ids)
 
 
 def test_what_was_lost_is_sent_anew_once_its_lane_is_empty(bench: Callable[..., Bench]) -> None:
@@ -231,7 +231,7 @@ def _need_a_person(b: Bench) -> list[str]:
 
 
 def _stalls(b: Bench, saga_id: str) -> int:
-    entries = [entry for entry in b.stack.entries(saga_id) if entry["action"] == "Recovered"]
+    entries = [entry for entry in b.stack.entries(saga_id) if entry["action"] == "SagaRecovered"]
     return sum(bool(entry["details"]["stall"]) for entry in entries)
 
 
@@ -247,7 +247,7 @@ def test_a_function_that_cannot_run_undoes_nothing(bench: Callable[..., Bench]) 
         shown = b.show(saga_id)
         assert (shown["status"], shown["recovery_attempts"]) == ("RUNNING", 0)
         assert shown["why"].startswith("nothing answers at step pay")
-        assert b.actions(saga_id).count("Recovered") < 20
+        assert b.actions(saga_id).count("SagaRecovered") < 20
     b.lose_messages()
     b.clock.advance(3_720)
     assert sorted(b.recover()) == sorted(ids), "within an hour"
@@ -294,7 +294,7 @@ def test_a_retry_sends_anew_what_nothing_answers_and_takes_it_off_the_list(bench
     b.engine.operations.retry("trip", saga_id, "the package is fixed", "ann")
     assert saga_id not in _need_a_person(b)
     retried = b.stack.entries(saga_id)[-1]
-    assert (retried["action"], retried["actor"]) == ("Recovered", "ann")
+    assert (retried["action"], retried["actor"]) == ("SagaRecovered", "ann")
     assert retried["details"] == {"stall": False, "note": "the package is fixed"}
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
@@ -334,7 +334,7 @@ def test_what_is_lost_again_and_again_in_a_lane_that_works_is_given_up(bench: Ca
             break
     b.run()
     assert b.show(saga_id)["status"] == "COMPENSATED"
-    assert "RecoveryExhausted" in b.actions(saga_id)
+    assert "SagaRecoveryExhausted" in b.actions(saga_id)
     assert _stalls(b, saga_id) == 6
 
 

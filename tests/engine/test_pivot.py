@@ -361,7 +361,7 @@ def test_recovery_that_gives_up_undoes_before_it_and_stops_behind_it(bench: Make
                 b.engine.recovery.watermarks.note("sale", step, b.clock.now() + 3_600, b.clock.now())
             b.recover()
     assert b.status(early) == "COMPENSATING"
-    assert (b.status(late), b.step(late)["error"]["type"]) == ("DEAD_LETTERED", "RecoveryExhausted")
+    assert (b.status(late), b.step(late)["error"]["type"]) == ("DEAD_LETTERED", "SagaRecoveryExhausted")
     told = "step ship stalled too often, and step capture, the pivot of the saga, has completed: it only goes forward"
     assert attention(b)[late] == told
     b.engine.operations.retry("sale", late, "the queue is back", "ada")

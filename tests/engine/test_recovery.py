@@ -165,7 +165,7 @@ def test_patience_doubles_and_ends(bench: Make) -> None:
     saga = b.show(saga_id)
     assert saga["status"] == "COMPENSATED"
     assert LOG == ["book:1", "unbook:1"]
-    assert "RecoveryExhausted" in b.actions(saga_id)
+    assert "SagaRecoveryExhausted" in b.actions(saga_id)
 
 
 def test_a_live_lease_and_a_wait_are_no_stall(bench: Make) -> None:

@@ -43,7 +43,7 @@ def redriven(bench: Bench, saga_id: str) -> tuple[str, Any]:
     bench.run()
     assert bench.show(saga_id)["status"] == "COMPLETED"
     entries = bench.stack.entries(saga_id)
-    (entry,) = (one for one in entries if one["action"] == "Redriven")
+    (entry,) = (one for one in entries if one["action"] == "SagaRetried")
     assert {one["actor"] for one in entries if one["seq"] > entry["seq"]} == {"worker"}
     return entry["actor"], entry["details"]["note"]
 

@@ -112,7 +112,7 @@ def test_dead_letter_waits_and_is_redriven(deployed: Make) -> None:
     w.run()
     assert w.show(saga_id)["status"] == "COMPLETED"
     assert LOG[-1] == "second:3"
-    assert "Redriven" in w.actions(saga_id)
+    assert "SagaRetried" in w.actions(saga_id)
 
 
 @pytest.mark.parametrize("changed", [{"step": "pay"}, {"index": 1}, {"index": 7}, {"step": "pay", "index": 1}])

@@ -68,7 +68,7 @@ class Asked(Saga[Order], name="asked"):
 class Looking(Saga[Order], name="looking", stale_after=timedelta(seconds=60)):
     """Looks again after an hour."""
 
-    @step(patience=timedelta(days=1))
+    @step(poll_timeout=timedelta(days=1))
     def settle(self, ctx: Context) -> int:
         act("settle", ctx)
         if ctx.attempt == 1:

@@ -88,7 +88,7 @@ def test_so_does_one_at_every_moment_of_its_life(bench: Make) -> None:
 CHANGES: list[tuple[str, dict[str, Any] | None]] = [
     ("at", {"S": "2026-01-01T00:00:00.000Z"}),
     ("saga", {"S": "other"}),
-    ("action", {"S": "Recovered"}),
+    ("action", {"S": "SagaRecovered"}),
     ("action", {"S": "Whatever"}),
     ("status", {"S": "DEAD_LETTERED"}),
     ("step", {"S": "pay"}),

@@ -29,7 +29,7 @@ _NEEDY = (SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED, SagaStatus.DEAD_LET
 _BACKWARD = frozenset({"COMPENSATING", "COMPENSATED", "CANCELLED", "COMPENSATION_FAILED"})
 
 _WITHOUT_CODE = ("CodeGone", "TypeChanged")
-_NO_LETTER = (*_WITHOUT_CODE, "PivotHolds", "RecoveryExhausted", "WaitTimedOut", "ChildrenFailed")
+_NO_LETTER = (*_WITHOUT_CODE, "PivotHolds", "SagaRecoveryExhausted", "WaitTimedOut", "ChildrenFailed")
 """For which a saga is DEAD_LETTERED, and no message dies."""
 _NOTICED = 180.0
 """Seconds within which it is noticed that a saga's deadline has passed, if its supervisor dies once."""
@@ -137,7 +137,7 @@ def _journal(state: SagaState, entries: Rows, own: list[Event]) -> Iterator[str]
     for entry, following in pairwise(entries):
         ordered = entry["status"] == "COMPLETED" and following["action"] == "CompensationStarted"
         ordered = ordered and (state.order or following["cause"] == "operator")
-        if entry["status"] in _FINAL and following["action"] != "Resolved" and not ordered:
+        if entry["status"] in _FINAL and following["action"] != "SagaResolved" and not ordered:
             yield f"entry {entry['seq']} says {entry['status']}, but {following['action']} followed"
     turned = False
     for entry in entries:
@@ -228,7 +228,7 @@ def _late(entry: dict[str, Any]) -> bool:
 
 
 def _executions(saga_type: SagaType, entries: Rows, own: list[Event]) -> Iterator[str]:
-    budgets = 1 + sum(entry["action"] == "Redriven" for entry in entries)
+    budgets = 1 + sum(entry["action"] == "SagaRetried" for entry in entries)
     began: dict[tuple[str, bool], list[Began]] = defaultdict(list)
     for event in own:
         if isinstance(event, Began):

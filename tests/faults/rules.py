@@ -177,7 +177,7 @@ def _takeover_keeps_the_token() -> Generator[None]:
 @_rule("4: a takeover fences first")
 def _takeover_without_fence() -> Generator[None]:
     def no_fence(plan: Any, state: SagaState, now: float) -> ev.Fact:
-        return ev.Recovered(stall=False)
+        return ev.SagaRecovered(stall=False)
 
     with patch.object(arrivals, "takeover_fact", no_fence):
         yield
@@ -397,7 +397,7 @@ def _retries_of_undos_without_end() -> Generator[None]:
 @_rule("8: a stale message revives nothing")
 def _any_message_revives() -> Generator[None]:
     def revived(state: SagaState, event: MessageArrived) -> Decision:
-        return Decision(structs.replace(state, lease=event.lease, token=state.token + 1), Write(ev.Redriven()))
+        return Decision(structs.replace(state, lease=event.lease, token=state.token + 1), Write(ev.SagaRetried()))
 
     with patch.object(arrivals, "_dead_arrived", revived):
         yield
@@ -409,7 +409,7 @@ def _undoing_is_never_given_up() -> Generator[None]:
 
     def patient(plan: Plan, state: SagaState) -> ev.Fact | None:
         fact = next_fact(plan, state)
-        return None if isinstance(fact, ev.RecoveryExhausted) and state.undoing else fact
+        return None if isinstance(fact, ev.SagaRecoveryExhausted) and state.undoing else fact
 
     with _in_place("next_fact", patient):
         yield

@@ -106,7 +106,7 @@ def test_every_audited_operation_names_the_caller_and_keeps_nothing_else_of_the_
         return found
 
     asked = [(trip, "SagaStarted"), (trip, "CancelRequested"), (trip, "SagaPurged"), (stubborn, "SagaStarted")]
-    asked += [(stubborn, "Redriven"), (stubborn, "CompensationStarted"), (fatal, "Resolved")]
+    asked += [(stubborn, "SagaRetried"), (stubborn, "CompensationStarted"), (fatal, "SagaResolved")]
     assert {actor(path, action) for path, action in asked} == {f"cognito:{SUB}"}
     assert actor(fatal, "SagaFailed") == "worker"
     assert s.call("GET", "/definitions/fatal").body["pauses"][0]["by"] == f"cognito:{SUB}"

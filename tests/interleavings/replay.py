@@ -206,7 +206,7 @@ class Replay:
         self._versions = [Registry((deployed, *kin)) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
-        self.name, self.patience = definition.name, definition.max_recovery_attempts
+        self.name, self.poll_timeout = definition.name, definition.max_recovery_attempts
         self.settings = StoreSettings("one-sagas", "one-audit", shards=1, region=REGION)  # all payloads are small
         self.settings = replace(self.settings, joins_table="one-joins" if kin else "")
         self._logger = logging.getLogger("tests.interleavings")

@@ -81,7 +81,7 @@ def wrong_write(
 
 def _stalled(entry: dict[str, Any]) -> bool:
     """Whether an entry tells of a message that was lost. What is purged tells of nothing."""
-    return entry["action"]["S"] == "Recovered" and entry["details"]["M"].get("stall", {}).get("BOOL", False)
+    return entry["action"]["S"] == "SagaRecovered" and entry["details"]["M"].get("stall", {}).get("BOOL", False)
 
 
 def _never_started(stored: _Stored) -> bool:

@@ -23,7 +23,7 @@ from tests.soak.lives import INITIALLY
 from tests.soak.sagas import BOOKINGS, CLASSES, SHORT_LEASES
 from tests.soak.work import Order, parts_of
 
-_REVIVED = frozenset({"Redriven", "CompensationStarted", "CancelRequested", "Resolved"})
+_REVIVED = frozenset({"SagaRetried", "CompensationStarted", "CancelRequested", "SagaResolved"})
 _UNDONE = (SagaStatus.COMPENSATED, SagaStatus.CANCELLED)
 _UNSURE = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
 

@@ -92,7 +92,7 @@ class Waiting(Saga[Request], timeout=timedelta(days=30), result="approval"):
     @cooling_off.compensate
     def wake(self, request: Request) -> None: ...
 
-    @step(patience=timedelta(hours=6))
+    @step(poll_timeout=timedelta(hours=6))
     def settle(self, approval: Approval) -> str:
         raise NotYet(after=60, message="the bank")
 

@@ -182,15 +182,15 @@ class _Builder:
         if not signature.says_return:
             raise DefinitionError(f"{where}: add a return annotation; a step without a result returns None")
         self.check_type(signature.returns, f"{where}: the result")
-        patience, continues = step.options.patience, definition.on_exhausted is Exhausted.CONTINUE
-        if patience is not None and not (
-            isinstance(cast("object", patience), timedelta) and timedelta(0) < patience <= LONGEST_WAIT
+        poll_timeout, continues = step.options.poll_timeout, definition.on_exhausted is Exhausted.CONTINUE
+        if poll_timeout is not None and not (
+            isinstance(cast("object", poll_timeout), timedelta) and timedelta(0) < poll_timeout <= LONGEST_WAIT
         ):
             raise DefinitionError(
-                f"{where}: patience must be a positive timedelta of at most 365 days, not {patience!r}"
+                f"{where}: poll_timeout must be a positive timedelta of at most 365 days, not {poll_timeout!r}"
             )
-        if continues and patience is None:
-            raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with patience")
+        if continues and poll_timeout is None:
+            raise DefinitionError(f"{where}: Exhausted.CONTINUE is for waits, and for steps with poll_timeout")
         if continues and not is_optional(signature.returns):
             raise DefinitionError(
                 f'{where}: its result must be annotated "... | None", because the saga can continue without it'
@@ -200,7 +200,7 @@ class _Builder:
             function=step.function,
             parameters=self._parameters(signature, where, retired=definition.retired),
             result_type=signature.returns,
-            patience=definition.patience if patience is None else patience.total_seconds(),
+            poll_timeout=definition.poll_timeout if poll_timeout is None else poll_timeout.total_seconds(),
         )
 
     def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
@@ -302,9 +302,9 @@ class _Builder:
                     f'{place} is the result of the retired step "{producer.name}", which new sagas skip'
                 )
             _check_holds(type_, producer.result_type, f'the result of step "{producer.name}"', place)
-            polls = self.members.steps[producer.name].options.patience is not None
+            polls = self.members.steps[producer.name].options.poll_timeout is not None
             if producer is undone and (polls or producer.undo_when == "started") and not is_optional(type_):
-                option = 'undo_when="started"' if producer.undo_when == "started" else "patience="
+                option = 'undo_when="started"' if producer.undo_when == "started" else "poll_timeout="
                 raise DefinitionError(
                     f'{place} must be annotated "... | None": with {option}, a step that never completed can be undone'
                 )

@@ -96,8 +96,8 @@ class StepDefinition:
 
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
     ``asks`` says whether it has code, in ``function``. ``children`` are the sagas that it starts; ``on_timeout`` then
-    applies when they fail. ``patience``: seconds for which a step can raise ``NotYet``. ``pivot``: nothing is undone
-    after it.
+    applies when they fail. ``poll_timeout``: seconds for which a step can raise ``NotYet``. ``pivot``: nothing is
+    undone after it.
     """
 
     name: str
@@ -118,7 +118,7 @@ class StepDefinition:
     on_timeout: Exhausted = Exhausted.COMPENSATE
     public: bool = False
     signal_type: Any = None
-    patience: float = 86_400.0
+    poll_timeout: float = 86_400.0
     children: ChildrenDefinition | None = None
     pivot: bool = False
 

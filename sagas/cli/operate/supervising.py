@@ -51,7 +51,7 @@ def set_recovery_attempts(
     name: Name,
     saga_id: SagaId,
     attempts: Annotated[
-        int, typer.Argument(metavar="N", min=0, max=1_000, help="0 gives all patience back.", show_default=False)
+        int, typer.Argument(metavar="N", min=0, max=1_000, help="0 restores all recovery attempts", show_default=False)
     ],
 ) -> None:
     """Set how often a saga counts as having stalled: after max_recovery_attempts of its type it is given up."""

@@ -239,7 +239,7 @@ class OperatorCalls:
         """Set how often a saga counts as having stalled since its last progress.
 
         At the stall after ``max_recovery_attempts`` of its type the supervisor gives it up and has it undone. 0 gives
-        it all its patience back.
+        it all its recovery attempts back.
 
         Args:
             name: of the type.

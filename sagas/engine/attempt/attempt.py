@@ -351,8 +351,8 @@ class Attempt:
         step, index, retry = held.steps[self._message.index], self._message.index, self._code.retry
         error = checked(error) if isinstance(error, NotYet) else error
         if isinstance(error, NotYet):
-            patience, now = self._type.step(step.name).patience, self._services.clock.now()
-            return self._commit(held, postponement(held, index, error, patience, now), None, {})
+            poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
+            return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
         given = retry, step, index, error, self._services.clock
         redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:

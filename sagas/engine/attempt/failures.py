@@ -25,7 +25,7 @@ _MANY, _SLOW = 100, 60.0
 """Looks after which the next is at least so many seconds later."""
 _HELD_UP = 60.0
 """Seconds of delay that queues and functions cause. A look that comes later than that was held up by a pause, an open
-breaker or an outage, and a step's patience does not count the time for which nobody could look."""
+breaker or an outage, and a step's poll_timeout does not count the time for which nobody could look."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
@@ -77,20 +77,20 @@ def checked(error: NotYet) -> Exception:
 
 
 def postponement(
-    held: SagaState, index: int, error: NotYet, patience: float, now: float
+    held: SagaState, index: int, error: NotYet, poll_timeout: float, now: float
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
-    """Return the fact that a step or its undo said that it is not yet time; that it failed for good where its patience
-    is over. ``patience``: seconds for which it may go on so, from the first time on. ``now``: epoch seconds."""
+    """Return the fact that a step or its undo postponed itself, or that it failed for good after its poll timeout.
+    ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
     since, looks = (polling.since + _held_up(held, polling), polling.looks + 1) if polling else (now, 1)
-    end, message = round(since + patience, 3), error.message[:_LONGEST_REASON]
+    end, message = round(since + poll_timeout, 3), error.message[:_LONGEST_REASON]
     if now >= end and held.undoing:
         return ev.CompensationFailed(index, attempt, ev.Failure("NotYet", message))
     if now >= end:
         return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
-    again = min(round(now + after, 3), end)  # one last look at the end of its patience
+    again = min(round(now + after, 3), end)  # one last look at the end of its poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     return kind(index, attempt, message, after, again, since, looks)
 

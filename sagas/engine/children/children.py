@@ -96,7 +96,7 @@ class Children:
             return
         tally = self.joins.first_ends(state.saga_id, state.steps[state.cursor])
         if tally.ended >= state.steps[state.cursor].fan_out.children:
-            self._seen(state, ev.Recovered(stall=False, unanswered=looks, attention=True))
+            self._seen(state, ev.SagaRecovered(stall=False, unanswered=looks, attention=True))
 
     @property
     def _now(self) -> float:
@@ -234,7 +234,7 @@ class Children:
     def _seen(
         self,
         state: SagaState,
-        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.Recovered,
+        fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.SagaRecovered,
         payload: str | None = None,
     ) -> bool:
         """Journal a fact about the children; return whether this look lost a race."""

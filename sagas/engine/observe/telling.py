@@ -117,8 +117,8 @@ def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
     """Whether a person is needed from an entry on, whatever the status is."""
     in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
     overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
-    unanswered = entry.action == "Recovered" and bool(entry.details.get("attention"))
-    return in_doubt or overdue or unanswered or entry.action == "RecoveryExhausted"
+    unanswered = entry.action == "SagaRecovered" and bool(entry.details.get("attention"))
+    return in_doubt or overdue or unanswered or entry.action == "SagaRecoveryExhausted"
 
 
 def _tell_of_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ PURGED = "SagaPurged"
 
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
-_SETTLING = ("Resolved", "Redriven", "CompensationStarted")
+_SETTLING = ("SagaResolved", "SagaRetried", "CompensationStarted")
 _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
@@ -116,9 +116,9 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         created_at=first.at,
         updated_at=last.at,
         ended_at=over[-1].at if over else 0.0,
-        resolution_seq=settling.seq if settling and settling.action == "Resolved" else 0,
+        resolution_seq=settling.seq if settling and settling.action == "SagaResolved" else 0,
     )
-    moves = [entry for entry in entries if entry.action != "Recovered"]  # a message that is sent anew says nothing
+    moves = [entry for entry in entries if entry.action != "SagaRecovered"]  # a message that is sent anew says nothing
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
         again = _runs_again(entry, followed.get(entry.seq))
@@ -157,7 +157,7 @@ def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> No
         # A wait that brought nothing has failed.
         waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
         known |= {name: structs.replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
-    if entry.action == "Resolved":
+    if entry.action == "SagaResolved":
         for name in entry.details.get("undone_by_hand", ()):
             by_hand = known.get(name, StepState(name))
             known[name] = structs.replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
@@ -166,7 +166,7 @@ def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> No
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """The step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
-    if entry.action == "RecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
+    if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
         return step  # it gave up the forward way: what became of the step other entries say
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:

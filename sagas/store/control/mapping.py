@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import asdict
 
-from sagas.core.rules import LONG_WAIT, forward, in_wait, patient_until
+from sagas.core.rules import LONG_WAIT, forward, in_wait, quiet_until
 from sagas.core.states import (
     COUNTERS,
     Attempts,
@@ -86,7 +86,7 @@ def due_at(state: SagaState, stale_after: float) -> float:
     elif state.status is SagaStatus.DEAD_LETTERED and not state.lease and not state.cancel.at:
         due = NEVER_DUE
     else:
-        quiet = 0.0 if state.status is SagaStatus.WAITING and lease else patient_until(state, stale_after)
+        quiet = 0.0 if state.status is SagaStatus.WAITING and lease else quiet_until(state, stale_after)
         due = math.ceil(max(quiet, lease + stale_after) / stale_after) * stale_after
     return state.in_time(due)
 

@@ -150,7 +150,7 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         ['step "a"', 'compensation "u"', "point of no return"],
     ),
     "a pivot that may be passed": (
-        "@step(pivot=True, patience=timedelta(days=1), retry=Retry.constant(on_exhausted=Exhausted.CONTINUE))\n"
+        "@step(pivot=True, poll_timeout=timedelta(days=1), retry=Retry.constant(on_exhausted=Exhausted.CONTINUE))\n"
         + "def a(self) -> int | None: ...",
         ['step "a"', "Exhausted.CONTINUE", "cannot continue without it"],
     ),
@@ -182,9 +182,9 @@ BODIES: dict[str, tuple[str, list[str]]] = {
         "@step(undo_when='started')\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
         ['compensation "u"', 'parameter "b"', "| None"],
     ),
-    "patience without optional": (
-        "@step(patience=timedelta(1))\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
-        ['compensation "u"', 'parameter "b"', "| None", "patience=", "never completed"],
+    "poll_timeout without optional": (
+        "@step(poll_timeout=timedelta(1))\ndef b(self) -> int: ...\n@b.compensate\ndef u(self, b: int) -> None: ...",
+        ['compensation "u"', 'parameter "b"', "| None", "poll_timeout=", "never completed"],
     ),
     "result of a retired step": (
         "@step(retired=True)\ndef a(self) -> int: ...\n@step\ndef b(self, a: int) -> int: ...",

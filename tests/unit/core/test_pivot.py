@@ -99,7 +99,7 @@ def test_a_step_behind_it_that_failed_waits_for_an_operator(policy: str, rejecte
     if failure is not None:
         stopped = after(decision.state, decision.then.fact, by=by)
         assert (stopped.status, stopped.attention, failure.type) == (S.DEAD_LETTERED, NOW, "PivotHolds")
-        again = after(stopped, RetryAsked(MINE), ev.Redriven(), by=by)
+        again = after(stopped, RetryAsked(MINE), ev.SagaRetried(), by=by)
         assert (again.status, again.rejected) == (S.RUNNING, False)
 
 
@@ -125,24 +125,27 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
 
 def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
     tired = replace(BEHIND, recovery=Recovery(6), lease=MINE)
-    given_up = after(tired, ev.RecoveryExhausted())
+    given_up = after(tired, ev.SagaRecoveryExhausted())
     owed = next_fact(plan(*["COMPENSATE"] * 3), given_up)
     assert isinstance(owed, ev.StepDeadLettered)
-    assert (owed.cause, owed.failure) == (Cause.STALLED, ev.Failure("RecoveryExhausted", "the saga stalled too often"))
+    assert (owed.cause, owed.failure) == (
+        Cause.STALLED,
+        ev.Failure("SagaRecoveryExhausted", "the saga stalled too often"),
+    )
     stopped = after(given_up, owed)
     assert (stopped.status, stopped.steps[2].status, stopped.steps[0].status) == (
         S.DEAD_LETTERED,
         T.FAILED,
         T.COMPLETED,
     )
-    again = after(stopped, RetryAsked(MINE), ev.Redriven())
+    again = after(stopped, RetryAsked(MINE), ev.SagaRetried())
     assert (again.recovery.exhausted, kind_of(apply(again, message(again)))) == (False, Run)
 
 
 def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
     joining = step(T.WAITING, waits_for="children", fan_out=FanOut(2, 2, requests_seq=2))
     waiting = saga(S.WAITING, T.COMPLETED, PIVOT, joining, cursor=2)
-    silence = ev.Recovered(False, 3, attention=True)
+    silence = ev.SagaRecovered(False, 3, attention=True)
     for state, noticed in ((BEHIND, StallNoticed(MINE)), (waiting, ChildrenSeen(MINE, silence))):
         claimed = apply(
             replace(state, unanswered=2, updated_at=NOW - 9_000),

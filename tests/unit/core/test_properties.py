@@ -45,7 +45,7 @@ from sagas.core.states import (
 )
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
-OPERATORS = (ev.Redriven, ev.Resolved, RetryAsked, CompensateAsked, ResolveAsked, ev.CompensationStarted)
+OPERATORS = (ev.SagaRetried, ev.SagaResolved, RetryAsked, CompensateAsked, ResolveAsked, ev.CompensationStarted)
 FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
 IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
 """Journaled and committed at once, on conditions of their own."""
@@ -211,10 +211,10 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.SagaTimedOut: st.just(ev.SagaTimedOut()),
     ev.CancelRequested: st.just(ev.CancelRequested()),
     ev.SagaFailed: st.just(ev.SagaFailed()),
-    ev.Recovered: st.builds(ev.Recovered, booleans, counts, booleans),
-    ev.RecoveryExhausted: st.just(ev.RecoveryExhausted()),
-    ev.Redriven: st.just(ev.Redriven()),
-    ev.Resolved: st.builds(ev.Resolved, st.just("seen"), st.just("none"), st.sampled_from([(), ("step0",)])),
+    ev.SagaRecovered: st.builds(ev.SagaRecovered, booleans, counts, booleans),
+    ev.SagaRecoveryExhausted: st.just(ev.SagaRecoveryExhausted()),
+    ev.SagaRetried: st.just(ev.SagaRetried()),
+    ev.SagaResolved: st.builds(ev.SagaResolved, st.just("seen"), st.just("none"), st.sampled_from([(), ("step0",)])),
     MessageArrived: st.builds(
         MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
     ),
@@ -229,7 +229,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         st.builds(ev.ChildrenEnded, indices, counts, counts, st.none() | failures)
         | st.builds(ev.StepCompensated, indices, counts)
         | st.builds(ev.CompensationFailed, indices, counts, failures)
-        | st.builds(ev.Recovered, st.just(False), counts, booleans),
+        | st.builds(ev.SagaRecovered, st.just(False), counts, booleans),
         counts,
     ),
     ResolveAsked: st.builds(ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),

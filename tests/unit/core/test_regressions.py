@@ -15,7 +15,7 @@ from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, 
 def given_up() -> SagaState:
     """A saga that stalled too often going forward, and is being undone."""
     tired = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery=Recovery(6))
-    return after(tired, ev.RecoveryExhausted(), ev.CompensationStarted("recovery"))
+    return after(tired, ev.SagaRecoveryExhausted(), ev.CompensationStarted("recovery"))
 
 
 def test_given_up_going_forward_and_undone_without_trouble_is_compensated() -> None:
@@ -27,17 +27,17 @@ def test_given_up_going_forward_and_undone_without_trouble_is_compensated() -> N
 
 def test_given_up_going_forward_it_may_be_given_up_undoing_too() -> None:
     stalled = replace(given_up(), recovery=Recovery(5), lease=HELD)
-    decision = apply(stalled, ev.Recovered(stall=True))
-    assert commands(decision) == (Write(ev.RecoveryExhausted()),)
-    assert after(decision.state, ev.RecoveryExhausted()).status is S.COMPENSATION_FAILED
+    decision = apply(stalled, ev.SagaRecovered(stall=True))
+    assert commands(decision) == (Write(ev.SagaRecoveryExhausted()),)
+    assert after(decision.state, ev.SagaRecoveryExhausted()).status is S.COMPENSATION_FAILED
 
 
 def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patience() -> None:
     impatient, patient = plan(max_recovery_attempts=1), plan(max_recovery_attempts=9)
     stalled = saga(S.RUNNING, T.COMPLETED, T.RETRYING, cursor=1, lease=HELD, recovery=Recovery(1))
-    decision = apply(stalled, ev.Recovered(stall=True), by=impatient)
-    assert commands(decision) == (Write(ev.RecoveryExhausted()),)
-    assert after(decision.state, ev.RecoveryExhausted(), by=patient).recovery.exhausted
+    decision = apply(stalled, ev.SagaRecovered(stall=True), by=impatient)
+    assert commands(decision) == (Write(ev.SagaRecoveryExhausted()),)
+    assert after(decision.state, ev.SagaRecoveryExhausted(), by=patient).recovery.exhausted
 
 
 @pytest.mark.parametrize("lease", [None, LAPSED])
@@ -53,7 +53,7 @@ def test_a_saga_on_its_way_cannot_be_settled_by_hand(status: S, first: T, lease:
 def test_a_step_that_never_ran_cannot_have_been_undone_by_hand() -> None:
     """It was marked so; once the saga was retried, nobody could claim that step."""
     waiting = saga(S.DEAD_LETTERED, T.FAILED, T.PENDING, lease=HELD, attention=NOW)
-    settled = after(waiting, ev.Resolved("seen", "none", tuple(step.name for step in waiting.steps[:2])))
+    settled = after(waiting, ev.SagaResolved("seen", "none", tuple(step.name for step in waiting.steps[:2])))
     assert [s.status for s in settled.steps] == [T.COMPENSATED, T.PENDING]
 
 
@@ -61,13 +61,13 @@ def test_a_step_that_never_ran_cannot_have_been_undone_by_hand() -> None:
 def test_giving_up_does_not_interrupt_an_execution(status: S) -> None:
     busy = T.RUNNING if status is S.RUNNING else T.COMPENSATING
     tired = saga(status, busy, T.PENDING, lease=HELD, recovery=Recovery(9))
-    assert apply(tired, ev.RecoveryExhausted()).state is tired
+    assert apply(tired, ev.SagaRecoveryExhausted()).state is tired
 
 
 def test_an_undo_whose_code_is_gone_cannot_be_retried_into_success() -> None:
     """A deployment removed it after it had failed; the retry then found nothing to undo and said COMPENSATED."""
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.FAILED, lease=HELD, attention=NOW)
-    retried = after(failed, ev.Redriven(), by=plan(undo=False))
+    retried = after(failed, ev.SagaRetried(), by=plan(undo=False))
     assert retried.status is S.COMPENSATION_FAILED
     assert retried.attention
 

@@ -10,7 +10,7 @@ from msgspec import structs
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, CancelAsked, CompensateAsked, Event, ResolveAsked, RetryAsked, StallNoticed
 from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
-from sagas.core.rules import Plan, patient_until
+from sagas.core.rules import Plan, quiet_until
 from sagas.core.states import Cancel, DeadLetter, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
@@ -165,7 +165,7 @@ def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
 
 def test_failed_undos_alone_are_retried() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATED, attention=NOW, cause="cancel")
-    again = after(failed, RetryAsked(MINE), ev.Redriven())
+    again = after(failed, RetryAsked(MINE), ev.SagaRetried())
     assert (again.status, again.cursor, again.attention) == (S.COMPENSATING, 0, 0)
     assert after(again, message(again), ev.StepCompensated(0, 3)).status is S.CANCELLED
 
@@ -195,7 +195,7 @@ def test_a_step_that_completes_after_all_was_not_postponed() -> None:
 
 
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
-    again = after(WAITING, RetryAsked(MINE, "fixed"), ev.Redriven("fixed"))
+    again = after(WAITING, RetryAsked(MINE, "fixed"), ev.SagaRetried("fixed"))
     assert (again.status, again.steps[1].status, again.steps[1].attempts.made) == (S.RUNNING, T.RETRYING, 2)
     decision = apply(again, message(again))
     assert commands(decision) == (Run(1, False, 3),)
@@ -203,7 +203,7 @@ def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
 
 def test_an_end_stays_where_it_was_until_a_saga_goes_on() -> None:
     failed = saga(S.FAILED, T.COMPLETED, T.FAILED, attention=NOW, ended_at=NOW, lease=HELD)
-    settled = after(failed, ev.Resolved("seen", "none", ()), now=NOW + 3_600)
+    settled = after(failed, ev.SagaResolved("seen", "none", ()), now=NOW + 3_600)
     assert (settled.updated_at, settled.ended_at) == (NOW + 3_600, NOW)
     undone = after(failed, ev.CompensationStarted("operator"), now=NOW + 3_600)
     assert (undone.status, undone.ended_at) == (S.COMPENSATING, 0.0)
@@ -212,10 +212,10 @@ def test_an_end_stays_where_it_was_until_a_saga_goes_on() -> None:
 def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATION_FAILED, attention=NOW)
     by_hand = (failed.steps[0].name,)
-    asked, fact = ResolveAsked(MINE, "paid back", "refund", by_hand), ev.Resolved("paid back", "refund", by_hand)
+    asked, fact = ResolveAsked(MINE, "paid back", "refund", by_hand), ev.SagaResolved("paid back", "refund", by_hand)
     settled = after(failed, asked, fact)
     assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
-    again = after(settled, RetryAsked(MINE), ev.Redriven())
+    again = after(settled, RetryAsked(MINE), ev.SagaRetried())
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
 
 
@@ -244,8 +244,8 @@ def test_a_first_message_is_claimed() -> None:
         (WAITING, {}, (Die(),)),
         (WAITING, {"message_id": "n", "sent_at": NOW - 90}, (Discard("a duplicate of the dead letter"),)),
         (WAITING, {"message_id": "n", "hops": 1}, (Discard("a newer message is the saga's current one"),)),
-        (WAITING, {"message_id": "n", "sent_at": NOW}, (Write(ev.Redriven()),)),
-        (WAITING, {"message_id": "n", "sent_at": NOW, "note": "it is up"}, (Write(ev.Redriven("it is up")),)),
+        (WAITING, {"message_id": "n", "sent_at": NOW}, (Write(ev.SagaRetried()),)),
+        (WAITING, {"message_id": "n", "sent_at": NOW, "note": "it is up"}, (Write(ev.SagaRetried("it is up")),)),
     ],
 )
 def test_a_message_is_answered(state: SagaState, given: dict[str, object], expected: tuple[Then | Send, ...]) -> None:
@@ -271,22 +271,22 @@ def test_silence_is_a_stall_and_patience_ends() -> None:
     lost = StallNoticed(MINE, backlog=Backlog.LOST)
     assert commands(apply(structs.replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
     noticed = apply(silent, lost, by=by)
-    assert writes(noticed) == [ev.Recovered(stall=True)]
-    assert writes(apply(noticed.state, ev.Recovered(stall=True), by=by)) == [ev.RecoveryExhausted()]
+    assert writes(noticed) == [ev.SagaRecovered(stall=True)]
+    assert writes(apply(noticed.state, ev.SagaRecovered(stall=True), by=by)) == [ev.SagaRecoveryExhausted()]
 
 
 def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 9_000), plan(stale_after=60.0, max_recovery_attempts=1)
     for sent in (1, 2, 3):
         noticed = apply(silent, StallNoticed(MINE), by=by)
-        assert writes(noticed) == [ev.Recovered(False, sent, attention=sent == 2)]
+        assert writes(noticed) == [ev.SagaRecovered(False, sent, attention=sent == 2)]
         resent = apply(noticed.state, writes(noticed)[0], by=by)
         assert kinds(resent) == [Send]
         assert (resent.state.recovery.attempts, resent.state.unanswered) == (0, sent)
         assert bool(resent.state.attention) == (sent >= 2)
         assert commands(apply(resent.state, StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
         silent = structs.replace(resent.state, updated_at=NOW - 9_000)
-    known = after(structs.replace(silent, lease=MINE), ev.Recovered(stall=True), by=by)
+    known = after(structs.replace(silent, lease=MINE), ev.SagaRecovered(stall=True), by=by)
     assert (known.recovery.attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
     answered = after(
         structs.replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1)
@@ -296,16 +296,16 @@ def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -
 
 def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
     quiet = saga(S.RUNNING, T.PENDING, updated_at=NOW)
-    waits = [patient_until(structs.replace(quiet, unanswered=sent), 120.0) - NOW for sent in (0, 1, 4, 5, 99)]
+    waits = [quiet_until(structs.replace(quiet, unanswered=sent), 120.0) - NOW for sent in (0, 1, 4, 5, 99)]
     assert waits == [120.0, 240.0, 1_920.0, 3_600.0, 3_600.0]
-    assert patient_until(structs.replace(quiet, unanswered=1), 7_200.0) - NOW == 7_200.0
+    assert quiet_until(structs.replace(quiet, unanswered=1), 7_200.0) - NOW == 7_200.0
 
 
 def test_a_retry_sends_anew_what_nothing_answers() -> None:
     silent = saga(S.RUNNING, T.PENDING, unanswered=3, attention=NOW - 10)
     decision = apply(silent, RetryAsked(MINE, "fixed"))
-    assert writes(decision) == [ev.Recovered(stall=False)]
-    sent = apply(decision.state, ev.Recovered(stall=False))
+    assert writes(decision) == [ev.SagaRecovered(stall=False)]
+    sent = apply(decision.state, ev.SagaRecovered(stall=False))
     assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
     assert kinds(apply(structs.replace(silent, lease=HELD), RetryAsked(MINE))) == [Refuse]
 
