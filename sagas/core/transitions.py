@@ -312,7 +312,7 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
 
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
-    """The accepted cancel is on the record; undoing follows, unless the pivot has completed meanwhile."""
+    """The accepted cancel is on the record; undoing follows, unless the pivot has completed in the meantime."""
     if state.lease is None or busy(state) or not state.cancel.at or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:

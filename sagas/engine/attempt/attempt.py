@@ -292,8 +292,8 @@ class Attempt:
         """Return the payloads that the code names, by parameter: what the message brought and is proven, else from the
         journal, in several tries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
-        known = self._course.known(self._message.inputs, held.digest)
-        missing = [seq for seq in needed.values() if seq not in known]
+        cached = self._course.cached(self._message.inputs, held.digest)
+        missing = [seq for seq in needed.values() if seq not in cached]
         if missing:
             journal, saga_id = self._services.journal, self._message.saga_id
             until = min(self._invocation.deadline - COMMIT_RESERVE, held.lease.expires_at if held.lease else 0.0)
@@ -303,8 +303,8 @@ class Attempt:
                 # It waits for a person, as with a type that changed: there is nothing to call it with.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
-            known |= {seq: read[seq].payload for seq in missing}
-        return {name: known[seq] for name, seq in needed.items()}
+            cached |= {seq: read[seq].payload for seq in missing}
+        return {name: cached[seq] for name, seq in needed.items()}
 
     def _code_began(self) -> None:
         self._began = True

@@ -1,4 +1,4 @@
-"""Steps that one invocation runs one after the other, and what they share: the life of a course is told here alone."""
+"""Steps that one invocation runs one after the other, and what they share. All changes of a course are in this file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Course:
     chain: Chain
     _claimed: SagaState | None = None
     """The saga with the next step claimed, if it is."""
-    _known: dict[int, str | None] = field(default_factory=dict[int, str | None])
+    _cached: dict[int, str | None] = field(default_factory=dict[int, str | None])
     """Payloads that need not be read any more, by the numbers of their entries."""
     _hidden_until: float = 0.0
     """Epoch seconds at which the message at hand comes back should its worker die, if a step has changed that."""
@@ -80,7 +80,7 @@ class Course:
         """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor had written it."""
         self._claimed = state
         if entry is not None and entry.action == "StepCompleted" and entry.payload is not None and not adopted:
-            self._known[entry.seq] = entry.payload
+            self._cached[entry.seq] = entry.payload
 
     def take(self) -> SagaState | None:
         """Return the saga if the last commit claimed the step that is next; once."""
@@ -112,9 +112,9 @@ class Course:
         """Note when the message comes back. ``until``: epoch seconds."""
         self._hidden_until = until if self.chained else 0.0
 
-    def known(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str | None]:
+    def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str | None]:
         """Return the payloads that need no reading, by the numbers of their entries: to begin with, those that the
         message brought and that are proven. The caller adds what it reads."""
-        if not self._known or not self.chained:
-            self._known = {0: None, **brought(inputs, digest)}
-        return self._known
+        if not self._cached or not self.chained:
+            self._cached = {0: None, **brought(inputs, digest)}
+        return self._cached
