@@ -39,7 +39,7 @@ def _obeyed(state: SagaState) -> Order | None:
 
 
 def _may_turn(state: SagaState, cause: str) -> bool:
-    """Whether undoing may begin for that cause. A cancel asked for in the meantime changes nothing: a journaled fact stays
+    """Whether undoing may begin for that cause. A later cancel changes nothing: a journaled fact stays
     valid until it is committed."""
     if cause == "operator":
         return not forward(state) or bool(state.past_pivot)
