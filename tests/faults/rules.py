@@ -168,7 +168,7 @@ def _takeover_keeps_the_token() -> Generator[None]:
 
     def same(plan: Any, state: SagaState, lease: Any, now: float) -> Any:
         decision = taken(plan, state, lease, now)
-        return replace(decision, state=replace(decision.state, token=state.token))
+        return structs.replace(decision, state=structs.replace(decision.state, token=state.token))
 
     with patch.object(arrivals, "_taken_over", same):
         yield
@@ -548,7 +548,7 @@ def _chains_ignore_the_time() -> Generator[None]:
             lease = onward(self, state, send)
         finally:
             self._invocation = invocation
-        return lease and replace(lease, act_until=min(lease.act_until, round(invocation.deadline + SKEW, 3)))
+        return lease and structs.replace(lease, act_until=min(lease.act_until, round(invocation.deadline + SKEW, 3)))
 
     with patch.object(Attempt, "_onward", endless):
         yield
