@@ -8,6 +8,8 @@ number, as ever.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sagas.core import events as ev
 from sagas.core.commands import (
     Backlog,
@@ -34,7 +36,7 @@ from sagas.core.rules import (
     takeover_fact,
     waits,
 )
-from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus, replace
+from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from sagas.core import arrivals, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import (
@@ -38,7 +40,7 @@ from sagas.core.commands import (
 )
 from sagas.core.effects import Decision
 from sagas.core.rules import Plan, forward, has_failed, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus, replace
+from sagas.core.states import OVER, SagaState, SagaStatus
 
 S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)

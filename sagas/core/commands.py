@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from sagas.core.events import ChildrenEnded, CompensationFailed, Fact, SagaRecovered, StepCompensated
 from sagas.core.states import Lease
 
 
-@dataclass(frozen=True, slots=True)
-class MessageArrived:
+class MessageArrived(Struct, frozen=True):
     """A message of the saga was received.
 
     Args:
@@ -46,8 +46,7 @@ class Backlog(StrEnum):
     """Others wait there, and this one may be among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class StallNoticed:
+class StallNoticed(Struct, frozen=True):
     """The supervisor looked at the saga; or the caller did who has cancelled it, or sent it a signal.
 
     Args:
@@ -63,31 +62,27 @@ class StallNoticed:
     backlog: Backlog = Backlog.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class CancelAsked:
+class CancelAsked(Struct, frozen=True):
     """A caller wants the saga cancelled; ``actor``: who; ``note``: why."""
 
     actor: str = ""
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SignalAsked:
+class SignalAsked(Struct, frozen=True):
     """A caller has a value for the step at ``index``, which waits for a signal, has waited, or will."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAsked:
+class RetryAsked(Struct, frozen=True):
     """An operator wants what failed tried again; ``lease`` is what would be taken."""
 
     lease: Lease
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CompensateAsked:
+class CompensateAsked(Struct, frozen=True):
     """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
     COMPLETED, and with a ``note``, too, one that is past its pivot."""
 
@@ -96,8 +91,7 @@ class CompensateAsked:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildrenSeen:
+class ChildrenSeen(Struct, frozen=True):
     """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
     that nobody manages to journal it.
 
@@ -112,8 +106,7 @@ class ChildrenSeen:
     round: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ResolveAsked:
+class ResolveAsked(Struct, frozen=True):
     """An operator says that it is settled.
 
     Args:

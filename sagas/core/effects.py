@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sagas.core.events import Fact
 from sagas.core.states import SagaState
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Execute the step at ``index`` (or its undo); the state already counts the attempt."""
 
     index: int
@@ -17,15 +16,13 @@ class Run:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """As the lease holder, journal this fact next; user code does not run."""
 
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send the saga's current message, not to be delivered before ``not_before`` (epoch seconds)."""
 
     index: int
@@ -34,28 +31,24 @@ class Send:
     not_before: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Postpone:
+class Postpone(Struct, frozen=True):
     """Have the message come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place."""
 
     until: float
     itself: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Discard:
+class Discard(Struct, frozen=True):
     """The message is done with, or has nothing to say any more, and then there is a reason: delete it."""
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Die:
+class Die(Struct, frozen=True):
     """Report the message failed until its queue moves it to the dead-letter queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """The state does not allow what was asked."""
 
     reason: str
@@ -65,8 +58,7 @@ Then = Run | Write | Postpone | Discard | Die | Refuse
 """What is to be done now, by what brought the arrival."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The next state, and what follows from it.
 
     Args:

@@ -6,16 +6,16 @@ message, the supervisor, an operator or a caller turned up, and the automaton sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct, field
 
 from sagas.core.states import DeadLetter, StepStatus
 from sagas.errors import TypeChanged
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why an attempt failed: the exception's class name and its text."""
 
     type: str
@@ -44,10 +44,10 @@ DEADLINE = "the saga's deadline"
 """Who asks for a cancel where it is the saga's own ``timeout``. No caller's identity has spaces."""
 
 
-def _kept(name: str = "", *, always: bool = False, time: bool = False, **default: Any) -> Any:
-    """A field of a fact, and how its entry keeps it. One that has its default is left out. ``time``: it is epoch
-    seconds, and kept as ISO 8601."""
-    return field(metadata={"name": name, "always": always, "time": time}, **default)
+ALWAYS = Meta(extra={"always": True})
+"""Marks a field of a fact that its entry stores even if it has its default. All others are left out then."""
+TIME = Meta(extra={"time": True})
+"""Marks a field that is epoch seconds, and is stored as ISO 8601."""
 
 
 class Reports(StrEnum):
@@ -59,8 +59,7 @@ class Reports(StrEnum):
     UNDO_FAILED = "UNDO_FAILED"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A journaled change. Its class says all that others have to know of it.
 
     ``action`` is its name in the audit trail. ``leaves`` is the status in which it leaves its step, if that can be told
@@ -82,16 +81,14 @@ class Fact:
         return type(self).__name__
 
 
-@dataclass(frozen=True, slots=True)
-class StepFact(Fact):
+class StepFact(Fact, frozen=True):
     """A fact about one execution of the step at ``index``."""
 
     index: int
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepCompleted(StepFact):
+class StepCompleted(StepFact, frozen=True):
     """The step ran to its end; its result is in the entry."""
 
     leaves = StepStatus.COMPLETED
@@ -101,8 +98,7 @@ class StepCompleted(StepFact):
     has_payload = True
 
 
-@dataclass(frozen=True, slots=True)
-class StepFailed(StepFact):
+class StepFailed(StepFact, frozen=True):
     """The step raised.
 
     Args:
@@ -120,15 +116,14 @@ class StepFailed(StepFact):
     reports = Reports.STEP_FAILED
 
     failure: Failure
-    permanent: bool = _kept(always=True, default=False)
-    rejected: bool = _kept(always=True, default=False)
-    retry_at: float = _kept("next_attempt_at", time=True, default=0.0)
+    permanent: Annotated[bool, ALWAYS] = False
+    rejected: Annotated[bool, ALWAYS] = False
+    retry_at: Annotated[float, TIME] = field(default=0.0, name="next_attempt_at")
     excused: bool = False
     outcome_unknown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StepLost(StepFact):
+class StepLost(StepFact, frozen=True):
     """The execution's lease expired and it left no entry: its outcome is unknown."""
 
     leaves = StepStatus.FAILED
@@ -166,8 +161,7 @@ class DeadLetterCause(StrEnum):
         return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
 
 
-@dataclass(frozen=True, slots=True)
-class StepDeadLettered(Fact):
+class StepDeadLettered(Fact, frozen=True):
     """The step waits for an operator; ``cause`` says why.
 
     Args:
@@ -186,15 +180,13 @@ class StepDeadLettered(Fact):
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CompensationStarted(Fact):
+class CompensationStarted(Fact, frozen=True):
     """From here on only undos run. ``cause``: failure, cancel, timeout, recovery, operator or parent."""
 
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepCompensated(StepFact):
+class StepCompensated(StepFact, frozen=True):
     """The step's undo ran to its end."""
 
     leaves = StepStatus.COMPENSATED
@@ -202,19 +194,17 @@ class StepCompensated(StepFact):
     reports = Reports.UNDO_SUCCEEDED
 
 
-@dataclass(frozen=True, slots=True)
-class CompensationAttemptFailed(StepFact):
+class CompensationAttemptFailed(StepFact, frozen=True):
     """The step's undo raised or was lost; it will be tried again at ``retry_at``."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_FAILED
 
     failure: Failure
-    retry_at: float = _kept("next_attempt_at", time=True, default=0.0)
+    retry_at: Annotated[float, TIME] = field(default=0.0, name="next_attempt_at")
 
 
-@dataclass(frozen=True, slots=True)
-class CompensationFailed(StepFact):
+class CompensationFailed(StepFact, frozen=True):
     """The step's undo failed for good."""
 
     leaves = StepStatus.COMPENSATION_FAILED
@@ -223,18 +213,16 @@ class CompensationFailed(StepFact):
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class WaitStarted(StepFact):
+class WaitStarted(StepFact, frozen=True):
     """The step waits from here on, for a signal or for a time; ``until``: epoch seconds of its end."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
 
-    until: float = _kept(time=True)
+    until: Annotated[float, TIME]
 
 
-@dataclass(frozen=True, slots=True)
-class SignalReceived(Fact):
+class SignalReceived(Fact, frozen=True):
     """The signal that the step at ``index`` waits for came; its value is in the entry."""
 
     leaves = StepStatus.COMPLETED
@@ -243,8 +231,7 @@ class SignalReceived(Fact):
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaitTimedOut(Fact):
+class WaitTimedOut(Fact, frozen=True):
     """The step at ``index`` waited in vain."""
 
     leaves = StepStatus.FAILED
@@ -253,8 +240,7 @@ class WaitTimedOut(Fact):
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaitEnded(Fact):
+class WaitEnded(Fact, frozen=True):
     """The time came that the step at ``index`` waited for."""
 
     leaves = StepStatus.COMPLETED
@@ -263,8 +249,7 @@ class WaitEnded(Fact):
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChildrenStarted(StepFact):
+class ChildrenStarted(StepFact, frozen=True):
     """The step has said which children there are to be; their requests are in the entry, ``types`` are theirs."""
 
     leaves = StepStatus.WAITING
@@ -272,11 +257,10 @@ class ChildrenStarted(StepFact):
     has_payload = True
 
     children: int
-    types: tuple[str, ...] = _kept(always=True, default=())
+    types: Annotated[tuple[str, ...], ALWAYS] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChildrenEnded(Fact):
+class ChildrenEnded(Fact, frozen=True):
     """The children of the step at ``index`` are over; their results are in the entry.
 
     Args:
@@ -294,8 +278,7 @@ class ChildrenEnded(Fact):
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed(StepFact):
+class Postponed(StepFact, frozen=True):
     """The step or its undo said that it is not yet time: nothing failed.
 
     Args:
@@ -308,76 +291,67 @@ class Postponed(StepFact):
 
     message: str
     after: float
-    retry_at: float = _kept("next_attempt_at", time=True)
-    since: float = _kept(time=True)
-    looks: int = _kept(always=True, default=1)
+    retry_at: Annotated[float, TIME] = field(name="next_attempt_at")
+    since: Annotated[float, TIME]
+    looks: Annotated[int, ALWAYS] = 1
 
 
-@dataclass(frozen=True, slots=True)
-class StepPostponed(Postponed):
+class StepPostponed(Postponed, frozen=True):
     """The step said that it is not yet time: nothing failed."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
 
 
-@dataclass(frozen=True, slots=True)
-class CompensationPostponed(Postponed):
+class CompensationPostponed(Postponed, frozen=True):
     """The step's undo said that it is not yet time: nothing failed."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_SUCCEEDED
 
 
-@dataclass(frozen=True, slots=True)
-class SagaTimedOut(Fact):
+class SagaTimedOut(Fact, frozen=True):
     """The saga's own deadline has passed: it is undone, or goes on behind its pivot, and needs a person."""
 
     why = Failure("SagaTimedOut", "the saga's own timeout has passed")
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested(Fact):
+class CancelRequested(Fact, frozen=True):
     """An accepted cancel takes effect; or it came too late, for the pivot has completed meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class SagaFailed(Fact):
+class SagaFailed(Fact, frozen=True):
     """The saga ends FAILED: nothing is undone."""
 
 
-@dataclass(frozen=True, slots=True)
-class SagaRecovered(Fact):
+class SagaRecovered(Fact, frozen=True):
     """The current message is sent again. ``stall``: its queue showed that the last one was lost, which uses up a
     recovery attempt. ``unanswered``: how many messages in a row were sent without a sign of what happened to them.
     ``attention``: so many that the saga needs an operator."""
 
-    stall: bool = _kept(always=True, default=True)
+    stall: Annotated[bool, ALWAYS] = True
     unanswered: int = 0
     attention: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SagaRecoveryExhausted(Fact):
+class SagaRecoveryExhausted(Fact, frozen=True):
     """The saga stalled too often at its current step: it is given up, or stops behind its pivot."""
 
     leaves = StepStatus.COMPENSATION_FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class SagaRetried(Fact):
+class SagaRetried(Fact, frozen=True):
     """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
 
-    note: str = _kept(always=True, default="")
+    note: Annotated[str, ALWAYS] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SagaResolved(Fact):
+class SagaResolved(Fact, frozen=True):
     """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
 
     note: str
-    taken: str = _kept("action")
-    steps: tuple[str, ...] = _kept("undone_by_hand", always=True, default=())
+    taken: str = field(name="action")
+    steps: Annotated[tuple[str, ...], ALWAYS] = field(default=(), name="undone_by_hand")
 
 
 FACTS: dict[str, type[Fact]] = {

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec.structs import replace
+
 from sagas.core.events import (
     DEADLINE,
     LOST,
@@ -30,7 +32,7 @@ from sagas.core.events import (
     WaitStarted,
     WaitTimedOut,
 )
-from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus, replace
+from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receive, and

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from enum import StrEnum
-from functools import cache
-from operator import attrgetter
-from typing import Any, TypeVar
 
-Replaced = TypeVar("Replaced")
-
-
-def replace(instance: Replaced, /, **changes: Any) -> Replaced:
-    """``dataclasses.replace`` in half its time: a state has forty fields and is replaced at each turn."""
-    kind: Any = type(instance)
-    get_all, places = _fields_of(kind)
-    values = list(get_all(instance))
-    for name, value in changes.items():
-        values[places[name]] = value
-    return kind(*values)
-
-
-@cache
-def _fields_of(kind: Any) -> tuple[attrgetter[tuple[Any, ...]], dict[str, int]]:
-    names = [one.name for one in fields(kind)]
-    return attrgetter(*names), {name: place for place, name in enumerate(names)}
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class SagaStatus(StrEnum):
@@ -60,8 +41,7 @@ class StepStatus(StrEnum):
     COMPENSATION_FAILED = "COMPENSATION_FAILED"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempts:
+class Attempts(Struct, frozen=True):
     """How often something was executed.
 
     Args:
@@ -98,8 +78,7 @@ class Attempts:
         return Attempts(self.made)
 
 
-@dataclass(frozen=True, slots=True)
-class FanOut:
+class FanOut(Struct, frozen=True):
     """The children of a step.
 
     Args:
@@ -119,8 +98,7 @@ class FanOut:
     requests_seq: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StepState:
+class StepState(Struct, frozen=True):
     """One step of one saga.
 
     Args:
@@ -156,8 +134,7 @@ class StepState:
     pivot: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """Who may act on the saga. It is free only when it was released, not when it expired.
 
     Args:
@@ -171,8 +148,7 @@ class Lease:
     act_until: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(Struct, frozen=True):
     """The message that is dying: the same dispatch and hops under another id is that message redriven."""
 
     dispatch: int
@@ -180,8 +156,7 @@ class DeadLetter:
     message_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far the current execution says it is.
 
     Args:
@@ -195,8 +170,7 @@ class Progress:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Polling:
+class Polling(Struct, frozen=True):
     """That the current step looks again and again for something that is not there yet.
 
     Args:
@@ -215,8 +189,7 @@ class Polling:
     due: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(Struct, frozen=True):
     """That a saga is being purged, for good: nothing but its purge goes on.
 
     Args:
@@ -234,8 +207,7 @@ COUNTERS = 16
 """Counters of a step's children at most: an item takes a thousand writes a second, and one transaction at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parent:
+class Parent(Struct, frozen=True):
     """Which saga started this one.
 
     Args:
@@ -254,8 +226,7 @@ class Parent:
     counters: int = COUNTERS
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """That a saga's parent wants it undone, though it is over.
 
     Args:
@@ -267,8 +238,7 @@ class Order:
     open: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """That a saga is to be cancelled.
 
     Args:
@@ -284,8 +254,7 @@ class Cancel:
     journaled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """How well a saga recovers.
 
     Args:
@@ -301,8 +270,7 @@ class Recovery:
         return Recovery(0, self.exhausted)
 
 
-@dataclass(frozen=True, slots=True)
-class SagaState:
+class SagaState(Struct, frozen=True):
     """One saga. Times are epoch seconds; 0 means never.
 
     Args:

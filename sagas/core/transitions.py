@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sagas.core import events as ev
 from sagas.core.effects import Decision, Send, Write
 from sagas.core.rules import (
@@ -24,7 +26,6 @@ from sagas.core.states import (
     SagaStatus,
     StepState,
     StepStatus,
-    replace,
 )
 
 _LONGEST_UNREADABLE = 300

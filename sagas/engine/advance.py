@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from msgspec import structs
+
 from sagas.core.automaton import decide
 from sagas.core.commands import Arrival, MessageArrived
 from sagas.core.effects import Discard, Refuse, Send, Then, Write
@@ -207,7 +209,7 @@ class Advancer:
         """Send a saga's current message once more: whichever arrives first, the others find nothing to do. ``delay``:
         seconds after which it is to arrive at the earliest."""
         send = send_current(state)
-        self._send(state, replace(send, not_before=max(send.not_before, self.services.clock.now() + delay)))
+        self._send(state, structs.replace(send, not_before=max(send.not_before, self.services.clock.now() + delay)))
 
     def plan(self, state: SagaState) -> Plan:
         """Return the saga's plan."""
@@ -233,7 +235,7 @@ class Advancer:
         if state.correlation_id:
             return state
         first = self.services.journal.entries(state.saga_id, [1])[1]
-        return replace(state, correlation_id=first.correlation_id)
+        return structs.replace(state, correlation_id=first.correlation_id)
 
     def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
         if state.joins and self.work is not None:  # no step is to run: the children are to be looked after

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
 from sagas.core.effects import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
-from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus, replace
+from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import patiently
@@ -151,13 +153,13 @@ class Committer:
     ) -> Decision:
         """Move on without an entry: the journal has one already that says as much, and a step may look once a
         second for days."""
-        after = replace(decision.state, seq=state.seq)
+        after = structs.replace(decision.state, seq=state.seq)
         try:
             patiently(self._clock, partial(self._control.commit, state, after, plan.stale_after))
         except FlagWon as won:
             return self._write(plan, _as_known(won.state, state), fact, context)[0]
         self._tell(state, after, fact)
-        return replace(decision, state=after)
+        return structs.replace(decision, state=after)
 
     def _decided(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Decision:
         now = self._clock.now()
@@ -201,10 +203,10 @@ class Committer:
             # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
             # missing may have no queue either: none dies.
             current = context.message is not None and context.message.dispatch == state.dispatch
-            return replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
+            return structs.replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
         match fact:
             case ev.WaitStarted(until=0.0):
-                return replace(fact, until=round(self._clock.now() + plan.steps[fact.index].wait, 3)), context
+                return structs.replace(fact, until=round(self._clock.now() + plan.steps[fact.index].wait, 3)), context
             case ev.WaitEnded():
                 return fact, replace(context, payload="null")
             case ev.SignalReceived(index):
@@ -267,9 +269,9 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
     head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
-    return replace(decision, state=replace(decision.state, head=head, digest=digest))
+    return structs.replace(decision, state=structs.replace(decision.state, head=head, digest=digest))
 
 
 def _as_known(found: SagaState, before: SagaState) -> SagaState:
     """A saga that was read, with what is known of it that the control item does not have."""
-    return replace(found, correlation_id=before.correlation_id)
+    return structs.replace(found, correlation_id=before.correlation_id)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from msgspec import structs
+
 from sagas import Context, OrphanedObject, OrphanSweep, Retry, S3Object, Saga, step
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.engine.sweep.orphans import SweepReport
@@ -113,7 +115,7 @@ class SweepDesk:
         now = self.clock.now()
         steps = (StepState("upload"), StepState("announce"))
         state = SagaState(self.clock.new_id(), name, "1", steps, status=SagaStatus(status), attention=attention)
-        state = replace(state, correlation_id=state.saga_id, created_at=now, updated_at=now)
+        state = structs.replace(state, correlation_id=state.saga_id, created_at=now, updated_at=now)
         assert self.engine.control.create(state, 120)
         return state.saga_id
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState, StepState
@@ -94,7 +95,7 @@ def test_a_message_is_lost_when_its_lane_is_empty_and_handled_what_was_sent_late
 
 
 def test_a_wait_that_was_asked_for_is_no_silence() -> None:
-    later = replace(SILENT, not_before=SENT + 100)
+    later = structs.replace(SILENT, not_before=SENT + 100)
     assert _lanes(Queue(1, Watermark(SENT + GOOD_WHILE + 50))).backlog(later) is Backlog.WAITING
 
 
@@ -123,7 +124,7 @@ def test_what_is_sent_anew_is_no_line() -> None:
     queue.messages, queue.known = 25, Watermark(empty_at=SENT + 5_000)
     assert _lanes(queue).backlog(SILENT) is Backlog.UNKNOWN
     for sent in (SENT + 4_940, SENT + 5_001):
-        assert _lanes(queue).backlog(replace(SILENT, updated_at=sent)) is Backlog.WAITING
+        assert _lanes(queue).backlog(structs.replace(SILENT, updated_at=sent)) is Backlog.WAITING
 
 
 def test_a_single_saga_tells_nobody_of_an_empty_lane() -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sagas.core.states import Cancel, SagaState, SagaStatus, StepState, StepStatus
 from sagas.engine.attempt.attempt import Invocation
@@ -115,7 +116,7 @@ def test_one_entry_gets_the_slot(store: Store, round_: int) -> None:
 @pytest.mark.parametrize("round_", range(ROUNDS))
 def test_one_takeover_wins(store: Store, round_: int) -> None:
     seen = _created(store, saga(SagaStatus.RUNNING, lease=lease(), token=4))
-    after = [replace(seen, token=5, lease=lease()) for _ in range(THREADS)]
+    after = [structs.replace(seen, token=5, lease=lease()) for _ in range(THREADS)]
     got = _at_once(lambda number: store.control.claim(seen, after[number], STALE_AFTER))
     assert Counter(got) == {True: 1, False: THREADS - 1}
     assert store.control.get(seen.saga_id) == after[got.index(True)]
@@ -126,9 +127,9 @@ def test_one_takeover_wins(store: Store, round_: int) -> None:
 def test_takeover_or_late_commit(store: Store, round_: int, ending: bool) -> None:
     """Half try to take over, half to commit as the old holder: one side gets through, and the entry agrees with it."""
     seen = _created(store, saga(SagaStatus.RUNNING, lease=lease(), token=1))
-    taken = [replace(seen, token=2, lease=lease()) for _ in range(THREADS)]
+    taken = [structs.replace(seen, token=2, lease=lease()) for _ in range(THREADS)]
     status = SagaStatus.COMPLETED if ending else SagaStatus.RUNNING
-    done = replace(seen, seq=2, status=status, lease=None, dispatch=2)
+    done = structs.replace(seen, seq=2, status=status, lease=None, dispatch=2)
     entry = Entry(seen.saga_id, 2, NOW, "trip", "StepCompleted", status.value, 1, "pay", 1)
 
     def act(number: int) -> str | None:
@@ -157,9 +158,9 @@ def test_takeover_or_late_commit(store: Store, round_: int, ending: bool) -> Non
 def test_cancel_or_end(store: Store, round_: int) -> None:
     """A cancel that was accepted never ends COMPLETED, and no entry says so."""
     seen = _created(store, saga(SagaStatus.RUNNING, lease=lease(), token=1))
-    done = replace(seen, seq=2, status=SagaStatus.COMPLETED, lease=None)
+    done = structs.replace(seen, seq=2, status=SagaStatus.COMPLETED, lease=None)
     entry = Entry(seen.saga_id, 2, NOW, "trip", "StepCompleted", "COMPLETED", 1, "pay", 1)
-    asked = replace(seen, cancel=Cancel(NOW, "ann"))
+    asked = structs.replace(seen, cancel=Cancel(NOW, "ann"))
 
     def act(number: int) -> bool | None:
         if number:

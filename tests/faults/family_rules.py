@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from sagas.core import undoing
 from sagas.core.events import ChildrenStarted

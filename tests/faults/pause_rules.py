@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from sagas.core.states import Polling, SagaState
 from sagas.core.text import iso

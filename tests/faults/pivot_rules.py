@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import patch
 
+from msgspec import structs
+
 from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import CancelAsked, CompensateAsked
@@ -25,12 +27,12 @@ _rule = rules_in(PIVOT_RULES)
 
 def _plain(state: SagaState) -> SagaState:
     """The saga as one without a pivot."""
-    return replace(state, steps=tuple(replace(step, pivot=False) for step in state.steps))
+    return structs.replace(state, steps=tuple(structs.replace(step, pivot=False) for step in state.steps))
 
 
 def _marked(after: SagaState, before: SagaState) -> SagaState:
     steps = zip(after.steps, before.steps, strict=True)
-    return replace(after, steps=tuple(replace(step, pivot=was.pivot) for step, was in steps))
+    return structs.replace(after, steps=tuple(structs.replace(step, pivot=was.pivot) for step, was in steps))
 
 
 @contextmanager
@@ -44,7 +46,7 @@ def _rows_blind(*events: type[Any]) -> Generator[None]:
             plain = _plain(state)
             decision = apply(plan, plain, event, now)
             after = state if decision.state is plain else _marked(decision.state, state)
-            return replace(decision, state=after)
+            return structs.replace(decision, state=after)
 
         return applied
 
@@ -94,9 +96,9 @@ def _pivots_obey_earlier_cancels() -> Generator[None]:
 @_rule("17: the deadline undoes nothing")
 def _pivots_obey_deadlines() -> Generator[None]:
     def turned(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-        asked = replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
+        asked = structs.replace(_plain(state), cancel=Cancel(now, ev.DEADLINE))
         decision = transitions.saga_timed_out(plan, asked, fact, now)
-        return replace(decision, state=_marked(decision.state, state))
+        return structs.replace(decision, state=_marked(decision.state, state))
 
     rows = {key: replace(row, apply=turned) for key, row in automaton.TABLE.items() if key[1] is ev.SagaTimedOut}
     with patch.object(automaton, "TABLE", automaton.TABLE | rows):

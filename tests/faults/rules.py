@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 from unittest.mock import patch
 
+from msgspec import structs
+
 from sagas.core import arrivals, rules, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, MessageArrived
@@ -166,7 +168,7 @@ def _takeover_keeps_the_token() -> Generator[None]:
 
     def same(plan: Any, state: SagaState, lease: Any, now: float) -> Any:
         decision = taken(plan, state, lease, now)
-        return replace(decision, state=replace(decision.state, token=state.token))
+        return structs.replace(decision, state=structs.replace(decision.state, token=state.token))
 
     with patch.object(arrivals, "_taken_over", same):
         yield
@@ -314,8 +316,8 @@ def _takeover_forgets_the_deadline() -> Generator[None]:
     taken = cast("Any", arrivals)._taken_over
 
     def forgetful(plan: Any, state: SagaState, lease: Any, now: float) -> Any:
-        lease_now = replace(state.lease, act_until=0.0) if state.lease else None
-        return taken(plan, replace(state, lease=lease_now), lease, now)
+        lease_now = structs.replace(state.lease, act_until=0.0) if state.lease else None
+        return taken(plan, structs.replace(state, lease=lease_now), lease, now)
 
     with patch.object(arrivals, "_taken_over", forgetful):
         yield
@@ -395,7 +397,7 @@ def _retries_of_undos_without_end() -> Generator[None]:
 @_rule("8: a stale message revives nothing")
 def _any_message_revives() -> Generator[None]:
     def revived(state: SagaState, event: MessageArrived) -> Decision:
-        return Decision(replace(state, lease=event.lease, token=state.token + 1), Write(ev.SagaRetried()))
+        return Decision(structs.replace(state, lease=event.lease, token=state.token + 1), Write(ev.SagaRetried()))
 
     with patch.object(arrivals, "_dead_arrived", revived):
         yield
@@ -432,7 +434,7 @@ def _given_up_is_failed() -> Generator[None]:
     def failed(plan: Plan, state: SagaState) -> SagaState:
         after = next_undo(plan, state)
         given_up = after.over and state.recovery.exhausted and state.undoing
-        return replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
+        return structs.replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
 
     with _in_place("next_undo", failed):
         yield
@@ -443,7 +445,7 @@ def _losses_are_forgotten() -> Generator[None]:
     with_step = SagaState.with_step
 
     def forgetful(state: SagaState, index: int, step: StepState) -> SagaState:
-        return with_step(state, index, replace(step, outcome_unknown=False))
+        return with_step(state, index, structs.replace(step, outcome_unknown=False))
 
     with patch.object(SagaState, "with_step", forgetful):
         yield
@@ -546,7 +548,7 @@ def _chains_ignore_the_time() -> Generator[None]:
             lease = onward(self, state, send)
         finally:
             self._invocation = invocation
-        return lease and replace(lease, act_until=min(lease.act_until, round(invocation.deadline + SKEW, 3)))
+        return lease and structs.replace(lease, act_until=min(lease.act_until, round(invocation.deadline + SKEW, 3)))
 
     with patch.object(Attempt, "_onward", endless):
         yield
@@ -558,8 +560,8 @@ def _chained_attempts_not_counted() -> Generator[None]:
         claimed = arrivals.claimed_next(before, decision, lease)
         index = claimed.state.cursor
         counted, fresh = claimed.state.steps[index], decision.state.steps[index]
-        step = replace(counted, attempts=fresh.attempts, undo_attempts=fresh.undo_attempts)
-        return replace(claimed, state=claimed.state.with_step(index, step))
+        step = structs.replace(counted, attempts=fresh.attempts, undo_attempts=fresh.undo_attempts)
+        return structs.replace(claimed, state=claimed.state.with_step(index, step))
 
     with patch.object(committer, "claimed_next", uncounted):
         yield
@@ -570,7 +572,7 @@ def _postponed_steps_are_not_undone() -> Generator[None]:
     undoable = rules.undoable
 
     def completed(plan: Plan, index: int, step: StepState) -> bool:
-        return undoable(plan, index, replace(step, postponed=False))
+        return undoable(plan, index, structs.replace(step, postponed=False))
 
     with _in_place("undoable", completed):
         yield

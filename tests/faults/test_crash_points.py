@@ -4,11 +4,11 @@ ones and a sample of the others; ``make proof`` takes all requests of all scenar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
+from msgspec.structs import replace
 
 from sagas.core.events import Fact, StepFailed
 from sagas.engine import committer

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from functions.checkout import Checkout
 from functions.create_zip import CreateZip
@@ -32,7 +33,7 @@ def reference(site: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Site]
 def _stored(site: Site) -> SagaState:
     """The saga that the samples are about, with its journal."""
     started = site.engine.starter.start("create-zip", load("create_zip"))
-    state = replace(started.state, saga_id=SAMPLE, correlation_id=SAMPLE)
+    state = structs.replace(started.state, saga_id=SAMPLE, correlation_id=SAMPLE)
     assert site.engine.control.create(state, 120.0)
     [first] = site.engine.journal.history(started.state.saga_id, up_to=1)
     site.engine.journal.put(replace(first, saga_id=SAMPLE, correlation_id=SAMPLE))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import boto3
 import pytest
 from jsonschema_rs import validator_for
+from msgspec.structs import replace
 
 from benchmarks import prices
 from sagas.cdk.messages.events import filters_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sagas.core.states import Cancel, SagaState, SagaStatus, StepStatus
 from sagas.store.journal.entries import Entry

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sagas.core.automaton import decide
 from sagas.core.states import (
@@ -34,7 +35,7 @@ def test_created_once(store: Store) -> None:
     state = saga()
     assert store.control.get(state.saga_id) is None
     assert store.control.create(state, STALE_AFTER)
-    assert not store.control.create(replace(state, version="2"), STALE_AFTER)
+    assert not store.control.create(structs.replace(state, version="2"), STALE_AFTER)
     assert store.control.get(state.saga_id) == state
 
 
@@ -67,7 +68,7 @@ def test_over_leaves_the_index_and_attention_enters_it(store: Store) -> None:
     store.control.commit(state, ended(state), STALE_AFTER)
     assert not {"open_shard", "due", "lease_owner", "act_until"} & _item_names(store, state.saga_id)
     other = claimed(store)
-    failed = replace(ended(other), status=SagaStatus.FAILED, attention=NOW)
+    failed = structs.replace(ended(other), status=SagaStatus.FAILED, attention=NOW)
     store.control.commit(other, failed, STALE_AFTER)
     assert (store.item(other.saga_id) or {})["attention_shard"] == {"S": str(shard_of(other.saga_id, SHARDS))}
     assert not {"open_shard", "due"} & _item_names(store, other.saga_id)
@@ -90,16 +91,16 @@ def test_finished_sagas_are_to_be_purged_only_if_told_and_settled(store: Store) 
         saga(SagaStatus.RUNNING),
         saga(SagaStatus.COMPLETED),
     )
-    owning = replace(saga(SagaStatus.COMPLETED), saga="owner")
+    owning = structs.replace(saga(SagaStatus.COMPLETED), saga="owner")
     for one in (waiting, running, owning):
         assert retaining.create(one, STALE_AFTER)
     assert store.control.create(kept, STALE_AFTER)
     assert not any(found(one, NOW + 10**8) for one in (waiting, owning, running, kept))
     for one in (state, waiting, owning, running, kept):
         assert "expires_at" not in _item_names(store, one.saga_id)
-    settled = replace(waiting, token=1, lease=lease())
+    settled = structs.replace(waiting, token=1, lease=lease())
     assert retaining.claim(waiting, settled, STALE_AFTER)
-    resolved = replace(settled, lease=None, attention=0.0, seq=2, resolution_seq=2, updated_at=NOW + 500)
+    resolved = structs.replace(settled, lease=None, attention=0.0, seq=2, resolution_seq=2, updated_at=NOW + 500)
     retaining.commit(settled, resolved, STALE_AFTER)
     assert not found(resolved, NOW + 4099)
     assert found(resolved, NOW + 4100)
@@ -109,7 +110,7 @@ def test_finished_sagas_are_to_be_purged_only_if_told_and_settled(store: Store) 
 
 
 def _purging(state: SagaState) -> SagaState:
-    return replace(state, token=state.token + 1, lease=lease(), purge=Purge(NOW, "ann", "asked for"))
+    return structs.replace(state, token=state.token + 1, lease=lease(), purge=Purge(NOW, "ann", "asked for"))
 
 
 def test_the_item_is_deleted_by_its_purge_only(store: Store) -> None:
@@ -123,7 +124,7 @@ def test_the_item_is_deleted_by_its_purge_only(store: Store) -> None:
     due = purge_at(purging, store.settings)
     assert state.saga_id not in [one.saga_id for one in store.listing.to_purge(due - 1, 10_000)]
     assert state.saga_id in [one.saga_id for one in store.listing.to_purge(due, 10_000)]
-    assert not store.control.delete(replace(purging, token=7))
+    assert not store.control.delete(structs.replace(purging, token=7))
     assert store.control.delete(purging)
     assert store.item(state.saga_id) is None
     assert not store.control.delete(purging)
@@ -136,7 +137,7 @@ def test_a_start_creates_again_only_what_is_not_there_and_was_not_purged(store: 
     store.journal.put(first)
     assert store.control.create_again(started, STALE_AFTER, store.journal)
     assert store.control.get(started.saga_id) == started
-    assert not store.control.create_again(replace(started, version="2"), STALE_AFTER, store.journal)
+    assert not store.control.create_again(structs.replace(started, version="2"), STALE_AFTER, store.journal)
     purged = saga(SagaStatus.COMPLETED)
     store.journal.put(replace(first, saga_id=purged.saga_id))
     store.tombstones.put(purged.saga_id, Tombstone(Purge(NOW, "ann", ""), "hash", purged, (), aside=False))
@@ -188,16 +189,16 @@ def test_claims_create_nothing(store: Store, index: int) -> None:
 
 def test_no_other_write_creates_either(store: Store) -> None:
     before = saga(SagaStatus.RUNNING, lease=lease(), token=3)
-    after = replace(completed(before))
-    assert not store.control.claim(before, replace(before, lease=lease(), token=4), STALE_AFTER)
+    after = structs.replace(completed(before))
+    assert not store.control.claim(before, structs.replace(before, lease=lease(), token=4), STALE_AFTER)
     assert not store.control.extend(before, NOW + 99)
-    assert not store.control.request_cancel(before, replace(before, cancel=Cancel(NOW)))
+    assert not store.control.request_cancel(before, structs.replace(before, cancel=Cancel(NOW)))
     with pytest.raises(Fenced):
         store.control.commit(before, after, STALE_AFTER)
     with pytest.raises(Fenced):
         store.control.finish(last(before), before, ended(before), STALE_AFTER, store.journal)
-    free = replace(before, lease=None)
-    assert not store.control.claim(free, replace(free, lease=lease(), token=4), STALE_AFTER)
+    free = structs.replace(before, lease=None)
+    assert not store.control.claim(free, structs.replace(free, lease=lease(), token=4), STALE_AFTER)
     assert store.item(before.saga_id) is None
     assert store.entry(before.saga_id, before.seq + 1) is None
 
@@ -230,12 +231,12 @@ def test_claims_succeed_exactly_when_the_automaton_says_run(store: Store, walk: 
 def test_a_takeover_needs_token_owner_and_expiry_as_seen(store: Store) -> None:
     seen = claimed(store)
     assert seen.lease is not None
-    later = replace(seen, token=seen.token + 1, lease=lease(NOW + 300), lost_until=seen.lease.act_until)
-    wrong_token = replace(seen, token=seen.token - 1)
-    wrong_owner = replace(seen, lease=lease())
-    extended = replace(seen, lease=replace(seen.lease, expires_at=NOW + 1))
-    released = replace(seen, lease=None)
-    wrong_seq = replace(seen, seq=seen.seq + 1)
+    later = structs.replace(seen, token=seen.token + 1, lease=lease(NOW + 300), lost_until=seen.lease.act_until)
+    wrong_token = structs.replace(seen, token=seen.token - 1)
+    wrong_owner = structs.replace(seen, lease=lease())
+    extended = structs.replace(seen, lease=structs.replace(seen.lease, expires_at=NOW + 1))
+    released = structs.replace(seen, lease=None)
+    wrong_seq = structs.replace(seen, seq=seen.seq + 1)
     for wrong in (wrong_token, wrong_owner, extended, released, wrong_seq):
         assert not store.control.claim(wrong, later, STALE_AFTER)
         assert store.control.get(seen.saga_id) == seen
@@ -246,12 +247,12 @@ def test_a_takeover_needs_token_owner_and_expiry_as_seen(store: Store) -> None:
 def test_a_takeover_loses_against_a_heartbeat(store: Store) -> None:
     seen = claimed(store)
     assert store.control.extend(seen, NOW + 100)
-    assert not store.control.claim(seen, replace(seen, token=2, lease=lease()), STALE_AFTER)
+    assert not store.control.claim(seen, structs.replace(seen, token=2, lease=lease()), STALE_AFTER)
 
 
 def test_a_takeover_whose_answer_was_lost_is_recognised(store: Store) -> None:
     seen = claimed(store)
-    mine, theirs = replace(seen, token=2, lease=lease()), replace(seen, token=2, lease=lease())
+    mine, theirs = structs.replace(seen, token=2, lease=lease()), structs.replace(seen, token=2, lease=lease())
     assert store.control.claim(seen, mine, STALE_AFTER)
     assert store.control.claim(seen, mine, STALE_AFTER)
     assert not store.control.claim(seen, theirs, STALE_AFTER)
@@ -264,11 +265,11 @@ def test_a_takeover_whose_answer_was_lost_is_recognised(store: Store) -> None:
 def test_cancel_sets_its_flag_while_it_can_matter(store: Store, status: SagaStatus) -> None:
     state = saga(status)
     store.control.create(state, STALE_AFTER)
-    asked = replace(state, cancel=Cancel(NOW, "ann"))
+    asked = structs.replace(state, cancel=Cancel(NOW, "ann"))
     able = status in (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.DEAD_LETTERED)
     assert store.control.request_cancel(state, asked) is able
     assert store.control.get(state.saga_id) == (asked if able else state)
-    again = replace(asked, cancel=Cancel(NOW, "bob"))
+    again = structs.replace(asked, cancel=Cancel(NOW, "bob"))
     assert not store.control.request_cancel(state, again)
     assert store.control.get(state.saga_id) == (asked if able else state)
 
@@ -278,13 +279,13 @@ def test_a_heartbeat_extends_its_own_lease_only(store: Store) -> None:
     assert state.lease is not None
     assert store.control.extend(state, NOW + 100)
     assert store.control.extend(state, NOW + 100)
-    extended = replace(state, lease=replace(state.lease, expires_at=NOW + 100))
+    extended = structs.replace(state, lease=structs.replace(state.lease, expires_at=NOW + 100))
     assert store.control.get(state.saga_id) == extended
-    assert store.control.claim(extended, taken := replace(extended, token=2, lease=lease()), STALE_AFTER)
+    assert store.control.claim(extended, taken := structs.replace(extended, token=2, lease=lease()), STALE_AFTER)
     assert not store.control.extend(extended, NOW + 200)
     assert store.control.get(state.saga_id) == taken
     with pytest.raises(SagaError, match="held"):
-        store.control.extend(replace(state, lease=None), NOW)
+        store.control.extend(structs.replace(state, lease=None), NOW)
 
 
 def test_progress_is_noted_by_its_lease_holder_until_the_next_commit(store: Store) -> None:
@@ -292,10 +293,10 @@ def test_progress_is_noted_by_its_lease_holder_until_the_next_commit(store: Stor
     assert state.lease is not None
     told = Progress(0.25, "half \u00e9", NOW)
     assert store.control.note_progress(state, told)
-    assert store.control.get(state.saga_id) == replace(state, progress=told)
-    assert store.control.extend(state, state.lease.expires_at, replace(told, fraction=1.0))
-    assert store.control.get(state.saga_id) == replace(state, progress=replace(told, fraction=1.0))
-    after = replace(state, seq=state.seq + 1)
+    assert store.control.get(state.saga_id) == structs.replace(state, progress=told)
+    assert store.control.extend(state, state.lease.expires_at, structs.replace(told, fraction=1.0))
+    assert store.control.get(state.saga_id) == structs.replace(state, progress=structs.replace(told, fraction=1.0))
+    after = structs.replace(state, seq=state.seq + 1)
     store.control.commit(state, after, STALE_AFTER)
     assert not store.control.note_progress(state, told)
     assert store.control.get(state.saga_id) == after
@@ -312,6 +313,6 @@ def test_get_many_returns_those_that_exist(store: Store) -> None:
 
 def test_the_dying_message_is_kept(store: Store) -> None:
     state = claimed(store)
-    dead = replace(ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadLetter(1, 2, "id"), attention=NOW)
+    dead = structs.replace(ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadLetter(1, 2, "id"), attention=NOW)
     store.control.finish(last(state), state, dead, STALE_AFTER, store.journal)
     assert store.control.get(state.saga_id) == dead

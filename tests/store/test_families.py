@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sagas.core.states import Attempts, Cancel, FanOut, Order, Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.children.joined import COMPLETED, FORWARD, NEVER, UNDONE, Outcome, undoing

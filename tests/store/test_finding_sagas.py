@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sagas.core.states import SagaState, SagaStatus
 from sagas.errors import InvalidRequest, Unavailable

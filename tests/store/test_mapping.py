@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from benchmarks.units import KILOBYTE, item_size
 from sagas.core.states import (
@@ -97,7 +98,7 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
     steps = tuple(
         StepState(name, StepStatus.COMPLETED, Attempts(1), result_seq=2 + at, undo=True) for at, name in enumerate(_TEN)
     )
-    done = replace(
+    done = structs.replace(
         owner,
         saga="create-report",
         steps=steps,
@@ -109,16 +110,16 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
         head=b"h" * 32,
     )
     states = {
-        "running": replace(done, status=SagaStatus.RUNNING, lease=held, recovery=Recovery(1)),
-        "undoing": replace(done, status=SagaStatus.COMPENSATING, lease=held, cause="failure"),
-        "over": replace(done, status=SagaStatus.COMPLETED),
-        "purging": replace(
+        "running": structs.replace(done, status=SagaStatus.RUNNING, lease=held, recovery=Recovery(1)),
+        "undoing": structs.replace(done, status=SagaStatus.COMPENSATING, lease=held, cause="failure"),
+        "over": structs.replace(done, status=SagaStatus.COMPLETED),
+        "purging": structs.replace(
             done,
             status=SagaStatus.COMPLETED,
             lease=Lease(_owner(), _FOR_GOOD, _FOR_GOOD),
             purge=Purge(NOW),
             digest="",
-            steps=tuple(replace(step, undo=False) for step in steps),
+            steps=tuple(structs.replace(step, undo=False) for step in steps),
         ),
     }
     item = item_of(states[moment], replace(_SETTINGS, retention=86_400.0, shards=64), STALE_AFTER)
@@ -129,7 +130,7 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
 def test_an_item_is_the_state_that_the_model_reads_in_it(
     tables: Tables, content: Callable[[str], SagaState], progress: Progress | None
 ) -> None:
-    state = replace(content(new_id()), progress=progress)
+    state = structs.replace(content(new_id()), progress=progress)
     item = by_models.control_item(tables, state, _SETTINGS, STALE_AFTER)
     item |= {"progress": progress_of(progress)} if progress else {}
     assert state_of(item) == by_models.control_state(tables, item) == state
@@ -248,7 +249,7 @@ def test_a_claim_asks_and_changes_what_the_models_would(
 def test_a_takeover_asks_what_the_models_would(tables: Tables, held: bool) -> None:
     control, requests = _control(tables)
     before = saga(SagaStatus.RUNNING, lease=lease() if held else None, token=4)
-    assert not control.claim(before, replace(before, lease=lease(), token=5), STALE_AFTER)
+    assert not control.claim(before, structs.replace(before, lease=lease(), token=5), STALE_AFTER)
     assert _asked(requests[0])[0] == _of_models(by_models.claim(tables, before))[0]
 
 
@@ -260,7 +261,8 @@ def test_a_commit_asks_what_the_models_would(
 ) -> None:
     control, requests = _control(tables)
     before = saga(status, lease=lease(), token=4, cancel=Cancel(cancelled))
-    after = replace(before, seq=before.seq + 1, status=SagaStatus.COMPENSATING if undoing else SagaStatus.RUNNING)
+    turned = SagaStatus.COMPENSATING if undoing else SagaStatus.RUNNING
+    after = structs.replace(before, seq=before.seq + 1, status=turned)
     with pytest.raises(Fenced):
         control.commit(before, after, STALE_AFTER)
     assert _asked(requests[0])[0] == _of_models(by_models.commit(tables, before, after))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from sagas.core.states import SagaStatus
 from sagas.store.control.control import ControlItems
@@ -46,7 +47,7 @@ def test_every_saga_is_found_under_another_number_of_shards(fresh: Store, first:
     assert set(after.attention(100, None).saga_ids) == {state.saga_id for state in waiting}
 
     for state in running:
-        ended = replace(state, status=SagaStatus.COMPLETED, token=1)
+        ended = structs.replace(state, status=SagaStatus.COMPLETED, token=1)
         assert control.claim(state, ended, STALE_AFTER)
     assert _due(after) == set()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from sagas.core.states import Attempts, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.store.index.summaries import SagaSummaries, SagaSummary
 from sagas.store.journal.entries import Action, Entry, Tombstone
@@ -23,7 +25,7 @@ def _ended(store: Store, *, aside: bool = False) -> SagaState:
         StepState("book", StepStatus.COMPLETED, Attempts(2), result_seq=2),
         StepState("pay", StepStatus.COMPENSATED, Attempts(1), Attempts(1)),
     )
-    state = replace(saga(SagaStatus.COMPENSATED, seq=3, head=b"h" * 32), steps=steps)
+    state = structs.replace(saga(SagaStatus.COMPENSATED, seq=3, head=b"h" * 32), steps=steps)
     started = {"request_hash": "hash", "version": "1", "steps": [{"name": "book", "undo": False}]}
     first = Entry(state.saga_id, 1, NOW, "trip", "SagaStarted", "PENDING", 0, correlation_id=state.saga_id)
     first = replace(first, details=started, payload=_LARGE if aside else '{"item":"x"}', salt="s" * 22, trace_id="1-2")
@@ -62,7 +64,7 @@ def test_the_names_of_objects_come_back_and_none_take_no_room(store: Store) -> N
 
 def test_it_holds_no_lease_and_no_purge_of_its_own(store: Store) -> None:
     state = _ended(store)
-    purging = replace(state, lease=lease(), purge=_PURGE)
+    purging = structs.replace(state, lease=lease(), purge=_PURGE)
     store.tombstones.put(state.saga_id, _tombstone(purging))
     assert store.tombstones.get_many([state.saga_id])[state.saga_id].state == state
 

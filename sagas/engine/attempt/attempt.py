@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import KINDS, StepDefinition
 from sagas.authoring.policies import MOST_CHILDREN
@@ -193,7 +195,7 @@ class Attempt:
         """A fresh lease for code with that timeout."""
         lease = lease_for(self._type, self._services.clock, self._invocation.deadline)
         needed = self._course.lease_end(self._services.clock.now(), timeout)
-        return replace(lease, expires_at=min(lease.expires_at, needed))
+        return structs.replace(lease, expires_at=min(lease.expires_at, needed))
 
     def _onward(self, state: SagaState, send: Send) -> Lease | None:
         """Return the lease to go on with, if this invocation has the code and the time for what follows.

@@ -9,7 +9,8 @@ read. So a principal that can write to a queue, but not to the table, cannot pas
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sagas.core.states import SagaState
 from sagas.messaging.message.carried import CarriedInput, fitting

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sagas.authoring.policies import Retry
 from sagas.core import events as ev

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import CancelAsked, ChildrenSeen, StallNoticed
@@ -348,7 +350,7 @@ class Children:
             how = _undone_already(child, number)
             if how:
                 record = replace(outcome, how=how, at=self._now)
-                parent = replace(parent_of(state, step, outcome.position), round=outcome.round)
+                parent = structs.replace(parent_of(state, step, outcome.position), round=outcome.round)
                 self.joins.record(parent, undoing(number), record)
                 recorded = True
             elif child is not None:

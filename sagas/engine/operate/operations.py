@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from sagas.core.automaton import decide
 from sagas.core.commands import Arrival, CancelAsked, CompensateAsked, ResolveAsked, RetryAsked, StallNoticed

@@ -9,6 +9,8 @@ from functools import reduce
 from itertools import pairwise, takewhile
 from typing import Any
 
+from msgspec import structs
+
 from sagas.core.events import FACTS, DeadLetterCause
 from sagas.core.states import OVER, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
@@ -122,19 +124,19 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         again = _runs_again(entry, followed.get(entry.seq))
         _fold_steps(known, entry, again=again)
         if entry.action in ("CancelRequested", "SagaTimedOut") and "pivot" not in entry.details:
-            state = replace(state, cancel=Cancel(entry.at, entry.actor))
+            state = structs.replace(state, cancel=Cancel(entry.at, entry.actor))
         if entry.action == "CompensationStarted":
-            state = replace(state, cause=str(entry.details.get("cause", "")))
+            state = structs.replace(state, cause=str(entry.details.get("cause", "")))
         error = entry.details.get("error", {}).get("type", "")
         goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
         goes_on = goes_on or (
             entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
         )
         if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not goes_on:
-            state = replace(state, error_seq=entry.seq)
+            state = structs.replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
-            state = replace(state, error_seq=0)
-    return replace(state, steps=tuple(known.values()))
+            state = structs.replace(state, error_seq=0)
+    return structs.replace(state, steps=tuple(known.values()))
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
@@ -150,15 +152,15 @@ def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> No
         known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
     if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
         step = known[looked["step"]]
-        known[step.name] = replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
+        known[step.name] = structs.replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
     if entry.action == "CompensationStarted":
         # A wait that brought nothing has failed.
         waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
-        known |= {name: replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
+        known |= {name: structs.replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
     if entry.action == "SagaResolved":
         for name in entry.details.get("undone_by_hand", ()):
             by_hand = known.get(name, StepState(name))
-            known[name] = replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
+            known[name] = structs.replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
@@ -174,11 +176,11 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
         undos = _at_least(step.undo_attempts, attempt)
-        return replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
+        return structs.replace(step, status=status, undo_attempts=undos, outcome_unknown=unknown)
     doubt = entry.action == "StepLost" or bool(entry.details.get("outcome_unknown"))
     settled = status is StepStatus.COMPLETED or entry.action in ("WaitStarted", "ChildrenStarted")
     unknown = doubt or (step.outcome_unknown and not settled)
-    return replace(
+    return structs.replace(
         step,
         status=StepStatus.RETRYING if again else status,
         attempts=_at_least(step.attempts, attempt),

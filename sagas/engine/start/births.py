@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec.structs import asdict
 
 from sagas.authoring.codec import content_hash
 from sagas.core.ids import child_id

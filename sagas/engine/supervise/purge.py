@@ -19,7 +19,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from sagas.authoring.redaction import HIDDEN
 from sagas.core.ids import children_ids

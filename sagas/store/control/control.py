@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagas.core.states import Lease, SagaState, SagaStatus, replace
+from msgspec.structs import replace
+
+from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.formats import FORMAT
 from sagas.store.children.joins import join_writes

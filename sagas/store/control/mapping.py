@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, TypeVar
+
+from msgspec.structs import asdict
 
 from sagas.core.rules import LONG_WAIT, forward, in_wait, quiet_until
 from sagas.core.states import (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin
+
+from msgspec import NODEFAULT
+from msgspec.structs import FieldInfo, fields
 
 from sagas.core import events as ev
 from sagas.core.states import DeadLetter, Purge, SagaState
@@ -146,9 +149,9 @@ def details_of(fact: ev.Fact) -> dict[str, Any]:
     """Return the details of a fact's entry, beyond step and attempt; they suffice for :func:`fact_of`."""
     details = dict[str, Any]() if fact.why is None else _stored(fact.why, "error")
     for item in _fields(type(fact)):
-        value = getattr(fact, item.name)
-        if value != item.default or item.metadata.get("always"):
-            details |= _stored(value, _name(item), time=item.metadata.get("time", False))
+        value = getattr(fact, item.attribute)
+        if value != item.default or item.always:
+            details |= _stored(value, item.name, time=item.time)
     return details
 
 
@@ -170,43 +173,56 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
     """Return the fact that ``entry`` records. ``index``: the position of its step."""
     kind, details = ev.FACTS[entry.action], entry.details
     of_entry = {"index": index, "attempt": entry.attempt or 0}
-    values: dict[str, Any] = {item.name: of_entry[item.name] for item in fields(kind) if item.name in of_entry}
+    values: dict[str, Any] = {name: of_entry[name] for name in kind.__struct_fields__ if name in of_entry}
     for item in _fields(kind):
-        type_, name = _types(kind)[item.name], _name(item)
-        if ev.Failure in _members(type_):
-            if "error" in details or item.default is MISSING:
+        if ev.Failure in item.types:
+            if "error" in details or item.default is NODEFAULT:
                 error: dict[str, Any] = details.get("error") or {}
-                values[item.name] = ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
-        elif DeadLetter in _members(type_):
+                values[item.attribute] = ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
+        elif DeadLetter in item.types:
             if "message_id" in details:
                 dead = int(details["dispatch"]), int(details["hops"]), details["message_id"]
-                values[item.name] = DeadLetter(*dead)
-        elif name in details or item.default is MISSING:
-            values[item.name] = _restored(details[name], type_, time=item.metadata.get("time", False))
+                values[item.attribute] = DeadLetter(*dead)
+        elif item.name in details or item.default is NODEFAULT:
+            values[item.attribute] = item.restored(details[item.name])
     return kind(**values)
 
 
-def _restored(value: Any, type_: Any, *, time: bool) -> Any:
-    if time:
-        return epoch(value)
-    return tuple(map(str, value)) if get_origin(type_) is tuple else type_(value)
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of a fact, and how an entry stores it: see :data:`sagas.core.events.ALWAYS` and ``TIME``.
 
+    Args:
+        attribute: of the fact.
+        name: in the details of the entry.
+        types: the members of a union; for another type, the type itself.
+        default: its default, if it has one.
+        always: it is stored even if it has its default.
+        time: it is epoch seconds, stored as ISO 8601.
+    """
 
-def _members(type_: Any) -> tuple[Any, ...]:
-    """The members of a union; for another type, the type itself."""
-    return get_args(type_) or (type_,)
+    attribute: str
+    name: str
+    types: tuple[Any, ...]
+    default: Any
+    always: bool
+    time: bool
 
+    @classmethod
+    def of(cls, item: FieldInfo) -> _Field:
+        """Return how an entry stores a field."""
+        type_, *marks = get_args(item.type) if get_origin(item.type) is Annotated else (item.type,)
+        types = (type_,) if get_origin(type_) is tuple else get_args(type_) or (type_,)
+        return cls(item.name, item.encode_name, types, item.default, ev.ALWAYS in marks, ev.TIME in marks)
 
-def _name(item: Field[Any]) -> str:
-    return item.metadata.get("name") or item.name
+    def restored(self, value: Any) -> Any:
+        """Return the value that is stored as ``value``."""
+        if self.time:
+            return epoch(value)
+        return tuple(map(str, value)) if get_origin(self.types[0]) is tuple else self.types[0](value)
 
 
 @cache
-def _fields(kind: type[ev.Fact]) -> tuple[Field[Any], ...]:
+def _fields(kind: type[ev.Fact]) -> tuple[_Field, ...]:
     """The fields that an entry stores in its details."""
-    return tuple(item for item in fields(kind) if item.name not in _OF_THE_ENTRY)
-
-
-@cache
-def _types(kind: type[ev.Fact]) -> dict[str, Any]:
-    return get_type_hints(kind)
+    return tuple(_Field.of(item) for item in fields(kind) if item.name not in _OF_THE_ENTRY)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import assume, given
+from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide

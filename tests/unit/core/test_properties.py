@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sagas.core import events as ev
 from sagas.core import transitions, undoing
@@ -161,7 +162,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         polling=polling,
         order=draw(st.none() | st.builds(Order, st.integers(1, 2), st.booleans())) if status in OVER else None,
     )
-    state = replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
+    state = structs.replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
     return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
 
 
@@ -385,7 +386,7 @@ def test_a_fact_about_no_execution_under_way_changes_nothing(drawn: tuple[Plan, 
 @given(sagas(), st.one_of(*(strategy for kind, strategy in EVENTS.items() if issubclass(kind, ev.Fact))))
 def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact: ev.Fact) -> None:
     plan, state = given_
-    free = replace(state, lease=None)
+    free = structs.replace(state, lease=None)
     assert decide(plan, free, fact, NOW) == Decision(free)
 
 
@@ -407,7 +408,7 @@ def test_a_journaled_fact_stays_valid_when_a_cancel_is_accepted(given_: tuple[Pl
     plan, state = given_
     able = state.status in (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED) and not state.cancel.at
     if able and decide(plan, state, fact, NOW).state is not state:
-        cancelled = replace(state, cancel=Cancel(NOW))
+        cancelled = structs.replace(state, cancel=Cancel(NOW))
         assert decide(plan, cancelled, fact, NOW).state is not cancelled
 
 
@@ -489,7 +490,7 @@ def _anybody(state: SagaState, fact: ev.StepFact) -> StepState | None:
 
 
 def _counts_backward(state: SagaState) -> SagaState:
-    return replace(state, seq=state.seq - 1)
+    return structs.replace(state, seq=state.seq - 1)
 
 
 MISTAKES: list[tuple[Any, str, Callable[..., Any], Any]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from sagas.core import events as ev
 from sagas.core.commands import Backlog, CancelAsked, CompensateAsked, Event, ResolveAsked, RetryAsked, StallNoticed
@@ -60,7 +61,7 @@ def test_the_last_completed_step_completes_the_saga() -> None:
 
 
 def test_a_cancel_before_the_last_step_completed_wins() -> None:
-    decision = apply(replace(LAST, cancel=Cancel(NOW)), ev.StepCompleted(1, 1))
+    decision = apply(structs.replace(LAST, cancel=Cancel(NOW)), ev.StepCompleted(1, 1))
     assert decision.state.status is S.RUNNING
     assert writes(decision) == [ev.CancelRequested()]
     over = after(decision.state, ev.CancelRequested(), ev.CompensationStarted("cancel"))
@@ -139,7 +140,7 @@ def test_undoing_goes_backward_one_step_at_a_time() -> None:
     assert commands(decision) == (Send(0, True, 2),)
     over = after(decision.state, message(decision.state), ev.StepCompensated(0, 1))
     assert (over.status, over.attention) == (S.COMPENSATED, 0)
-    assert after(replace(UNDOING, cause="cancel", cursor=1), ev.StepCompensated(1, 1)).cause == "cancel"
+    assert after(structs.replace(UNDOING, cause="cancel", cursor=1), ev.StepCompensated(1, 1)).cause == "cancel"
 
 
 def test_a_failed_undo_is_tried_again_then_left_and_stops_no_other() -> None:
@@ -258,17 +259,17 @@ def test_the_message_of_a_step_that_is_done_makes_sure_of_its_successor() -> Non
 
 @pytest.mark.parametrize("event", [message(RUNNING), StallNoticed(MINE)])
 def test_an_expired_lease_is_taken_over_with_a_fence(event: Event) -> None:
-    decision = apply(replace(RUNNING, lease=LAPSED), event)
+    decision = apply(structs.replace(RUNNING, lease=LAPSED), event)
     assert commands(decision) == (Write(ev.StepLost(0, 1)),)
     assert (decision.state.lease, decision.state.lost_until, decision.state.dispatch) == (MINE, LAPSED.act_until, 2)
-    undone = apply(replace(UNDOING, lease=LAPSED), event)
+    undone = apply(structs.replace(UNDOING, lease=LAPSED), event)
     assert writes(undone) == [ev.CompensationAttemptFailed(1, 1, ev.LOST)]
 
 
 def test_silence_is_a_stall_and_patience_ends() -> None:
     silent, by = saga(S.RUNNING, T.RETRYING, updated_at=NOW - 500), plan(stale_after=60.0, max_recovery_attempts=0)
     lost = StallNoticed(MINE, backlog=Backlog.LOST)
-    assert commands(apply(replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
+    assert commands(apply(structs.replace(silent, updated_at=NOW - 59), lost, by=by)) == ()
     noticed = apply(silent, lost, by=by)
     assert writes(noticed) == [ev.SagaRecovered(stall=True)]
     assert writes(apply(noticed.state, ev.SagaRecovered(stall=True), by=by)) == [ev.SagaRecoveryExhausted()]
@@ -284,18 +285,20 @@ def test_what_no_queue_shows_to_be_lost_is_sent_anew_and_then_needs_a_person() -
         assert (resent.state.recovery.attempts, resent.state.unanswered) == (0, sent)
         assert bool(resent.state.attention) == (sent >= 2)
         assert commands(apply(resent.state, StallNoticed(MINE), by=by)) == (), "patience begins anew, and has grown"
-        silent = replace(resent.state, updated_at=NOW - 9_000)
-    known = after(replace(silent, lease=MINE), ev.SagaRecovered(stall=True), by=by)
+        silent = structs.replace(resent.state, updated_at=NOW - 9_000)
+    known = after(structs.replace(silent, lease=MINE), ev.SagaRecovered(stall=True), by=by)
     assert (known.recovery.attempts, known.unanswered, bool(known.attention)) == (1, 3, True), "no progress yet"
-    answered = after(replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1))
+    answered = after(
+        structs.replace(silent.with_step(0, step(T.RUNNING, attempts=1)), lease=MINE), ev.StepCompleted(0, 1)
+    )
     assert (answered.unanswered, answered.attention) == (0, 0.0)
 
 
 def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
     quiet = saga(S.RUNNING, T.PENDING, updated_at=NOW)
-    waits = [quiet_until(replace(quiet, unanswered=sent), 120.0) - NOW for sent in (0, 1, 4, 5, 99)]
+    waits = [quiet_until(structs.replace(quiet, unanswered=sent), 120.0) - NOW for sent in (0, 1, 4, 5, 99)]
     assert waits == [120.0, 240.0, 1_920.0, 3_600.0, 3_600.0]
-    assert quiet_until(replace(quiet, unanswered=1), 7_200.0) - NOW == 7_200.0
+    assert quiet_until(structs.replace(quiet, unanswered=1), 7_200.0) - NOW == 7_200.0
 
 
 def test_a_retry_sends_anew_what_nothing_answers() -> None:
@@ -304,7 +307,7 @@ def test_a_retry_sends_anew_what_nothing_answers() -> None:
     assert writes(decision) == [ev.SagaRecovered(stall=False)]
     sent = apply(decision.state, ev.SagaRecovered(stall=False))
     assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
-    assert kinds(apply(replace(silent, lease=HELD), RetryAsked(MINE))) == [Refuse]
+    assert kinds(apply(structs.replace(silent, lease=HELD), RetryAsked(MINE))) == [Refuse]
 
 
 def test_nobody_interferes_with_a_live_lease() -> None:
@@ -329,7 +332,7 @@ def test_an_operator_may_give_up() -> None:
     for given_up in (WAITING, saga(S.FAILED, T.COMPLETED, T.FAILED, cursor=1)):
         turned = after(given_up, CompensateAsked(MINE), ev.CompensationStarted("operator"))
         assert (turned.status, turned.cursor, turned.cause) == (S.COMPENSATING, 0, "operator")
-    assert kinds(apply(replace(WAITING, lost_until=NOW + 1), CompensateAsked(MINE))) == [Refuse]
+    assert kinds(apply(structs.replace(WAITING, lost_until=NOW + 1), CompensateAsked(MINE))) == [Refuse]
     assert kinds(apply(saga(S.COMPLETED, T.COMPLETED), CompensateAsked(MINE))) == [Refuse]
 
 
