@@ -133,7 +133,7 @@ class TestSynthesis:
         assert places.keys() - fewer.keys() == {
             "command queue",
             "dead-letter queue of commands",
-            "events not told",
+            "unpublished events",
         }
         assert {"work queue now", "joins table", "callback secret", "archive", "entries not archived"} <= (
             places.keys()
