@@ -53,7 +53,7 @@ class TestAccessLog:
             SagaService(stack, "Shop", sagas=[Trip], mount=root.add_resource("shop"), **options)
 
         (option,) = options
-        with pytest.raises(DefinitionError, match=f"{option} is that of the stage of the API you mount on"):
+        with pytest.raises(DefinitionError, match=f"{option} cannot be used with mount"):
             render(build)
 
 

@@ -120,5 +120,5 @@ def test_of_the_function_behind_the_work_queue(everything: Template) -> None:
     assert source["ScalingConfig"] == {"MaximumConcurrency": 40}
     queue = marks(everything)["work_queue", "bulk"]
     assert queue["VisibilityTimeout"] == 602
-    with pytest.raises(DefinitionError, match="functions: bulk takes no batch_size"):
+    with pytest.raises(DefinitionError, match="functions: bulk does not support batch_size"):
         service(functions={"bulk": FunctionOptions(batch_size=2)})

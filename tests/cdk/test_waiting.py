@@ -198,7 +198,7 @@ def test_in_nested_stacks_too() -> None:
 
 def test_its_options(everything: Template) -> None:
     assert part(everything, part="work_function", name="now")["MemorySize"] == 1024
-    with pytest.raises(DefinitionError, match="functions: now takes no batch_size"):
+    with pytest.raises(DefinitionError, match="functions: now does not support batch_size"):
         synthesized(Loan, functions={"now": FunctionOptions(batch_size=2)})
     with pytest.raises(DefinitionError, match="functions: now: timeout must be 15 to 900, not 8"):
         synthesized(Loan, functions={"now": FunctionOptions(timeout=8)})
