@@ -243,7 +243,7 @@ def test_a_message_for_a_saga_or_step_that_never_was_is_refused(bench: Make) -> 
     saga_id = in_flight(b)
     [record] = b.stack.receive("change", "book")
     record["body"] = record["body"].replace('"book"', '"pay"')
-    with pytest.raises(InvalidRequest, match="does not fit its saga"):
+    with pytest.raises(InvalidRequest, match="names a step that this saga does not have"):
         b.handle("change", "book", record)
     record["body"] = record["body"].replace(saga_id, f"{UUID(int=7)}")
     with pytest.raises(NotFound, match="no saga with id 0"):
