@@ -334,7 +334,7 @@ def test_messages_of_a_type_that_is_gone_are_refused(bench: Make) -> None:
     saga_id = in_flight(b)
     deployed(b, Trip)
     before = b.state(saga_id)
-    with pytest.raises(NotFound, match="there is no saga named 'change' here"):
+    with pytest.raises(NotFound, match="this service has no saga type 'change'"):
         b.deliver("change", "book")
     assert b.state(saga_id) == before
 
