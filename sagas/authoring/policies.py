@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from sagas.authoring.calls import checked_call
 from sagas.errors import DefinitionError, PermanentError, TimedOut
 
 Jitter = Literal["none", "full"]
+RetryKind = Literal["exponential", "linear", "constant"]
 WhenOpen = Literal["wait", "fail"]
 _ErrorTypes = tuple[type[BaseException], ...]
 _T = TypeVar("_T")
@@ -105,7 +106,7 @@ class Retry(metaclass=_RetryMeta):
     pivot.
     """
 
-    kind: Literal["exponential", "linear", "constant"]
+    kind: RetryKind
     max_retries: int
     base_delay: float
     max_delay: float | None = None
@@ -115,7 +116,7 @@ class Retry(metaclass=_RetryMeta):
     on_exhausted: Exhausted | None = None
 
     def __post_init__(self) -> None:
-        valid = self.kind in ("exponential", "linear", "constant")
+        valid = self.kind in get_args(RetryKind)
         _require(valid, f"Retry: unknown kind {self.kind!r}; {_HOW}")
         _check_count("Retry", "max_retries", self.max_retries, least=0, most=MAX_RETRIES)
         _check_number("Retry", "delay" if self.kind == "constant" else "base_delay", self.base_delay, least=0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Policy = Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"]
+"""What happens when a step has failed for good."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
@@ -27,14 +30,14 @@ class StepPlan:
     """
 
     executions: int = 1
-    exhausted: Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"] = "COMPENSATE"
+    exhausted: Policy = "COMPENSATE"
     has_undo: bool = False
     undo_executions: int = 1
     undo_when_started: bool = False
     code_missing: bool = False
     asks: bool = True
     wait: float = 0.0
-    on_timeout: Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"] = "COMPENSATE"
+    on_timeout: Policy = "COMPENSATE"
     concurrency: int = 0
     tolerate: int = 0
     one_by_one: bool = False

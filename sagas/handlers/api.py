@@ -16,7 +16,13 @@ from sagas.errors import SagaError
 from sagas.handlers.http.answers import answer_error, answer_unexpected
 from sagas.handlers.http.callbacks import add_callback_route
 from sagas.handlers.http.definitions import breaker_operations, definition_operations, statistics_operations
-from sagas.handlers.http.sagas import attention_operations, list_operations, operator_operations, saga_operations
+from sagas.handlers.http.sagas import (
+    attention_operations,
+    list_operations,
+    operator_operations,
+    saga_operations,
+    upkeep_operations,
+)
 from sagas.handlers.http.signals import signal_operations
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer
@@ -27,7 +33,7 @@ _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
 """Replaces events that are not from API Gateway. It matches no route."""
 SERVED = (
     *(saga_operations, list_operations, attention_operations, operator_operations, signal_operations),
-    *(definition_operations, breaker_operations, statistics_operations),
+    *(upkeep_operations, definition_operations, breaker_operations, statistics_operations),
 )
 """Together they serve :data:`sagas.operations.OPERATIONS`."""
 _PARAMETER = re.compile(r"\{(\w+)\+?\}")

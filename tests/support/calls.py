@@ -10,6 +10,7 @@ test that makes a call of another kind fails, and ``SAGAS_TESTS_CALLS=record`` a
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import sys
@@ -166,12 +167,29 @@ _handlers = cast("Any", handlers)
 _handlers.BUILTIN_HANDLERS.append(("before-parameter-build", _before_parameter_build))
 
 
+_collection = threading.Lock()
+
+
+def _main_frame() -> FrameType | None:
+    """The frame of the tests' own thread.
+
+    A collection of garbage within ``_current_frames`` can deadlock before Python 3.12: it holds a lock of the
+    interpreter while finalizers run, and these may wait for another thread (gh-106883).
+    """
+    with _collection:
+        gc.disable()
+        try:
+            return cast("Any", sys)._current_frames()[threading.main_thread().ident]
+        finally:
+            gc.enable()
+
+
 def _running() -> tuple[tuple[str, ...], str, str]:
     """The function whose code runs in the tests' own thread, or those; the saga type of a step, and its queue's name.
 
     The helpers of a function are threads of its own, in which its handler is not seen.
     """
-    frame: FrameType | None = cast("Any", sys)._current_frames()[threading.main_thread().ident]
+    frame = _main_frame()
     functions, queue, called, callee = tuple[str, ...](), "", "", ""
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name

@@ -54,8 +54,6 @@ def show(
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
     # A new run is possible whenever this one is over.
     again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
-    # What advice knows nothing of is offered wherever it is usual.
-    usual = (name for name, one in VERBS.items() if name not in _ADVISED and saga["status"] in one.many)
     return desk.page(
         request,
         "saga.html",
@@ -65,7 +63,7 @@ def show(
         child_errors=_errors_of_children(desk, saga, family),
         action=action,
         do="" if action.do is Do.NOTHING else str(action.do),
-        others=[str(do) for do in dict.fromkeys((*action.others, *again, *usual)) if LABELS[do]],
+        others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
         # The page is the saga's, and has buttons for what the command line advises.
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
@@ -83,6 +81,12 @@ def show(
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
     )
+
+
+def _usual(status: str) -> list[str]:
+    """The verbs that the advice does not know: one for many sagas in its usual statuses, any other in all."""
+    others = ((name, operation.many) for name, operation in VERBS.items() if name not in _ADVISED)
+    return [name for name, many in others if not many or status in many]
 
 
 def _audit_page(request: Request, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

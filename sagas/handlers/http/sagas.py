@@ -154,22 +154,18 @@ def _listed(request: Request, page: Page, *of: object) -> Response[str]:
 
 
 def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
-    """Return the functions that cancel, retry, compensate, resolve and purge sagas, and set their recovery attempts."""
-    reader, operations = engine.reader, engine.operations
-
-    def read(state: SagaState) -> SagaView:
-        # Without payloads: what was asked for is done, and its answer must not fail for its size.
-        return linked(_request(app).base, reader.show(state.saga, state.saga_id, payloads=False))
+    """Return the functions that change one saga for an operator."""
+    operations = engine.operations
 
     def shown(state: SagaState, status: int) -> Response[str]:
-        return answer(status, read(state))
+        return answer(status, _without_payloads(app, engine, state))
 
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
         request.only("force", "note")
         note, force = request.cancel_note(), request.flag("force")
         state = operations.cancel(name, checked_id(saga_id), request.actor, note=note, force=force)
-        saga = read(state)  # undone meanwhile, perhaps: status and body say the same
+        saga = _without_payloads(app, engine, state)  # undone meanwhile, perhaps: status and body say the same
         return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
 
     def retry(name: str, saga_id: str) -> Response[str]:
@@ -188,6 +184,12 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
         steps = tuple(dict.fromkeys(body.steps))
         return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
 
+    return [cancel, retry, compensate, resolve]
+
+
+def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
+    """Return the functions that purge a saga and set its recovery attempts."""
+
     def purge(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Purging), request.actor
@@ -197,13 +199,18 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        attempts, state = read_body(request, Attempts).attempts, reader.state(name, checked_id(saga_id))
+        attempts, state = read_body(request, Attempts).attempts, engine.reader.state(name, checked_id(saga_id))
         if state.over:
             raise Conflict(f"the saga is {state.status}: it is not recovered any more")
         engine.recovery.set_recovery_attempts(state.saga_id, attempts)
         # The audit trail has what happens to a saga; this is only how patient the supervisor is with it.
         fields = {"saga_id": state.saga_id, "saga": name, "attempts": attempts, "actor": request.actor}
         telemetry().logger.info("recovery attempts set", extra=fields)
-        return shown(state, 200)
+        return answer(200, _without_payloads(app, engine, state))
 
-    return [cancel, retry, compensate, resolve, purge, set_recovery_attempts]
+    return [purge, set_recovery_attempts]
+
+
+def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
+    """The view of a saga that was just changed. Its size must not make the answer fail."""
+    return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))

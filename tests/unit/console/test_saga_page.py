@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from sagas.console.desk import CONSEQUENCES, LABELS
 from sagas.console.links import Links
 from sagas.errors import Unavailable
+from sagas.operations import RETRY, VERBS, Verb
 from tests.unit.client.stub import BEGAN, a_saga, a_step
 from tests.unit.console.conftest import LATER, SAGA, STATUSES, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, an_entry, numbered
@@ -28,6 +32,18 @@ class TestSaga:
         assert f"sagas dlq redrive create-zip --saga-id {numbered(1)}" in told
         assert f'action="/sagas/create-zip/{numbered(1)}/redrive"' in page
         assert f"{numbered(1)}:upload" in told
+
+    def test_has_a_button_for_a_new_verb_on_one_saga(
+        self, service: FakeService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        verb = Verb("Look at a saga now.", "Nudge", "The supervisor looks at it now.", "It was looked at.")
+        monkeypatch.setitem(VERBS, "nudge", replace(RETRY, name="nudge", verb=verb, many=()))
+        monkeypatch.setitem(VERBS, "hide", replace(RETRY, name="hide", verb=Verb("Hide a saga."), many=()))
+        monkeypatch.setitem(cast("dict[str, str]", LABELS), "nudge", verb.label)
+        monkeypatch.setitem(cast("dict[str, str]", CONSEQUENCES), "nudge", verb.effect)
+        page = opened(service, SAGA)
+        assert f'action="/sagas/create-zip/{numbered(1)}/nudge"' in page
+        assert f'action="/sagas/create-zip/{numbered(1)}/hide"' not in page
 
     def test_of_a_killed_worker_blames_the_attempt_that_was_lost(self, service: FakeService) -> None:
         lost = {"type": "Lost", "message": "its worker died"}

@@ -475,7 +475,7 @@ def _outcome(command: Run, data: st.DataObject) -> ev.Fact:
 def test_every_pair_of_status_and_event_has_one_row_at_most() -> None:
     pairs = [(source, row.event) for row in ROWS for source in row.sources]
     assert len(pairs) == len(set(pairs)) == len(TABLE)
-    assert {kind for _, kind in pairs} == set(EVENTS)
+    assert {kind for _, kind in pairs} == set(EVENTS), "add how it is generated to EVENTS"
 
 
 def test_no_row_leads_back() -> None:
