@@ -408,7 +408,10 @@ def fifo_queue(shop: Shop) -> None:
         (no_step, "Sagas: signal_on: step must be one that waits, such as Loan.approval, not 'approval'"),
         (no_id, r"Sagas: signal_on loan.approval: saga_id must be a path"),
         (bad_value, "Sagas: signal_on loan.approval: value is invalid"),
-        (hasty_queue, "Sagas: start_on trip: the queue Shop/Qx* has a visibility timeout of 5 s; it must be at least 30 s"),
+        (
+            hasty_queue,
+            "Sagas: start_on trip: the queue Shop/Qx* has a visibility timeout of 5 s; it must be at least 30 s",
+        ),
         (fifo_queue, "Sagas: start_on trip: the queue Shop/Qx* is a FIFO queue"),
     ],
 )

@@ -339,11 +339,15 @@ class TestService:
             render(lambda stack: SagaService(stack, "Shop", sagas=sagas))
 
     def test_options_of_a_function_that_are_none(self) -> None:
-        with pytest.raises(DefinitionError, match=r"Shop: each value of functions must be a FunctionOptions, not \{'mem"):
+        with pytest.raises(
+            DefinitionError, match=r"Shop: each value of functions must be a FunctionOptions, not \{'mem"
+        ):
             service(functions={Trip.book: {"memory_size": 512}})
 
     def test_one_that_there_is_not(self) -> None:
-        with pytest.raises(DefinitionError, match="Test-Shop: SagaService has no option retenton; did you mean retention\\?"):
+        with pytest.raises(
+            DefinitionError, match="Test-Shop: SagaService has no option retenton; did you mean retention\\?"
+        ):
             service(retenton=timedelta(days=30))
 
     @pytest.mark.parametrize(

@@ -294,7 +294,9 @@ def test_a_create_that_is_async_is_told() -> None:
         async def create(cls) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             return cls()
 
-    with pytest.raises(DefinitionError, match=r"Waiting.create\(\) raised TypeError: create\(\) returned coroutine; it must"):
+    with pytest.raises(
+        DefinitionError, match=r"Waiting.create\(\) raised TypeError: create\(\) returned coroutine; it must"
+    ):
         run(Waiting, Order("x"))
 
 
