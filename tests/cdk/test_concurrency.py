@@ -108,7 +108,7 @@ def test_the_service_refuses_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize("name", ["api", "supervisor", "bulk"])
 def test_other_functions_have_no_weight(name: str) -> None:
-    with pytest.raises(DefinitionError, match=f"functions: {name} takes no weight"):
+    with pytest.raises(DefinitionError, match=f"functions: {name} does not support weight"):
         service(functions={name: FunctionOptions(weight=2)})
 
 

@@ -72,7 +72,7 @@ class TestFunctionOptions:
     def test_a_runtime_that_the_library_does_not_run_on(self, runtime: lambda_.Runtime) -> None:
         with pytest.raises(DefinitionError, match=f"runtime must be Python 3.11 or newer, not {runtime.name}"):
             FunctionOptions(runtime=runtime)
-        with pytest.raises(DefinitionError, match="Test-Shop: runtime must be a Python"):
+        with pytest.raises(DefinitionError, match="Test-Shop: runtime must be Python"):
             service(runtime=runtime)
 
     def test_an_architecture_that_lambda_lacks(self) -> None:
@@ -98,7 +98,7 @@ class TestFunctionOptions:
         ],
     )
     def test_no_queue_is_in_front_of_api_and_supervisor(self, name: str, given: FunctionOptions, refused: str) -> None:
-        with pytest.raises(DefinitionError, match=f"Test-Shop: functions: {name} takes no {refused}"):
+        with pytest.raises(DefinitionError, match=f"Test-Shop: functions: {name} does not support {refused}"):
             service(functions={name: given})
 
     def test_of_a_function_that_there_is_not(self) -> None:

@@ -213,7 +213,7 @@ def test_a_fraction_is_a_fraction(bench: Make, monkeypatch: pytest.MonkeyPatch, 
     def listen(self: ProgressReport, fraction: float, message: str) -> None:
         heard.append(fraction)
 
-    monkeypatch.setattr(ProgressReport, "tell", listen)
+    monkeypatch.setattr(ProgressReport, "report", listen)
     ACT.append(lambda ctx: ctx.progress(told))
     b.start("acting", REQUEST)
     b.run()

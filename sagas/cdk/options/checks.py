@@ -48,7 +48,7 @@ def variables(where: str, environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
         of_kind(where, f"environment: {name}", value, str)
         if name in _OF_LAMBDA:
-            raise DefinitionError(f"{where}: environment: {name} must not be set: Lambda reserves it")
+            raise DefinitionError(f"{where}: environment: {name} must be left out: Lambda sets it")
         if _VARIABLE.fullmatch(name) is None:
             form = "at least two letters, digits or underscores, the first a letter"
             raise DefinitionError(f"{where}: environment: a name must be {form}, not {name!r}")
