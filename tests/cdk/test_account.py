@@ -244,7 +244,7 @@ class TestBundledSdk:
         assert described == {"dynamodb", "events", "kms", "s3", "secretsmanager", "sns", "sqs", "sts"}
 
     def test_a_service_that_there_is_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with pytest.raises(PackagingError, match="botocore knows no service 'sens'"):
+        with pytest.raises(PackagingError, match="botocore has no service 'sens'"):
             build_layer("arm64", "3.13", (), ["sens"])
 
     def test_one_word_for_a_list(self) -> None:

@@ -108,7 +108,7 @@ def test_steps_that_share_a_function_wait_in_it_too() -> None:
 
 
 def test_options_of_a_wait_without_code_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="documents only waits: it has no queue and no function"):
+    with pytest.raises(DefinitionError, match="documents only waits, so it has no queue and no function"):
         synthesized(Loan, functions={Loan.documents: FunctionOptions()})
 
 

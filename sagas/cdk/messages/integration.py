@@ -118,9 +118,7 @@ class Integration:
         chosen: object = default_key(source) if key is None else key
         several = cast("list[object]", list(chosen) if isinstance(chosen, list | tuple) else [chosen])
         if not several or not all(isinstance(part, str) and part for part in several):
-            raise DefinitionError(
-                f"{what}: key must be a path such as $.detail.id, or several paths and texts, not {chosen!r}"
-            )
+            raise DefinitionError(f"{what}: key must be a path such as $.detail.id, or several, not {chosen!r}")
         self._check_paths(what, "key", several)
         if not any(map(is_path, several)):
             fault = f"key must contain a path into the event; with {chosen!r} all events start the same saga"
