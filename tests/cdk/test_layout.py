@@ -146,7 +146,7 @@ class TestSynthesis:
         assert warned(stack_of_all(App(context=recorded, outdir=str(tmp_path / "again")))) == []
         without = warned(less[0])
         assert len(without) == 3
-        assert without[0].startswith("command queue of what is deployed would be replaced or dropped")
+        assert without[0].startswith("the deployed command queue would be replaced or dropped")
 
     def test_warns_of_queues_that_would_be_dropped(self, deployed: Path, tmp_path: Path) -> None:
         told = warned(synthesize(tmp_path, Trip, context=self.recorded(deployed)))
