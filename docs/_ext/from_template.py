@@ -54,7 +54,7 @@ WHY = {
     ("index `by_name` of the control table", "dynamodb:Query"): "where a type has `auto_disable`: count failures in a row",
     ("the queues of its saga", "sqs:SendMessage"): "send the next step its message, or its own one again later",
     ("all queues of steps", "sqs:SendMessage"): "send sagas on, of all types; never to a dead-letter queue",
-    ("the queue `now`", "sqs:SendMessage"): "have a wait ended soon after its time, or a parent told of its child",
+    ("the queue `now`", "sqs:SendMessage"): "end a wait soon after its time, or notify a parent of its child",
     ("the queue `bulk`", "sqs:SendMessage"): "hand out what is due, and see how much of it still waits",
     ("its own queue", "sqs:ReceiveMessage"): "for Lambda, which receives for it, and to hide a message for as long as its saga waits",
     ("the queue `bulk`", "sqs:ReceiveMessage"): "for Lambda, which receives for it",
@@ -82,7 +82,7 @@ WHY = {
 
 WHY_THIS = {
     ("Outbox", "the control table", "dynamodb:GetItem"): "read what became of a saga",
-    ("Outbox", "the audit table", "dynamodb:GetItem"): "read the entries that are to be told",
+    ("Outbox", "the audit table", "dynamodb:GetItem"): "read the entries to publish",
     ("Supervisor", "the bus", "events:PutEvents"): "publish events once more, from the journals",
     ("Outbox", "index `by_name` of the control table", "dynamodb:Query"): "tell once more: find the sagas of a type",
     ("order", "the secret of callback URLs", "secretsmanager:GetSecretValue"): "where a wait says `public=True` and its code asks for the link: sign it",
@@ -178,7 +178,7 @@ def permissions_page(template: Template) -> str:
         lines.append("")
     lines += [
         "## Callers and operators\n\nWhat `service.grant_...` lets a principal do, as `execute-api:Invoke` on methods and paths of the API;",
-        "what comes with it is told [there](../concepts/security-model.md#rights-by-saga-type).\n",
+        "the rights that come with it are listed [there](../concepts/security-model.md#rights-by-saga-type).\n",
         "| right | of the types named | without a type |",
         "|---|---|---|",
     ]
@@ -193,7 +193,7 @@ def alarms_page(template: Template) -> str:
     """Every alarm, with its section of the runbook."""
     lines = [
         f"# Alarms\n\n{NOTE}",
-        "Each names its section of [the runbook](../operations/runbook.md) in its description, and tells `alarm_topic` when it goes on.",
+        "Each names its section of [the runbook](../operations/runbook.md) in its description, and notifies `alarm_topic` when it fires.",
         "SAGA stands for a saga type, STEP for a step (or the steps that share a function).\n",
         "| alarm | goes on when | metric | more than | in | what to do |",
         "|---|---|---|---|---|---|",

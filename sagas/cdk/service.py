@@ -46,7 +46,7 @@ from sagas.errors import DefinitionError
 AnyStep = Undoable
 
 PARTS: tuple[type[Part], ...] = (Tables, WorkFunction, SagaApi, Callbacks, AuditArchive, Outbox, CommandFunction)
-"""What a service counts, before it makes some of them."""
+"""The parts whose resources are counted before they are created."""
 
 
 class SagaService(Construct):
@@ -55,11 +55,11 @@ class SagaService(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        props: options, by keyword; :class:`SagaServiceProps` says what each is for. Only ``sagas`` must be given.
+        props: options, by keyword; see :class:`SagaServiceProps`. Only ``sagas`` is required.
 
     Raises:
-        DefinitionError: no saga, two of one name, options for a step of no saga here, an option out of range or not
-            known, or a limit of AWS exceeded.
+        DefinitionError: no saga, two sagas with one name, options for a step of another service, an unknown option, an
+            option out of range, or a limit of AWS exceeded.
         PackagingError: a dependency cannot be fetched for the functions' platform.
     """
 
@@ -99,7 +99,7 @@ class SagaService(Construct):
         self.bulk = bulk.function
         self._parts: list[Part] = [self.tables, *own_queues, supervisor, bulk]
         self.now: lambda_.Function | None = None
-        """The function that ends waits; ``None`` where no saga waits."""
+        """The function that ends waits; ``None`` if no saga waits."""
         if now_queue is not None:
             now = WorkFunction(
                 self,
@@ -158,14 +158,14 @@ class SagaService(Construct):
         watch_layout(self, self._held)
 
     def function(self, step: AnyStep) -> lambda_.Function:
-        """Return the function that runs a step and its undo, to grant it what the step needs.
+        """Return the function that runs a step and its undo, to grant it the permissions the step needs.
 
-        With ``isolation="saga"`` it is the same for all steps of a saga.
+        With ``isolation="saga"`` all steps of a saga have the same function.
         """
         return self._functions[self._catalogue.group_of(step)].function
 
     def alias(self, step: AnyStep) -> lambda_.Alias:
-        """Return the alias of that function, for the version that handles messages."""
+        """Return the alias of a step's function, for the version that handles messages."""
         return self._functions[self._catalogue.group_of(step)].alias
 
     def queue(self, step: AnyStep) -> sqs.Queue:
@@ -174,7 +174,7 @@ class SagaService(Construct):
         return self._queues[saga.name].by_step[name]
 
     def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
-        """Return the queue where the messages of a saga's steps end that cannot be processed."""
+        """Return the dead-letter queue of a saga's steps."""
         return self._queues[self._catalogue.definition(saga_class).name].dead_letters
 
     def allow_sweep(
@@ -184,112 +184,113 @@ class SagaService(Construct):
         *,
         archive_to: s3.IBucket | s3.BucketBase | None = None,
     ) -> None:
-        """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and only there.
+        """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and nowhere else.
 
-        With ``action="report"`` it may but list them; with ``"archive"`` it may also write under ``archive/`` before
-        that prefix. A class with an ``on_orphans`` of its own has what its action stands for; grant the rest to
-        :attr:`supervisor` and :attr:`bulk`.
+        With ``action="report"`` sweeps can only list objects. With ``"archive"`` they can also write under the prefix
+        with ``archive/`` in front. A class with its own ``on_orphans`` gets the permissions of its action; grant
+        anything more to :attr:`supervisor` and :attr:`bulk`.
 
         Args:
-            saga_class: declares ``orphans``.
-            bucket: the one whose name is in the variable ``bucket_env``.
-            archive_to: the one whose name is in the variable ``archive_bucket_env``, where the class declares that.
+            saga_class: a class that declares ``orphans``.
+            bucket: the bucket named in the variable ``bucket_env``.
+            archive_to: the bucket named in the variable ``archive_bucket_env``, if the class declares it.
 
         Raises:
-            DefinitionError: it is none of the sagas here, or declares no ``orphans``; or ``archive_to`` does not fit
-                what it declares.
+            DefinitionError: the class is not one of the service or has no ``orphans``, or ``archive_to`` does not match
+                its declaration.
         """
         definition = self._catalogue.definition(saga_class)
         if definition.orphans is None:
-            raise DefinitionError(f"{self.node.id}: saga {definition.name} declares no orphans to sweep")
+            fault = f"saga type {definition.name!r} has no orphans= policy, so there is nothing to sweep"
+            raise DefinitionError(f"{self.node.id}: {fault}")
         declared = definition.orphans.archive_bucket_env
         if (declared is None) is not (archive_to is None):
-            told = "declares no archive_bucket_env" if declared is None else f"archives to the bucket of {declared}"
-            raise DefinitionError(f"{self.node.id}: saga {definition.name} {told}: see archive_to")
+            fault = "declares no archive_bucket_env" if declared is None else f"archives to the bucket of {declared}"
+            raise DefinitionError(f"{self.node.id}: saga {definition.name} {fault}; see archive_to")
         for function in (self.supervisor, self.bulk):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal start sagas, and neither read nor change them; a start is answered with the saga.
+        """Let a principal start sagas, but not read or change them. A start returns the saga.
 
-        Where all types are meant it may also send to the command queue, if the service has one or is given one later.
-        IAM sees a queue, not what a command says: who may send there may signal and cancel, too.
+        A grant for all types includes sending to the command queue, now or as soon as there is one. IAM cannot see what
+        a command does: a principal that can send commands can also signal and cancel.
 
         Args:
             grantee: a role, user, group or managed policy.
-            saga_classes: types that may be started; all when absent.
+            saga_classes: types that may be started. Default: all.
 
         Raises:
-            DefinitionError: a class is not one of the service, or its API is authorized by other means than IAM.
+            DefinitionError: a class is not one of the service, or its API is not authorized by IAM.
         """
         return self._access.start(grantee, saga_classes)
 
     def grant_read(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal read sagas and their audit trails, requests and results included.
+        """Let a principal read sagas and their audit trails, including requests and results.
 
-        Without classes also the lists, the circuit breakers and the OpenAPI description, which show all types: IAM
-        cannot tell one list from another.
+        A grant for all types includes lists, circuit breakers and the OpenAPI description. They show all types, and IAM
+        cannot distinguish one list from another.
 
         Args, raises: as :meth:`grant_start`.
         """
         return self._access.grant("read", grantee, saga_classes)
 
     def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal send signals to steps that wait for them; a signal is answered with the saga.
+        """Let a principal send signals to steps that wait for them. A signal returns the saga.
 
         Args, raises: as :meth:`grant_start`.
         """
         return self._access.grant("signal", grantee, saga_classes)
 
     def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal cancel sagas; a cancel is answered with the saga.
+        """Let a principal cancel sagas. A cancel returns the saga.
 
         Args, raises: as :meth:`grant_start`; also when a class is declared with ``cancellable=False``.
         """
         return self._access.cancel(grantee, saga_classes)
 
     def grant_operate(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal retry, compensate and resolve sagas, set how patient the supervisor is with them, pause and
-        resume them, close their circuit breakers, and look into, redrive and prune their dead letters.
+        """Let a principal retry, compensate, resolve, pause and resume sagas, set their recovery attempts, close their
+        circuit breakers, and read, redrive and delete their dead letters.
 
-        Without classes also call the supervisor, which looks for stalled sagas, sweeps orphans and publishes events
-        once more, of all types. With or without, read the templates of the service's stacks: the command line finds
-        queues and functions by them.
+        A grant for all types includes calling the supervisor, which recovers stalled sagas, sweeps orphans and replays
+        events of all types. Every grant includes reading the templates of the service's stacks, in which the command
+        line finds queues and functions.
 
-        It includes neither reading, which most operators need besides, nor cancelling nor purging.
+        It does not include reading, which most operators need too, nor cancelling or purging.
 
         Args, raises: as :meth:`grant_start`.
         """
         return self._access.operate(grantee, saga_classes)
 
     def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal delete what is stored of sagas that are over. It cannot be undone, so no other right has it.
+        """Let a principal delete the data of ended sagas. It cannot be undone, so no other right includes it.
 
         Args, raises: as :meth:`grant_start`.
         """
         return self._access.grant("purge", grantee, saga_classes)
 
     def command_queue(self) -> sqs.Queue:
-        """Return the queue that takes commands as JSON messages: to start, signal and cancel sagas:
+        """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
         ``docs/how-to/events.md``.
 
-        The first call deploys it, with its dead letters and its function. So do :meth:`start_on` and :meth:`signal_on`.
+        The first call adds it to the stack, with its dead-letter queue and function. So do :meth:`start_on` and
+        :meth:`signal_on`.
         """
         return self._integration.commands().commands.queue
 
     def command_dead_letter_queue(self) -> sqs.Queue:
-        """Return the queue where commands end that cannot be carried out, each with the reason in its attributes.
+        """Return the dead-letter queue of rejected commands, each with the reason in its attributes.
 
-        The first call deploys it, as that of :meth:`command_queue` does.
+        The first call adds it to the stack, as for :meth:`command_queue`.
         """
         return self._integration.commands().commands.dead_letters
 
     def event_bus(self) -> events.IEventBus:
-        """Return the bus of EventBridge on which the service publishes events of its sagas, as
-        ``docs/how-to/events.md`` lists them.
+        """Return the EventBridge bus on which the service publishes the events listed in ``docs/how-to/events.md``.
 
-        The first call turns that on: the control table gets a stream, and a function publishes what is committed. The
-        bus is the one given as ``events=``, or one of the service's own.
+        The first call turns publishing on: the control table gets a stream, and a function publishes committed changes.
+        The bus is the one passed as ``events=``, or one of the service's own.
         """
         return self._integration.outbox().bus
 
@@ -301,25 +302,24 @@ class SagaService(Construct):
         request: object = "$.detail",
         key: str | Sequence[str] | None = None,
     ) -> None:
-        """Start a saga for each event of a source: exactly one for each key.
+        """Start a saga for each event of a source, exactly one per key.
 
-        An event has the form of EventBridge's: a notification of SNS has its message as ``detail``, and a message of a
-        queue its body; as JSON, if it is that.
+        All events have the form of EventBridge's. The message of an SNS notification and the body of a queue's message
+        are the ``detail``, parsed if they are JSON.
 
         Args:
-            source: a rule of EventBridge; a schedule (an ``events.Schedule``, for which a rule is made, or a
-                ``ScheduleExpression`` of EventBridge Scheduler; of a ``Schedule`` the target is replaced); a bucket,
-                for the objects that are created in it; a topic; or a queue, whose messages must be hidden for 30
-                seconds at least.
-            saga_class: what is started.
+            source: an EventBridge rule; a schedule (an ``events.Schedule``, for which a rule is created, a
+                ``ScheduleExpression`` of EventBridge Scheduler, or a ``Schedule``, whose target is replaced); a bucket,
+                for the objects created in it; a topic; or a queue with a visibility timeout of at least 30 seconds.
+            saga_class: the class of the sagas to start.
             request: a path into the event, such as ``$.detail``; or JSON that contains such paths.
-            key: a path to what identifies the event; or several paths and texts, to be joined by slashes. When
-                absent, what the source tells events apart by: EventBridge's id, the id of Scheduler's execution, key
-                and sequencer of an object, and the id of a notification or a message.
+            key: the path that identifies the event, or several paths and texts, which are joined by slashes. Default:
+                EventBridge's id, the id of Scheduler's execution, key and sequencer of an object, or the id of a
+                notification or message.
 
         Raises:
-            DefinitionError: the saga is not among those of the service; something is not a path; the request has none
-                and does not fit the saga's; or the source is none of these, or cannot be connected.
+            DefinitionError: the saga is not one of the service; a path is invalid; the request has no paths and does
+                not match the saga's type; or the source is not supported or cannot be connected.
         """
         self._integration.start_on(source, saga_class, request=request, key=key)
 
@@ -335,18 +335,18 @@ class SagaService(Construct):
 
         Args:
             source: as for :meth:`start_on`.
-            step: that takes the signal, such as ``Loan.approval``.
-            saga_id: the path to the id of the saga.
+            step: the step that takes the signal, such as ``Loan.approval``.
+            saga_id: the path to the saga's id.
             value: a path into the event, or JSON that contains such paths.
 
         Raises:
-            DefinitionError: the step takes no signal; otherwise as :meth:`start_on`.
+            DefinitionError: the step takes no signal; otherwise as for :meth:`start_on`.
         """
         self._integration.signal_on(source, step, saga_id=saga_id, value=value)
 
     @property
     def archive_bucket(self) -> s3.IBucket | None:
-        """Where the audit trail is archived; ``None`` where it is not."""
+        """The bucket of the audit trail's archive; ``None`` without ``archive=``."""
         return None if self._archive is None else self._archive.bucket
 
     @property
@@ -360,7 +360,7 @@ class SagaService(Construct):
         return self.tables.audit
 
     def _watch(self, options: ServiceOptions, placements: Sequence[Placement]) -> Alarms:
-        """Add the alarms of all parts, and let them undo a gradual deployment."""
+        """Add the alarms of all parts. They roll back a gradual deployment."""
         releases = None
         if options.deployment is not None:
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
@@ -373,10 +373,10 @@ class SagaService(Construct):
         return alarms
 
     def _add(self, part: Part) -> None:
-        """Take in a part that is made when it is asked for."""
+        """Add a part that is created on request."""
         self._parts.append(part)
         part.watch(self._alarms)
 
     def _held(self) -> Mapping[str, object]:
-        """What holds sagas, messages, payloads or keys, by what it is."""
-        return {what: one for part in self._parts for what, one in part.held().items()}
+        """Resources that hold sagas, messages, payloads or keys, by description."""
+        return {what: resource for part in self._parts for what, resource in part.held().items()}

@@ -78,7 +78,7 @@ class Target:
 
 def _meant(target: Target, message: str) -> str:
     """What an unknown name of a saga type may have been meant for; nothing if the error is another."""
-    unknown = re.match(r"there is no saga (?:type )?(?:named )?'([^']*)'", message)
+    unknown = re.match(r"(?:there is no saga (?:type )?(?:named )?|this service has no saga type )'([^']*)'", message)
     if unknown is None:
         return ""
     try:
@@ -86,7 +86,8 @@ def _meant(target: Target, message: str) -> str:
     except (SagaError, KeyError):
         return ""
     close = difflib.get_close_matches(unknown[1], names, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}" if names else ""
+    listed = f"; there are {', '.join(names)}" if names and "; it has " not in message else ""
+    return f"; did you mean {close[0]!r}?" if close else listed
 
 
 def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:

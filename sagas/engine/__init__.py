@@ -1,1 +1,1 @@
-"""Claim, run, commit, dispatch. The only caller of the automaton."""
+"""The engine: claim, run, commit, dispatch. The only caller of the automaton."""

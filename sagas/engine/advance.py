@@ -1,12 +1,12 @@
-"""The one way a saga moves on: arrive, decide, claim, run, journal, commit, send.
+"""The only way a saga advances: arrive, decide, claim, run, journal, commit, send.
 
-Workers, the supervisor, operators' calls and the in-process run all come through here. An arrival is decided by the
-automaton; what it decides is carried out in one order, which ``docs/concepts/protocol.md`` explains and numbers:
+Workers, the supervisor, operators' calls and the in-process run all use it. The automaton decides about an arrival. Its
+decision is executed in one order, which ``docs/concepts/protocol.md`` explains and numbers:
 
 1.  *claim*: one conditional update takes the lease (rules 1, 6);
-2.  *run*: the step's code, or its undo; only for a message whose claim held;
+2.  *run*: the step's code, or its undo, only for a message whose claim held;
 3.  *journal*, then *commit*: one open slot at a time (rules 2, 3, 12), until no fact follows;
-4.  *send*: the message that follows, or keep the one at hand if it is the current one.
+4.  *send*: the next message, or keep the current one.
 """
 
 from __future__ import annotations
@@ -38,36 +38,34 @@ from sagas.messaging.message.message import Message
 from sagas.messaging.work import NOW, SagasToLookAfter
 
 _LEASE = 30.0
-"""Seconds for which a saga is held while nothing but the journal is written."""
+"""Seconds of a lease for work that only writes the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What an arrival led to.
+    """The result of an arrival.
 
     Args:
         state: the saga afterwards.
-        then: what is left to do: postpone or drop the message at hand, let it die, or run (a claim was refused that
-            would hold now).
-        keep_until: the message at hand is the saga's current one, due at that time (epoch seconds).
-        beaten: another worker, the supervisor or an operator was faster: look again.
-        adopted: what was committed first is what a predecessor had left in the journal.
-        message: the message at hand as it stands now: it may name another step than before, to which its saga has gone
-            on.
-        gate: what refused the claim, if a gate did.
+        then: the remaining action: postpone, drop or dead-letter the message, or run (a refused claim would hold now).
+        keep_until: the message is the saga's current one, due at that time (epoch seconds).
+        lost_race: another worker, the supervisor or an operator was faster: look again.
+        adopted: the first commit was an entry that a predecessor had left in the journal.
+        message: the message as it stands now: it may name a later step that its saga has reached.
+        gate: the gate that refused the claim, if one did.
     """
 
     state: SagaState
     then: Then | None = None
     keep_until: float | None = None
-    beaten: bool = False
+    lost_race: bool = False
     adopted: bool = False
     message: Message | None = None
     gate: Gate | None = None
 
 
 MakesAttempts = Callable[[AttemptServices, SagaType, Message, Invocation, Course], Attempt]
-"""What makes the attempt that a message is for."""
+"""Makes the attempt of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,10 @@ class Advancer:
         services: store, committer, clock.
         registry: the saga types.
         sender: the queues.
-        attempt: what claims and runs a message's code.
-        carry: whether messages bring small results along; without, no payload is in any queue.
-        chain: the steps that this function goes on to in the same invocation.
-        work: the service's own queues, by which sagas with children are looked after.
+        attempt: claims and runs a message's code.
+        carry: whether messages contain small results; if not, no queue contains payloads.
+        chain: the steps that this function continues with in the same invocation.
+        work: the service's own queues, for sagas with children.
     """
 
     services: AttemptServices
@@ -93,7 +91,7 @@ class Advancer:
     work: WorkSender | None = None
 
     def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
-        """Advance the saga that a message is for: run its code, or find out why not."""
+        """Advance the saga of a message: run its code, or find out why not."""
         saga_type, services = self.registry.get(message.saga), self.services
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
@@ -114,18 +112,18 @@ class Advancer:
         if state is None:
             first = services.journal.entries(message.saga_id, [1]).get(1)
             if first is None or first.tombstone is None:
-                raise NotFound(f"there is no saga {message.saga_id}")
+                raise NotFound(f"no saga with id {message.saga_id} (type {message.saga})")
             return Advanced(first.tombstone.state, Discard("the saga was purged"))
         message = self._standing_for(state, message)
         names = [step.name for step in state.steps]
         if message.index >= len(names) or names[message.index] != message.step:
-            told = Problem("$.index", "is not this step's position")
-            raise InvalidRequest("the message does not fit its saga", [told])
+            problem = Problem("$.index", "is not this step's position")
+            raise InvalidRequest("the message names a step that this saga does not have", [problem])
         current = message.dispatch == state.dispatch and not state.over
         if current and message.index != min(state.cursor, len(names) - 1):
-            told = Problem("$.index", "is not the current step's")
-            raise InvalidRequest("the message does not fit its saga", [told])
-        # Where leases are to be short, what runs no code needs no longer one.
+            problem = Problem("$.index", "is not the current step's")
+            raise InvalidRequest("the message names a step that this saga does not have", [problem])
+        # In a chain leases are short, also for work without code.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = MessageArrived(
             message.index,
@@ -142,7 +140,7 @@ class Advancer:
         return replace(self.advance(correlated(state, message), arrival, context, message), message=message, gate=gate)
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
-        """Run what was claimed with a commit, and what was with that one's, until something is left to a message."""
+        """Run the step claimed with a commit, and those claimed with its commit, until a message takes over."""
         while committed.claimed:
             state, entry, inputs = committed.state, committed.entry, message.inputs
             if entry is not None and entry.action == "StepCompleted":
@@ -161,26 +159,26 @@ class Advancer:
             self.services.goes_on(message)
             following = self.attempt(self.services, saga_type, message, invocation, course).run()
             if following is None:
-                raise SagaError("what was claimed with a commit was not run")
+                raise SagaError("internal error: a step claimed by the previous commit did not run; please report it")
             committed = following
         return self._follow(committed, message)
 
     def _standing_for(self, state: SagaState, message: Message) -> Message:
-        """Return the message, naming what its saga has come to if it is the current one of a saga that went on in the
-        same invocation: it stands for the saga, whatever step it was sent for."""
+        """Return the message for the saga's current step. The current message of a saga that advanced within an
+        invocation stands for the saga, whatever step it was sent for."""
         step = state.current
         if message.dispatch != state.dispatch or state.over or step is None or message.index >= len(state.steps):
             return message
         elsewhere = (message.index, message.undo) != (state.cursor, state.undoing)
-        known = state.steps[message.index].name == message.step
-        if not elsewhere or not known or message.step not in self.chain or step.name not in self.chain:
+        same_step = state.steps[message.index].name == message.step
+        if not elsewhere or not same_step or message.step not in self.chain or step.name not in self.chain:
             return message
         return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
 
     def refuse(self, message: Message, invocation: Invocation, error: Exception, course: Course) -> Advanced | None:
-        """Have the attempt that a message is for fail, without its code being run.
+        """Fail the attempt of a message without running its code.
 
-        Raises: as :meth:`message`. Returns what that led to; ``None`` when it may not be claimed.
+        Raises: as :meth:`message`. Returns the result; ``None`` if it may not be claimed.
         """
         saga_type = self.registry.get(message.saga)
         committed = self.attempt(self.services, saga_type, message, invocation, course).refuse(error)
@@ -189,7 +187,7 @@ class Advancer:
     def advance(
         self, state: SagaState, arrival: Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
-        """Do what an arrival asks for and needs no code of the saga's."""
+        """Do what an arrival needs without step code."""
         plan, clock = self.plan(state), self.services.clock
         decision = decide(plan, state, arrival, clock.now())
         match decision.then:
@@ -197,7 +195,7 @@ class Advancer:
                 raise Conflict(reason)
             case Write(fact):
                 if not patiently(clock, partial(self.services.control.claim, state, decision.state, plan.stale_after)):
-                    return Advanced(state, beaten=True)
+                    return Advanced(state, lost_race=True)
                 committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
             case _:
@@ -206,8 +204,8 @@ class Advancer:
                 return Advanced(state, decision.then)
 
     def send_again(self, state: SagaState, delay: float) -> None:
-        """Send a saga's current message once more: whichever arrives first, the others find nothing to do. ``delay``:
-        seconds after which it is to arrive at the earliest."""
+        """Send a saga's current message again. Whichever copy arrives first, the others find nothing to do. ``delay``:
+        seconds after which it may arrive at the earliest."""
         send = send_current(state)
         self._send(state, structs.replace(send, not_before=max(send.not_before, self.services.clock.now() + delay)))
 
@@ -216,12 +214,12 @@ class Advancer:
         return self.registry.get(state.saga).plan(state.steps)
 
     def lease(self) -> Lease:
-        """Return a fresh lease for work without the saga's code."""
+        """Return a fresh lease for work without step code."""
         until = round(self.services.clock.now() + _LEASE, 3)
         return Lease(self.services.clock.new_owner(), until, until)
 
     def _follow(self, committed: Committed, message: Message | None) -> Advanced:
-        """Send what follows a commit, unless it is the message at hand: a retry is the same message again (rule 8)."""
+        """Send the message that follows a commit. A retry is the current message again (rule 8)."""
         send, keep_until = committed.send, None
         if send is not None and message is not None and send.dispatch == message.dispatch:
             keep_until = send.not_before
@@ -231,14 +229,14 @@ class Advancer:
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
     def _correlated(self, state: SagaState) -> SagaState:
-        """The saga with its correlation id, of which the first entry tells if it is long and no message is at hand."""
+        """Fill in the correlation id. A long one is stored in the first entry only."""
         if state.correlation_id:
             return state
         first = self.services.journal.entries(state.saga_id, [1])[1]
         return structs.replace(state, correlation_id=first.correlation_id)
 
     def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
-        if state.joins and self.work is not None:  # no step is to run: the children are to be looked after
+        if state.joins and self.work is not None:  # no step runs, but the children have to be advanced
             self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
             return
         message = Message(

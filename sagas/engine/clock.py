@@ -1,4 +1,4 @@
-"""Time, chance and ids. The only place that asks the machine for them, so that tests can replace it."""
+"""Time, chance and ids. Only this module gets them from the machine, so that tests can replace it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANDOM = random.SystemRandom()
 
 
 class Clock(Protocol):
-    """What the engine needs of the world besides its store and queues."""
+    """Time, chance and ids for the engine."""
 
     def now(self) -> float:
         """Epoch seconds, to the millisecond."""
@@ -43,7 +43,7 @@ class Clock(Protocol):
 
 
 def skipped(file: str) -> float:
-    """Return the seconds by which a file says that a clock is ahead; 0 if there is none, or nothing in it."""
+    """Return the seconds by which a clock is ahead, from a file; 0 if the file is missing or empty."""
     try:
         return float(Path(file).read_text())
     except (OSError, ValueError):
@@ -53,8 +53,8 @@ def skipped(file: str) -> float:
 class SystemClock:
     """The machine's own clock and randomness.
 
-    On the local stack time can be skipped: there ``SAGAS_CLOCK`` names the file that says how far. Where no emulator's
-    endpoint is set, the variable has no effect.
+    On the local stack time can be skipped: ``SAGAS_CLOCK`` names the file with the skipped seconds. Without the
+    endpoint of an emulator, the variable has no effect.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def uuid7(now: float, entropy: bytes) -> str:
 
 
 def claimed_at(owner: str) -> float:
-    """Return the epoch seconds at which the claim with that nonce was made; 0 if it does not tell."""
+    """Return the epoch seconds at which the claim with that nonce was made; 0 if the nonce contains no time."""
     try:
         return int(owner[:_OWNER_TIME_DIGITS], 16) / 1000
     except ValueError:

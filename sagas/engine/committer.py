@@ -1,4 +1,4 @@
-"""Journal first, pointer second: how the holder of a lease makes facts permanent."""
+"""Committing facts under a lease: journal first, pointer second."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from sagas.store.signals.inbox import Inbox
 
 @dataclass(frozen=True, slots=True)
 class EntryContext:
-    """What an entry says beyond its fact.
+    """The parts of an entry other than its fact.
 
     Args:
         payload: the result, as JSON text.
-        details: more to be known of this one entry.
-        actor: who acts.
+        details: additional details of this entry.
+        actor: the actor of the audit trail.
         trace_id: of the invocation.
-        message: the message at hand. If it is the saga's current one, it may be the one to die.
-        onward: which lease to claim what follows with, in the same write, for the holder to go on; ``None``, or none
-            of its own, leaves that to the next message.
-        chained: the message at hand was sent for another step: it cannot die for this one, nor wait for its retry.
-        redriven_by: who moved the message at hand back from the dead letters: of what it leads to, only that the saga
-            goes on is this person's act. Empty if that is not known.
+        message: the current message. If it is the saga's current one, it can be dead-lettered.
+        onward: returns the lease for claiming the next step in the same write, so that the holder continues. ``None``,
+            as function or result, leaves the next step to the next message.
+        chained: the message was sent for another step, so it cannot be dead-lettered or wait for a retry of this one.
+        redriven_by: the operator who redrove the message from the dead letters. Only the retry of the saga is the
+            operator's act. Empty if unknown.
     """
 
     payload: str | None = None
@@ -57,14 +57,14 @@ class EntryContext:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What was committed, the lease being released unless what follows is claimed.
+    """The result of a commit. The lease is released, unless the next step is claimed.
 
     Args:
         state: the saga after the last fact.
-        send: the message that follows.
-        entry: the first entry that was committed: one's own, or the one found in its slot.
-        adopted: that entry is a predecessor's, committed in place of one's own.
-        claimed: what follows is claimed already: ``state`` is what the holder goes on with.
+        send: the next message.
+        entry: the first committed entry: the own one, or the one already in its slot.
+        adopted: that entry is a predecessor's, committed instead of the own one.
+        claimed: the next step is already claimed: the holder continues with ``state``.
     """
 
     state: SagaState
@@ -108,18 +108,18 @@ class Committer:
     def _write(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[Decision, Entry | None, bool]:
-        """Journal and commit one fact, or what its slot holds already. Returns what follows, the entry that is in the
-        slot, and whether a predecessor put it there."""
+        """Journal and commit one fact, or the entry already in its slot. Returns the next fact, the entry in the slot,
+        and whether a predecessor wrote it."""
         fact, context = self._completed(plan, state, fact, context)
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
-            # A cancel came first and the fact no longer fits: go on with what comes next now.
+            # A cancel came first and the fact is no longer possible: continue with the next fact.
             following = next_fact(plan, state)
             if following is None or following == fact:
-                raise Fenced(f"{fact.action} does not fit the saga any more")
+                raise Fenced(f"{fact.action} is no longer possible for the saga")
             return Decision(state, Write(following)), None, False
-        said = None if state.polling is None else (state.polling.message, state.polling.after)
-        if isinstance(fact, ev.Postponed) and said == (fact.message, fact.after) and decision.then is None:
+        previous = None if state.polling is None else (state.polling.message, state.polling.after)
+        if isinstance(fact, ev.Postponed) and previous == (fact.message, fact.after) and decision.then is None:
             return self._look_again(plan, state, fact, context, decision), None, False
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
@@ -132,33 +132,33 @@ class Committer:
                     partial(self._control.finish, entry, state, decision.state, plan.stale_after, self._journal),
                 )
             except FlagWon as won:
-                return self._write(plan, _as_known(won.state, state), fact, replace(context, onward=None))
+                return self._write(plan, _with_correlation(won.state, state), fact, replace(context, onward=None))
             except Refused as refused:
-                found = self._journal.occupant(entry, refused.items.get(0))
+                occupant = self._journal.occupant(entry, refused.items.get(0))
             else:
-                self._tell(state, decision.state, fact)
+                self._notify(state, decision.state, fact)
                 return decision, entry, False
         else:
-            found = patiently(self._clock, partial(self._journal.put, entry))
-        if found is entry:
+            occupant = patiently(self._clock, partial(self._journal.put, entry))
+        if occupant is entry:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
-        # Rule 2. Also under my own token the entry counts: two deliveries of one outcome may both be at work.
-        theirs = found.token != entry.token
+        # Rule 2. An entry under the same token counts too: two deliveries of one outcome may both be running.
+        theirs = occupant.token != entry.token
         names = [step.name for step in state.steps]
-        fact = fact_of(found, names.index(found.step) if found.step in names else state.cursor)
-        return self._move_pointer(plan, state, fact, found, context), found, theirs
+        fact = fact_of(occupant, names.index(occupant.step) if occupant.step in names else state.cursor)
+        return self._move_pointer(plan, state, fact, occupant, context), occupant, theirs
 
     def _look_again(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
     ) -> Decision:
-        """Move on without an entry: the journal has one already that says as much, and a step may look once a
-        second for days."""
+        """Commit without an entry: the journal already has an equal one, and a step may look once a second for
+        days."""
         after = structs.replace(decision.state, seq=state.seq)
         try:
             patiently(self._clock, partial(self._control.commit, state, after, plan.stale_after))
         except FlagWon as won:
-            return self._write(plan, _as_known(won.state, state), fact, context)[0]
-        self._tell(state, after, fact)
+            return self._write(plan, _with_correlation(won.state, state), fact, context)[0]
+        self._notify(state, after, fact)
         return structs.replace(decision, state=after)
 
     def _decided(self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext) -> Decision:
@@ -175,11 +175,11 @@ class Committer:
         context: EntryContext,
         decision: Decision | None = None,
     ) -> Decision:
-        """Commit ``entry``, which is in the slot and records ``fact``, and claim what follows if the holder goes on."""
+        """Commit ``entry``, which is in the slot and records ``fact``. Claim the next step if the holder continues."""
         if decision is None:
             decision = self._decided(plan, state, fact, context)
             if decision.state is state:
-                raise Fenced(f"the journal holds {fact.action}, which does not fit the saga")
+                raise Fenced(f"the journal contains {fact.action}, which is not possible for the saga")
             decision = _proven(decision, state, entry)
         send = next_work(state, fact, decision, self._clock.now()) if context.onward else None
         lease = context.onward(decision.state, send) if send and context.onward else None
@@ -190,18 +190,20 @@ class Committer:
             elif patiently(self._clock, partial(self._control.commit_and_claim, state, onward.state, plan.stale_after)):
                 decision = onward
         except FlagWon as won:
-            return self._move_pointer(plan, _as_known(won.state, state), fact, entry, replace(context, onward=None))
-        self._tell(state, decision.state, fact)
+            return self._move_pointer(
+                plan, _with_correlation(won.state, state), fact, entry, replace(context, onward=None)
+            )
+        self._notify(state, decision.state, fact)
         return decision
 
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Add what a fact says that neither plan nor state tells: which message dies, until when a wait lasts, and what
-        was sent."""
+        """Complete a fact with data outside of plan and state: the dead-lettered message, the end of a wait, and the
+        signal."""
         if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
-            # Only the current message may die; without it at hand, it is sent anew and dies then. A step whose code is
-            # missing may have no queue either: none dies.
+            # Only the current message can be dead-lettered. If it is not at hand, it is sent again and dead-lettered
+            # then. A step without code may have no queue either, so no message is dead-lettered.
             current = context.message is not None and context.message.dispatch == state.dispatch
             return structs.replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
         match fact:
@@ -212,13 +214,13 @@ class Committer:
             case ev.SignalReceived(index):
                 signal = self._inbox.get(state.saga_id, state.steps[index]) if self._inbox else None
                 if signal is None:
-                    raise Unavailable("the inbox does not show the signal that was accepted")
-                sent = {"sent_at": iso(signal.at)}
-                return fact, replace(context, payload=signal.payload, actor=signal.actor, details=sent)
+                    raise Unavailable("the signal was accepted but cannot be read yet; try again")
+                details = {"sent_at": iso(signal.at)}
+                return fact, replace(context, payload=signal.payload, actor=signal.actor, details=details)
             case _:
                 return fact, context
 
-    def _tell(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
+    def _notify(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
         for observer in self._observers:
             observer.committed(before, after, fact)
 
@@ -232,9 +234,9 @@ class Committer:
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
         if _names_pivot(before, after, fact):
-            details["pivot"] = after.past_pivot  # why nothing is undone from here on
-        asked = isinstance(fact, ev.CancelRequested) and before.cancel.by
-        if asked and before.cancel.note:
+            details["pivot"] = after.past_pivot  # the reason why nothing is undone from now on
+        cancelled = isinstance(fact, ev.CancelRequested) and before.cancel.by
+        if cancelled and before.cancel.note:
             details["note"] = before.cancel.note
         redriven_by = context.redriven_by if isinstance(fact, ev.SagaRetried) else ""
         return Entry(
@@ -247,7 +249,7 @@ class Committer:
             token=before.token,
             step=step.name if step else None,
             attempt=getattr(fact, "attempt", None) or None,
-            actor=before.cancel.by if asked else redriven_by or context.actor,
+            actor=before.cancel.by if cancelled else redriven_by or context.actor,
             correlation_id=before.correlation_id,
             trace_id=context.trace_id,
             details=details,
@@ -258,20 +260,20 @@ class Committer:
 
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:
-    """Whether a fact is that of the pivot, or one that undoes nothing as the pivot was passed."""
+    """Whether a fact completes the pivot, or undoes nothing because the pivot was passed."""
     stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.SagaRecoveryExhausted | ev.StepDeadLettered)
     pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
     return pivots or (stops and bool(after.past_pivot) and not after.undoing)
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
-    """The decision with the proofs that go into the control item: they are of the entry in the slot (rule 15)."""
+    """Return the decision with the proofs for the control item, from the entry in the slot (rule 15)."""
     head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
     return structs.replace(decision, state=structs.replace(decision.state, head=head, digest=digest))
 
 
-def _as_known(found: SagaState, before: SagaState) -> SagaState:
-    """A saga that was read, with what is known of it that the control item does not have."""
-    return structs.replace(found, correlation_id=before.correlation_id)
+def _with_correlation(state: SagaState, before: SagaState) -> SagaState:
+    """Return a saga with its correlation id, which the control item may not have."""
+    return structs.replace(state, correlation_id=before.correlation_id)

@@ -1,5 +1,5 @@
-"""Writes that others contend for: a transaction of DynamoDB's is refused where another write is at one of its items at
-this moment, and so is that write. botocore repeats neither."""
+"""Contended writes. DynamoDB refuses a transaction if another write touches one of its items at the same moment, and
+also that write. botocore retries neither."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sagas.store.outcomes import Contended
 _T = TypeVar("_T")
 _TRIES = 10
 _PAUSE = 0.04
-"""Seconds between the first two tries, at most; later ones are further apart."""
+"""Maximum seconds between the first two tries; later tries are further apart."""
 
 
 def patiently(clock: Clock, write: Callable[[], _T]) -> _T:
-    """Write, again where another write was at the same item at this moment: many children end at once, and each adds to
-    one of a few counters; a signal comes while a worker commits. Returns what ``write`` returns."""
+    """Write, and retry while other writes touch the same item: many children may end at once and add to a few counters,
+    or a signal comes while a worker commits. Returns what ``write`` returns."""
     for tries in range(1, _TRIES):
         try:
             return write()

@@ -1,4 +1,4 @@
-"""What the engine needs from the layers below and from what embeds it, as protocols."""
+"""Protocols of the engine for the layers below it and its embedding."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class WorkSender(Protocol):
 
 
 class CommitObserver(Protocol):
-    """Told of every fact once it is committed."""
+    """Called with every fact once it is committed."""
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None: ...
 
 
 class EngineObserver(CommitObserver, Protocol):
-    """For metrics and logs: also told of saga types and steps that keep failing."""
+    """For metrics and logs; also called for saga types and steps that keep failing."""
 
     def paused(self, saga: str) -> None:
-        """Starts of a saga type are refused from now on."""
+        """The library has paused starts of a saga type."""
         ...
 
     def breaker_opened(self, saga: str) -> None:
-        """A circuit breaker of a saga type holds its step back from now on."""
+        """A circuit breaker of a saga type has opened."""
         ...
 
     def breaker_closed(self, saga: str) -> None:
-        """A circuit breaker of a saga type lets its step through again."""
+        """A circuit breaker of a saga type has closed."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The saga types this deployment knows, and the plan of one saga under them."""
+"""The deployed saga types, and the plan of a saga."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sagas.errors import NotFound
 def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
     """Return the plan of a saga that was started with the steps ``names``.
 
-    A saga keeps its own steps whatever was deployed since. Of a step whose code is gone nothing is known but that.
+    A saga keeps its steps, whatever was deployed since. The plan of a step without code contains only that fact.
     """
-    known = {step.name: step for step in definition.steps}
+    deployed = {step.name: step for step in definition.steps}
     steps = list[StepPlan]()
     for name in names:
-        step = known.get(name)
+        step = deployed.get(name)
         if step is None:
             steps.append(StepPlan(code_missing=True))
             continue
@@ -40,7 +40,7 @@ def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
             tolerate=0 if step.children is None else step.children.tolerate,
             one_by_one=step.children is not None and step.children.in_reverse,
             undo_needs_result=step.undo is not None
-            and any(one.step == name and not one.optional for one in step.undo.parameters),
+            and any(parameter.step == name and not parameter.optional for parameter in step.undo.parameters),
         )
         steps.append(plan)
     return Plan(tuple(steps), definition.max_recovery_attempts, definition.stale_after.total_seconds())
@@ -54,7 +54,7 @@ class SagaType:
     _plans: dict[tuple[str, ...], Plan] = field(
         default_factory=dict[tuple[str, ...], Plan], init=False, repr=False, compare=False
     )
-    """By the steps that a saga was started with, which differ from deployment to deployment only: few."""
+    """Plans by the steps that a saga was started with. They differ only between deployments, so there are few."""
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
         """Return the plan of a saga that has these steps: see :func:`plan_for`."""
@@ -65,7 +65,7 @@ class SagaType:
 
     @property
     def new_steps(self) -> tuple[StepState, ...]:
-        """The steps that a new saga takes."""
+        """Return the steps of a new saga."""
         taken = (step for step in self.definition.steps if not step.retired)
         return tuple(
             StepState(
@@ -79,7 +79,7 @@ class SagaType:
 
     @property
     def first_entry_details(self) -> dict[str, Any]:
-        """What the first entry of a new saga keeps of its type, for :meth:`steps_recorded`."""
+        """Return the details of the type for a new saga's first entry, for :meth:`steps_recorded`."""
         steps = [
             {"name": step.name, "undo": step.undo}
             | ({"waits_for": step.waits_for} if step.waits_for else {})
@@ -89,7 +89,7 @@ class SagaType:
         return {"version": self.definition.version, "steps": steps}
 
     def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
-        """Return the steps of a saga as its first entry keeps them, whatever was deployed since."""
+        """Return the steps of a saga from its first entry, whatever was deployed since."""
         return tuple(
             StepState(
                 str(step["name"]),
@@ -101,19 +101,18 @@ class SagaType:
         )
 
     def deadline(self, created_at: float) -> float:
-        """Return when a saga that was started then has to be over; 0 for never."""
+        """Return the deadline of a saga that was started at ``created_at``; 0 for none."""
         timeout = self.definition.timeout
         return 0.0 if timeout is None else round(created_at + timeout.total_seconds(), 3)
 
     def has_code(self, name: str, *, undo: bool) -> bool:
-        """Whether the code of that step, or of its undo, is deployed. A wait may have none."""
-        found = next((step for step in self.definition.steps if step.name == name), None)
-        return found is not None and (found.undo is not None if undo else found.asks)
+        """Whether the code of that step, or of its undo, is deployed. A wait may have no code."""
+        match = next((step for step in self.definition.steps if step.name == name), None)
+        return match is not None and (match.undo is not None if undo else match.asks)
 
     @property
     def lanes(self) -> dict[str, str]:
-        """Of each step without code of its own the step whose queue has its messages: the next one that has code, or
-        the last."""
+        """By step without code, the step whose queue carries its messages: the next step with code, or the last."""
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
         steps, lanes = self.definition.steps, dict[str, str]()
         for position, step in enumerate(steps):
@@ -134,19 +133,19 @@ class Registry:
     """Saga types by name.
 
     Args:
-        classes: theirs.
-        auto_disable: of types that declare none.
+        classes: the saga classes.
+        auto_disable: the policy of types that declare none.
     """
 
     def __init__(self, classes: Iterable[type[Any]], auto_disable: AutoDisable | None = None) -> None:
-        found = (one.with_default(auto_disable) for one in map(definition_of, classes))
-        self._types = {one.name: SagaType(one) for one in found}
+        definitions = (definition.with_default(auto_disable) for definition in map(definition_of, classes))
+        self._types = {definition.name: SagaType(definition) for definition in definitions}
 
     @classmethod
     def of(cls, *definitions: SagaDefinition) -> Registry:
-        """Return the registry of saga types that are given by their definitions."""
+        """Return the registry of some definitions."""
         registry = cls(())
-        registry._types |= {one.name: SagaType(one) for one in definitions}
+        registry._types |= {definition.name: SagaType(definition) for definition in definitions}
         return registry
 
     @classmethod
@@ -155,18 +154,18 @@ class Registry:
         classes: list[type[Any]] = []
         for name in json.loads(text):
             module, _, qualified = str(name).partition(":")
-            found: Any = importlib.import_module(module)
+            target: Any = importlib.import_module(module)
             for part in qualified.split("."):
-                found = getattr(found, part)
-            classes.append(found)
+                target = getattr(target, part)
+            classes.append(target)
         return cls(classes, auto_disable)
 
     def get(self, name: str) -> SagaType:
         """Return the saga type of that name."""
-        found = self._types.get(name)
-        if found is None:
-            raise NotFound(f"there is no saga named {name!r} here")
-        return found
+        saga_type = self._types.get(name)
+        if saga_type is None:
+            raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
+        return saga_type
 
     def __contains__(self, name: str) -> bool:
         return name in self._types

@@ -1,4 +1,4 @@
-"""Handling one message: advance its saga for as long as this invocation is needed, then say what becomes of it."""
+"""Handling a message: advance its saga as far as this invocation can, then decide about the message."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200
-"""A message is looked at again after each thing done for it, such as an attempt whose retry is due within the second;
-more often than this it is left to its queue, so that no invocation is kept for good by a retry without delay."""
+"""How often a message is checked again after work for it, such as an attempt whose retry is due within a second. After
+that its queue redelivers it, so that retries without delay do not occupy an invocation for good."""
 _SHORT_WAIT = 1.0
-"""Seconds below which a retry is waited out in the function: SQS counts whole seconds."""
+"""Seconds below which the function itself waits for a retry: SQS counts whole seconds."""
 _RACE = 1.0
-"""Seconds after which a message comes back that lost a race with another delivery."""
-_KNOWN_DYING = 60.0
-"""Seconds for which a message that was found dying is let die without another look at its saga. It is received a dozen
-times on its way or more, mostly by this environment; an operator's retry has the saga go on by another message."""
+"""Seconds after which a message returns that lost a race with another delivery."""
+_DYING_CACHED = 60.0
+"""Seconds for which a dying message is left to die without reading its saga. It is received a dozen times or more,
+mostly by this environment. An operator's retry uses another message."""
 _MOST_DYING = 1_000
 
 
 End = Discard | Postpone | Die
-"""What becomes of a message."""
+"""The fate of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class Worker:
 
     advancer: Advancer
     _dying: dict[str, float] = field(default_factory=dict[str, float])
-    """Message ids, and until when they are known to be dying (epoch seconds)."""
+    """Ids of dying messages, and until when that is cached (epoch seconds)."""
 
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
-        """Do what the message asks for, or find out why not. Returns what becomes of the message, and the message as it
-        stands now: it names the step that its saga has gone on to."""
+        """Do what the message asks for, or find out why not. Returns the fate of the message, and the message as it
+        stands now, naming the step that its saga has reached."""
         services, received = self.advancer.services, message
         if self._dying.get(message.message_id, 0.0) > services.clock.now():
             return Die(), received
-        if until := max((gate.known_until(message) for gate in services.gates), default=0.0):
+        if until := max((gate.cached_until(message) for gate in services.gates), default=0.0):
             return Postpone(until), received
         course = Course.of(self.advancer.chain, message.step)
         for _ in range(_ROUNDS):
@@ -59,7 +59,7 @@ class Worker:
             except NotCommitted as error:
                 return self._keep(error), received
             except NewerFormat:
-                raise  # no wait of this version's helps: the message waits for the newer one
+                raise  # this version cannot handle it: the message waits for the newer one
             except Unavailable:
                 if message.pending_commit is None:
                     raise
@@ -69,19 +69,19 @@ class Worker:
         return Postpone(services.clock.now() + _RACE), received
 
     def _keep(self, error: NotCommitted) -> Discard:
-        """Send an outcome that could not be committed to its queue, in place of the message at hand."""
+        """Send an outcome that could not be committed to its queue, instead of the current message."""
         message = error.message
-        logger, known = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
+        logger, fields = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
         copy = with_pending(message, error.pending) if self.advancer.carry else None
         if copy is None:
-            logger.error("the outcome cannot be committed, and cannot be kept in a message either", extra=known)
+            logger.error("the outcome cannot be committed, and is too large for a message", extra=fields)
             raise error
         self.advancer.sender.send(copy)
-        logger.warning("the outcome cannot be committed yet: it waits in its queue", extra=known)
+        logger.warning("the outcome cannot be committed yet; it waits in its queue", extra=fields)
         return Discard()
 
     def _end(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
-        """What becomes of the message; ``None`` to look at it again."""
+        """Return the fate of the message; ``None`` to check it again."""
         services = self.advancer.services
         match advanced.then:
             case Postpone() as postponed:
@@ -89,7 +89,7 @@ class Worker:
             case Die():
                 return self._let_die(message)
             case Run():
-                return self._held_back(advanced, message, invocation, course)
+                return self._blocked(advanced, message, invocation, course)
             case Discard(reason) as discarded:
                 services.logger.info("message dropped", extra={"saga_id": message.saga_id, "reason": reason})
                 return discarded
@@ -97,7 +97,7 @@ class Worker:
                 pass
         if advanced.keep_until is not None:
             return self._wait(advanced.keep_until, message, invocation)
-        if advanced.beaten:
+        if advanced.lost_race:
             return None
         if advanced.state.status is not SagaStatus.DEAD_LETTERED:
             return Discard()
@@ -106,8 +106,8 @@ class Worker:
             return None
         return self._let_die(message)
 
-    def _held_back(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
-        """What becomes of a message whose claim was refused and would hold now: a gate was shut, or the saga has
+    def _blocked(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
+        """Return the fate of a message whose refused claim would hold now: a gate was shut, or the saga has
         changed."""
         if advanced.gate is None:
             return None
@@ -124,11 +124,11 @@ class Worker:
     def _let_die(self, message: Message) -> Die:
         if len(self._dying) >= _MOST_DYING:
             self._dying.clear()
-        self._dying[message.message_id] = self.advancer.services.clock.now() + _KNOWN_DYING
+        self._dying[message.message_id] = self.advancer.services.clock.now() + _DYING_CACHED
         return Die()
 
     def _wait(self, until: float, message: Message, invocation: Invocation) -> Postpone | None:
-        """Wait a short delay out in the function; have the message come back after a longer one."""
+        """Wait for a short delay in the function; postpone the message for a longer one."""
         clock = self.advancer.services.clock
         delay = until - clock.now()
         step = self.advancer.registry.get(message.saga).step(message.step)

@@ -1,1 +1,1 @@
-"""What Lambda calls: parse the event, call the engine, shape the answer."""
+"""The Lambda handlers: parse the event, call the engine, shape the answer."""

@@ -30,7 +30,7 @@ from sagas.handlers.warming import warm
 from sagas.operations import OPERATIONS
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
-"""What stands for an event that is none of API Gateway's: it leads nowhere."""
+"""Replaces events that are not from API Gateway. It matches no route."""
 SERVED = (
     *(saga_operations, list_operations, attention_operations, operator_operations, signal_operations),
     *(upkeep_operations, type_operations, breaker_operations, statistics_operations),
@@ -56,7 +56,7 @@ def _app() -> APIGatewayRestResolver:
     mount = os.environ.get("SAGAS_MOUNT")
     app = APIGatewayRestResolver(debug=False, strip_prefixes=[mount] if mount else None)
 
-    def known(error: SagaError) -> Response[str]:
+    def answer(error: SagaError) -> Response[str]:
         refusal = answer_error(error)
         if refusal.status_code == 500:
             return unexpected(error)
@@ -68,7 +68,7 @@ def _app() -> APIGatewayRestResolver:
             telemetry().logger.error("request failed", extra={"error": type(error).__name__, "at": frames(error)})
         return answer_unexpected(error)
 
-    app.exception_handler(SagaError)(known)
+    app.exception_handler(SagaError)(answer)
     app.exception_handler([NotFoundError, Exception])(unexpected)
     served = {function.__name__: function for of in SERVED for function in of(app, engine)}
     for operation in OPERATIONS:
@@ -80,14 +80,14 @@ def _app() -> APIGatewayRestResolver:
 
 @traced("http")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle a REST API (v1) event. Returns a proxy answer; errors too are answers, never exceptions."""
+    """Handle a REST API (v1) event. Returns a proxy response, also for errors; it never raises."""
     call = _matched(event)
-    made = tracer()
-    if made is None or call is _NO_CALL:
+    active = tracer()
+    if active is None or call is _NO_CALL:
         return _app().resolve(call, context)
     from sagas.handlers.observability.spans import serving
 
-    with serving(made, call, context) as span:
+    with serving(active, call, context) as span:
         answer = _app().resolve(call, context)
         span.set({"http.response.status_code": answer["statusCode"]})
         if answer["statusCode"] >= 500:
@@ -96,10 +96,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _matched(event: Any) -> dict[str, Any]:
-    """Return the call with the path of the resource that API Gateway matched, which is the one that IAM and authorizers
-    allowed. The path that the caller wrote can look like another resource's, once somebody has decoded its slashes.
+    """Return the call with the path of the resource that API Gateway matched, because IAM and authorizers allowed that
+    one. With decoded slashes, the caller's path can look like that of another resource.
 
-    Anything can be sent to a function: what does not have the types of API Gateway's events becomes ``_NO_CALL``.
+    A function can receive any event: events without the types of API Gateway's become ``_NO_CALL``.
     """
     call = cast("dict[str, Any]", event) if isinstance(event, dict) else dict[str, Any]()
     mappings = ("headers", "queryStringParameters", "requestContext", "pathParameters")
@@ -115,7 +115,7 @@ def _matched(event: Any) -> dict[str, Any]:
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment anew."""
+    """Forget the engine, so that the next invocation reads the environment again."""
     _app.cache_clear()
     _engine.cache_clear()
     tracer.cache_clear()

@@ -1,4 +1,4 @@
-"""The function behind the work queue ``bulk``: what was found to be due, and what takes longer than a tick."""
+"""The function of the work queue ``bulk``: due work, and work that takes longer than a run of the supervisor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sagas.messaging.work import BULK, Work
 
 
 class Bulk(Recovering, Purging):
-    """The parts that work off what is due."""
+    """The parts for due work."""
 
 
 @lru_cache(maxsize=1)
@@ -35,13 +35,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _sweep(work: Work, context: Any, engine: Bulk) -> None:
-    """Go on with a stretch of a sweep, and send what follows."""
+    """Continue a part of a sweep, and send the next message."""
     follow = continue_sweep(work.details, context, engine)
     engine.queues.send_work(BULK, [Work(work.task, details, work.hops + 1) for details in follow])
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment anew."""
+    """Forget the engine, so that the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
 

@@ -1,4 +1,4 @@
-"""The function behind the command queue: what callers send instead of calling the API, and events that start sagas."""
+"""The function of the command queue: commands that callers send instead of calling the API, and events."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from sagas.messaging.commands import (
 from sagas.messaging.limits import backoff
 
 PATIENCE = 15 * 60
-"""Seconds for which a command is tried again that is for a saga, or a type, which is not known: it may come yet."""
+"""Seconds for which a command for an unknown saga or type is retried, because it may still appear."""
 LONGEST_AGE = 14 * 24 * 3600
 """Seconds after which a command is rejected: SQS keeps a message that long, and a copy must not live longer."""
 _RESERVE = 10_000
-"""Milliseconds that must be left of the invocation to begin with a command."""
+"""Milliseconds that an invocation needs to start a command."""
 _RECEIVES_PER_COPY = 20
-"""Receives after which a copy takes a command's place that cannot be carried out yet: the queue gives up what was
-received a hundred times, and an outage may be long."""
+"""Receives after which a copy replaces a command that cannot be executed yet: the queue gives up messages after a
+hundred receives, and an outage may be long."""
 _MOST_FAILURES = 10
-"""Tries of a command at which this code itself fails. Then a person has to look."""
+"""Tries of a command if this code itself fails. After that, an operator has to look."""
 _LONGEST_REASON = 1_000
 _LONGEST_NAME = 256
 _QUEUE = "queue:"
 
 
 class Commanded(Starting, Operating):
-    """The parts that carry out commands."""
+    """The parts that execute commands."""
 
 
 @lru_cache(maxsize=1)
@@ -57,8 +57,7 @@ def _engine() -> Commanded:
 
 @traced("pubsub", "commands")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records that must come
-    back."""
+    """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry."""
     records = records_of(event)
     works = _Works(_engine(), json.loads(os.environ.get("SAGAS_SOURCES", "{}")))
     failed: list[str] = []
@@ -71,11 +70,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Works:
-    """What carries commands out.
+    """Executes commands.
 
     Args:
         engine: of the service.
-        sources: what is declared of topics and foreign queues, by ARN.
+        sources: declarations of topics and foreign queues, by ARN.
     """
 
     engine: Commanded
@@ -85,10 +84,10 @@ class _Works:
         """Handle one record; return whether it may be deleted."""
         try:
             return self._handle(record)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
-            known = {"message_id": record["messageId"]}
-            telemetry().logger.error("command failed", error=type(error).__name__, at=frames(error), **known)
-            with suppress(SagaError, KeyError, ValueError):  # where SQS is away, too, it comes back by itself
+        except Exception as error:  # noqa: BLE001 - one bad record must not harm the others
+            fields = {"message_id": record["messageId"]}
+            telemetry().logger.error("command failed", error=type(error).__name__, at=frames(error), **fields)
+            with suppress(SagaError, KeyError, ValueError):  # during an outage of SQS the message returns by itself
                 if _receives(record) >= _MOST_FAILURES:
                     self._bury(record, record["body"], None, f"handling it failed: {type(error).__name__}")
                     return True
@@ -126,20 +125,20 @@ class _Works:
 
     def _check_age(self, record: dict[str, Any]) -> None:
         if self.engine.clock.now() - _since(record) > LONGEST_AGE:
-            raise Conflict("the command is older than 14 days, and is not carried out any more")
+            raise Conflict("the command is older than 14 days and is no longer executed")
 
     def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
-        """Have the command come back, itself or as a copy; return whether the record may be deleted."""
+        """Retry the command later, itself or as a copy; return whether the record may be deleted."""
         if _receives(record) < _RECEIVES_PER_COPY:
             self.engine.queues.delay_record(record, seconds)
             return False
-        kept = {"key": _key_of(record, command), "since": f"{_since(record):.3f}", "sender": actor_of(record)}
-        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_QUEUE"], command.body, kept, seconds)
+        attributes = {"key": _key_of(record, command), "since": f"{_since(record):.3f}", "sender": actor_of(record)}
+        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_QUEUE"], command.body, attributes, seconds)
         return True
 
     def _bury(self, record: dict[str, Any], body: str, command: AnyCommand | None, reason: str) -> None:
-        """Send to the dead letters what will never succeed, with the reason. SQS itself would tell none."""
-        told = {
+        """Send a command that will never succeed to the dead letters, with the reason. SQS itself would add none."""
+        attributes = {
             "reason": reason[:_LONGEST_REASON],
             "message_id": record["messageId"],
             "sender": actor_of(record),
@@ -148,10 +147,10 @@ class _Works:
         if command is not None:
             saga_id = command.saga_id if isinstance(command, Signal | Cancel) else ""
             named = {"command": str(command.__struct_config__.tag), "type": command.type, "saga_id": saga_id}
-            told |= {name: value[:_LONGEST_NAME] for name, value in named.items()}
-        told = {name: "".join(one if one.isprintable() else " " for one in text) for name, text in told.items()}
-        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, told)
-        telemetry().logger.error("command refused", message_id=record["messageId"], sender=told["sender"])
+            attributes |= {name: value[:_LONGEST_NAME] for name, value in named.items()}
+        attributes = {name: "".join(c if c.isprintable() else " " for c in text) for name, text in attributes.items()}
+        self.engine.queues.send_text(os.environ["SAGAS_COMMAND_DEAD_LETTERS"], body, attributes)
+        telemetry().logger.error("command rejected", message_id=record["messageId"], sender=attributes["sender"])
         telemetry().measure("CommandRejected", 1)
 
     def _pause(self, record: dict[str, Any]) -> float:
@@ -159,18 +158,18 @@ class _Works:
 
 
 def actor_of(record: dict[str, Any]) -> str:
-    """Return who sent a command, as the audit trail keeps it: ``queue:`` and the id that SQS has of the sender, which
-    is the unique id of a role with the name of its session, or of a user; services of AWS have ids of their own.
+    """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. That is the unique id
+    of a role with the name of its session, or of a user; AWS services have ids of their own.
 
-    A copy was sent by this function; it says for whom. A copy of a copy says no more, or the function's own name would
-    take up the room in which the sender is named.
+    This function sends copies, which name the original sender. A copy of a copy does not name the function again, or
+    its name would use up the room for the sender's.
     """
     sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
     sender = sender if sender.isprintable() else "unknown"
-    given = _attribute(record, "sender")
-    if not given.isprintable() or not given:
+    original = _attribute(record, "sender")
+    if not original.isprintable() or not original:
         return f"{_QUEUE}{sender}"
-    return f"{_QUEUE}{sender} for {given.removeprefix(_QUEUE).removeprefix(f'{sender} for ')[:_LONGEST_NAME]}"
+    return f"{_QUEUE}{sender} for {original.removeprefix(_QUEUE).removeprefix(f'{sender} for ')[:_LONGEST_NAME]}"
 
 
 def _receives(record: dict[str, Any]) -> int:
@@ -178,36 +177,36 @@ def _receives(record: dict[str, Any]) -> int:
 
 
 def _since(record: dict[str, Any]) -> float:
-    """When the command was first sent, in epoch seconds. A copy says so itself, and was sent later than that."""
-    sent = int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
+    """Return when the command was first sent, in epoch seconds. A copy carries this time."""
+    sent_at = int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
     with suppress(ValueError):
         first = float(_attribute(record, "since"))
-        return first if first < sent else sent
-    return sent
+        return first if first < sent_at else sent_at
+    return sent_at
 
 
 def _attribute(record: dict[str, Any], name: str) -> str:
-    given: dict[str, dict[str, Any]] = record.get("messageAttributes") or {}
-    return str(given.get(name, {}).get("stringValue") or "")
+    attributes: dict[str, dict[str, Any]] = record.get("messageAttributes") or {}
+    return str(attributes.get(name, {}).get("stringValue") or "")
 
 
 def _key_of(record: dict[str, Any], command: AnyCommand) -> str:
-    """The key by which a copy of a start starts the same saga as the message itself, which has another id."""
+    """Return the key with which a copy of a start starts the same saga as the message, whose id differs."""
     if not isinstance(command, Start) or command.key is not None:
         return ""
     return _attribute(record, "key") or record["messageId"]
 
 
 def _correlation_of(command: AnyCommand) -> str | None:
-    """The id of the event behind a command, where it can be one of a correlation."""
+    """Return the id of the event behind a command, if it can be a correlation id."""
     event: Any = command.event if isinstance(command, StartOn) else None
-    found: Any = cast("dict[str, Any]", event).get("id") if isinstance(event, dict) else None
-    fits = isinstance(found, str) and len(found) <= LONGEST_CORRELATION_ID and re.fullmatch(KEY_PATTERN, found)
-    return found if fits else None
+    event_id: Any = cast("dict[str, Any]", event).get("id") if isinstance(event, dict) else None
+    fits = isinstance(event_id, str) and len(event_id) <= LONGEST_CORRELATION_ID and re.fullmatch(KEY_PATTERN, event_id)
+    return event_id if fits else None
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment anew."""
+    """Forget the engine, so that the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
 

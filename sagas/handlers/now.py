@@ -1,4 +1,4 @@
-"""The function behind the work queue ``now``: what sagas do soon, and without code of their own, as waits that end."""
+"""The function of the work queue ``now``: urgent work that runs no step code, such as the end of a wait."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sagas.handlers.warming import warm
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
 
 _SPARE = 10.0
-"""Seconds of its function's time in which no further saga is begun with."""
+"""Seconds at the end of the function's time in which it starts no other saga."""
 
 
 class Now(Families, Recovering):
-    """The parts that do what sagas owe soon."""
+    """The parts for urgent work."""
 
 
 @lru_cache(maxsize=1)
@@ -37,23 +37,23 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _look(work: Work, context: Any, engine: Now) -> None:
-    """Look after one saga; later again, by a message of its own, if it is not yet time."""
+    """Advance a saga; if it is not due yet, send a message for later."""
     saga = OneSaga.of(work)
     until = engine.looker.look(saga.saga_id, saga.dispatch)
     if until:
-        rest = max(until - engine.clock.now(), 1.0)
-        engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], rest)
+        remaining = max(until - engine.clock.now(), 1.0)
+        engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], remaining)
 
 
 def _children(work: Work, context: Any, engine: Now) -> None:
-    """Look after parents and children; those for which there is no time by a message of their own."""
-    asked = SagasToLookAfter.of(work)
-    for position, saga_id in enumerate(asked.sagas):
+    """Advance parents and children. If time runs out, send another message for the remaining ones."""
+    request = SagasToLookAfter.of(work)
+    for position, saga_id in enumerate(request.sagas):
         if position and context.get_remaining_time_in_millis() / 1000 < _SPARE:
-            left = {"sagas": asked.sagas[position:], "thorough": asked.thorough}
-            engine.queues.send_work(NOW, [Work(work.task, left, work.hops + 1)])
+            remaining = {"sagas": request.sagas[position:], "thorough": request.thorough}
+            engine.queues.send_work(NOW, [Work(work.task, remaining, work.hops + 1)])
             return
-        engine.children.look(saga_id, thorough=asked.thorough)
+        engine.children.look(saga_id, thorough=request.thorough)
 
 
 def _failed_looks(work: Work, context: Any, engine: Now) -> None:
@@ -61,22 +61,22 @@ def _failed_looks(work: Work, context: Any, engine: Now) -> None:
 
     Each saga gets a message of its own. A parent that still fails goes on the attention list.
     """
-    asked = SagasToLookAfter.of(work)
-    if len(asked.sagas) > 1:
-        alone = [{"sagas": [saga_id], "thorough": asked.thorough} for saga_id in asked.sagas]
+    request = SagasToLookAfter.of(work)
+    if len(request.sagas) > 1:
+        alone = [{"sagas": [saga_id], "thorough": request.thorough} for saga_id in request.sagas]
         engine.queues.send_work(NOW, [Work(work.task, details, work.hops + 1) for details in alone])
         return
-    engine.children.list_stuck(asked.sagas[0], MOST_FAILURES)
-    engine.children.look(asked.sagas[0], thorough=asked.thorough)
+    engine.children.list_stuck(request.sagas[0], MOST_FAILURES)
+    engine.children.look(request.sagas[0], thorough=request.thorough)
 
 
 def _start(work: Work, context: Any, engine: Now) -> None:
-    """Start children of one step."""
+    """Start children of a step."""
     engine.children.start(ChildrenToStart.of(work))
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment anew."""
+    """Forget the engine, so that the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()
 

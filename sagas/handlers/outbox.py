@@ -26,33 +26,33 @@ def _engine() -> Reading:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Publish events.
 
-    It believes what it is called with, so only the event source mapping of the stream may call it. Returns ``{"told":
-    N}``: how many events.
+    It trusts its input, so only the event source mapping of the stream may call it. Returns ``{"told": N}``: the
+    number of events.
     """
     records: Any = event.get("Records")
     if not isinstance(records, list):
         problem = Problem("$.Records", "must be the records of a stream")
-        raise InvalidRequest("the event has no records of a stream", [problem])
-    found: list[Told] = []
+        raise InvalidRequest("the event contains no records of a stream", [problem])
+    events: list[Told] = []
     for record in cast("list[dict[str, Any]]", records):
         images: Mapping[str, Any] = record.get("dynamodb", {})
         old, new = images.get("OldImage") or None, images.get("NewImage") or None
         try:
-            found += told_of_change(old, new)
+            events += told_of_change(old, new)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            # It would come again for a day, and hold up all behind it.
-            telemetry().logger.error("a change cannot be told", error=type(error).__name__, at=frames(error))
+            # It would be retried for a day, and block all changes behind it.
+            telemetry().logger.error("a change could not be published", error=type(error).__name__, at=frames(error))
             telemetry().measure("EventNotPublished", 1)
             continue
         if included("steps") and (seqs := moved_past(old, new)):
             saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])
             entries = _engine().journal.entries_of((saga_id, seq) for seq in seqs).get(saga_id, {})
-            found += [one for seq in sorted(entries) for one in told_of_step(entries[seq])]
-    return {"told": publish(found, _engine)}
+            events += [published for seq in sorted(entries) for published in told_of_step(entries[seq])]
+    return {"told": publish(events, _engine)}
 
 
 def reset() -> None:
-    """Forget engine and bus, so that the next invocation reads the environment anew."""
+    """Forget engine and bus, so that the next invocation reads the environment again."""
     _engine.cache_clear()
     bus.cache_clear()
     tracer.cache_clear()

@@ -1,5 +1,5 @@
-"""The function behind the schedule: recovers what stalls, purges what was kept long enough, sweeps what was left
-behind, verifies a sample of audit trails."""
+"""The function of the schedule: recovers stalled sagas, purges old ones, sweeps orphans, and verifies a sample of audit
+trails."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _engine() -> Supervisor:
 
 @traced("timer", "supervisor")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Do one run of a task. Returns counts of what was found or done."""
-    if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- anything can be sent to a function
+    """Run a task once. Returns its counts."""
+    if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- a function can receive anything
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")
     if task in ("recover", "purge") and event.get("queue") is not None:
@@ -45,11 +45,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {**verify(event, context, _engine())}
     if task == "replay":
         return replay(event, context, _engine())
-    known = "must be recover, purge, sweep, sweeps, verify or replay"
-    raise InvalidRequest(f"the task {known}", [Problem("$.task", known)])
+    expected = "must be recover, purge, sweep, sweeps, verify or replay"
+    raise InvalidRequest(f"the task {expected}", [Problem("$.task", expected)])
 
 
 def reset() -> None:
-    """Forget the engine, so that the next invocation reads the environment anew."""
+    """Forget the engine, so that the next invocation reads the environment again."""
     _engine.cache_clear()
     tracer.cache_clear()

@@ -1,4 +1,4 @@
-"""Getting ready in Lambda's init phase, in which a function has a whole CPU however little memory it has."""
+"""Preparation in Lambda's init phase, in which a function has a whole CPU whatever its memory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 from sagas.handlers.observability.telemetry import frames, telemetry
 
 _IN_LAMBDA = "AWS_LAMBDA_INITIALIZATION_TYPE"
-"""Lambda's own variable; where it is missing, a module was imported for something else."""
+"""Lambda's own variable. Without it, the module was imported elsewhere."""
 
 
 def warm(*parts: Callable[[], object]) -> None:
-    """Make what the first invocation needs, if this is Lambda's init phase. No request is sent.
+    """Create what the first invocation needs, if this is Lambda's init phase. No request is sent.
 
-    What goes wrong is logged and left to the first invocation: a function that cannot be initialised answers nothing.
+    Errors are logged and left to the first invocation, because a function that fails to initialise cannot respond.
     """
     if _IN_LAMBDA not in os.environ:
         return
     try:
         for make in parts:
             make()
-    except Exception as error:  # noqa: BLE001 - the first invocation meets it again and reports it
-        telemetry().logger.error("not ready after init", error=type(error).__name__, at=frames(error))
+    except Exception as error:  # noqa: BLE001 - the first invocation reports it again
+        telemetry().logger.error("preparation failed in the init phase", error=type(error).__name__, at=frames(error))

@@ -1,1 +1,1 @@
-"""DynamoDB: control items, the journal, and Powertools' idempotency on top. PynamoDB lives here only."""
+"""The stores in DynamoDB: control items and the journal. Only this package uses PynamoDB."""

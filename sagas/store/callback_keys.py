@@ -1,4 +1,4 @@
-"""The keys under which callback URLs are signed: versions of a secret in Secrets Manager, of which two are valid."""
+"""The keys that sign callback URLs: the current and the previous version of a secret in Secrets Manager."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sagas.errors import SagaError, Unavailable
 _Stage = Literal["AWSCURRENT", "AWSPREVIOUS"]
 
 _FRESH = 300.0
-"""Seconds for which what was read is good: a new key is in use everywhere that much later."""
+"""Seconds for which a key is cached. After that time a new key is in use everywhere."""
 _LEAST_AGE = 10.0
-"""Seconds before which a key that is not known is not looked for anew, or forged tokens would each cost a request."""
+"""Minimum age of the cache before an unknown key is read again, or each forged token would cost a request."""
 _LEAST_BYTES = 32
-"""Of a key: as many as the code that it makes."""
+"""Minimum bytes of a key: as many as the signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class CallbackKey:
     """A key.
 
     Args:
-        id: eight characters by which tokens name it; follows from the secret.
+        id: eight characters that tokens name it by, derived from the secret.
         secret: its bytes.
     """
 
@@ -37,13 +37,13 @@ class CallbackKey:
 
 
 class CallbackKeys:
-    """Reads a secret once, and again when it is no longer fresh.
+    """Reads a secret, and caches it for a while.
 
     Args:
         secret_id: its name or ARN.
-        now: tells the time, in epoch seconds.
-        region: of the secret; ``None`` takes the environment's.
-        endpoint_url: of Secrets Manager; ``None`` takes the environment's.
+        now: returns the time, in epoch seconds.
+        region: of the secret; ``None`` for the environment's.
+        endpoint_url: of Secrets Manager; ``None`` for the environment's.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class CallbackKeys:
         self._secret_id = secret_id
         self._now = now
         self._region, self._endpoint_url = region, endpoint_url
-        self._known: dict[_Stage, tuple[CallbackKey | None, float]] = {}
+        self._cache: dict[_Stage, tuple[CallbackKey | None, float]] = {}
 
     def signing(self) -> CallbackKey:
         """Return the key to sign with."""
         key = self._get("AWSCURRENT", _FRESH)
         if key is None:
-            raise SagaError(f"the secret that callback URLs are signed with has fewer than {_LEAST_BYTES} bytes")
+            raise SagaError(f"the secret that signs callback URLs is shorter than {_LEAST_BYTES} bytes")
         return key
 
     def named(self, key_id: str) -> CallbackKey | None:
-        """Return the valid key of that id: the current one, or the one before it; ``None`` if there is none."""
+        """Return the valid key of that id, the current or the previous one; ``None`` if there is none."""
         for freshness in (_FRESH, _LEAST_AGE):
             for stage in ("AWSCURRENT", "AWSPREVIOUS"):
                 key = self._get(stage, freshness)
@@ -71,28 +71,28 @@ class CallbackKeys:
         return None
 
     def _get(self, stage: _Stage, freshness: float) -> CallbackKey | None:
-        """What a version holds, by a reading that is no older; while no other can be made, by any."""
-        now, known = self._now(), self._known.get(stage)
-        if known is None or now - known[1] > freshness:
+        """Return the key of a version, at most ``freshness`` seconds old; during an outage, the cached one."""
+        now, cached = self._now(), self._cache.get(stage)
+        if cached is None or now - cached[1] > freshness:
             try:
-                known = self._read(stage), now
+                cached = self._read(stage), now
             except Unavailable:
-                if known is None:
+                if cached is None:
                     raise
-                known = known[0], now
-            self._known[stage] = known
-        return known[0]
+                cached = cached[0], now
+            self._cache[stage] = cached
+        return cached[0]
 
     def _read(self, stage: _Stage) -> CallbackKey | None:
         client = connect("secretsmanager", HOT, region=self._region, endpoint_url=self._endpoint_url)
         with translated("secretsmanager"):
             try:
-                found: dict[str, Any] = client.get_secret_value(SecretId=self._secret_id, VersionStage=stage)
+                answer: dict[str, Any] = client.get_secret_value(SecretId=self._secret_id, VersionStage=stage)
             except ClientError as error:
                 if stage == "AWSPREVIOUS" and code_of(error) == "ResourceNotFoundException":
                     return None  # it was never rotated
                 raise
-        secret: bytes = str(found.get("SecretString") or "").encode() or found.get("SecretBinary") or b""
+        secret: bytes = str(answer.get("SecretString") or "").encode() or answer.get("SecretBinary") or b""
         if len(secret) < _LEAST_BYTES:
             return None
         digest = hashlib.sha256(b"id of a callback key:" + secret).digest()

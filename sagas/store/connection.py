@@ -14,17 +14,17 @@ from sagas.errors import Ambiguous, SagaError, Unavailable
 from sagas.store.outcomes import Contended, Refused, Unwritable
 
 _PAGE = 100
-"""Items that one BatchGetItem asks for at most."""
+"""Most items of a BatchGetItem."""
 _BATCH = 25
-"""Items that one BatchWriteItem deletes at most."""
+"""Most items of a BatchWriteItem."""
 
 
 _AGAIN = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"})
-"""Reasons of a canceled transaction that pass."""
+"""Temporary reasons of a canceled transaction."""
 
 
 def _canceled(reasons: Sequence[Any]) -> SagaError:
-    """Return the error for a canceled transaction, by the reasons at the places of its writes."""
+    """Return the error for a canceled transaction, from the reasons of its writes, in order."""
     codes = {place: reason.code for place, reason in enumerate(reasons) if reason is not None}
     failed = {place: reasons[place].raw_item for place, code in codes.items() if code == "ConditionalCheckFailed"}
     if failed:
@@ -34,10 +34,10 @@ def _canceled(reasons: Sequence[Any]) -> SagaError:
 
 
 class SharedConnection(Connection):
-    """PynamoDB's connection, on the execution environment's one session. Whatever asks, errors are this library's."""
+    """PynamoDB's connection, on the execution environment's only session. All its errors are this library's."""
 
     config: Config = HOT
-    """Timeouts and retries of its client; to be set before the first request."""
+    """Timeouts and retries of its client. Set them before the first request."""
 
     @property
     def client(self) -> Any:
@@ -47,14 +47,14 @@ class SharedConnection(Connection):
         return self._client
 
     def serve(self, model: Any) -> None:
-        """Have a model ask over this connection instead of one of its own."""
+        """Have a model use this connection instead of one of its own."""
         own = model._get_connection()
         if own.table_name not in self._tables:
             self.add_meta_table(own.get_meta_table())
         own.connection = self
 
     def get_consumed_capacity_map(self, return_consumed_capacity: str) -> dict[str, str]:
-        """Ask for no units: PynamoDB would in every request, and nobody reads them."""
+        """Request no capacity units: PynamoDB would in every request, and nobody reads them."""
         return {}
 
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class SharedConnection(Connection):
             except ClientError as error:
                 code = code_of(error)
                 if code == "ConditionalCheckFailedException":
-                    answer = cast("Any", error.__cause__).response  # PynamoDB's own error leaves the item out
+                    answer = cast("Any", error.__cause__).response  # PynamoDB's own error lacks the item
                     raise Refused("the condition failed", {0: answer.get("Item")}) from error
                 if code == "TransactionConflictException":
                     raise Contended(f"DynamoDB {operation_name}: conflict") from error
@@ -81,28 +81,29 @@ class SharedConnection(Connection):
         consistent: bool = False,
         attributes: Sequence[str] = (),
     ) -> Iterator[dict[str, Any]]:
-        """Yield the items with these keys that exist, in any order, asking for up to 100 at a time.
+        """Yield the existing items with these keys, in any order, up to 100 per request.
 
-        What DynamoDB leaves unprocessed is asked for again.
+        Unprocessed keys are requested again.
         """
         options: dict[str, Any] = {"ConsistentRead": True} if consistent else {}
         if attributes:
             options["ProjectionExpression"] = ", ".join(f"#{name}" for name in attributes)
             options["ExpressionAttributeNames"] = {f"#{name}": name for name in attributes}
-        left = list(keys)
-        while left:
-            asked = {"Keys": left[:_PAGE]} | options
-            answer = self.dispatch("BatchGetItem", {"RequestItems": {table: asked}})
+        remaining = list(keys)
+        while remaining:
+            request = {"Keys": remaining[:_PAGE]} | options
+            answer = self.dispatch("BatchGetItem", {"RequestItems": {table: request}})
             yield from answer["Responses"].get(table, ())
-            left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", []) + left[_PAGE:]
+            unprocessed = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+            remaining = unprocessed + remaining[_PAGE:]
 
     def delete_many(self, table: str, keys: Sequence[dict[str, Any]]) -> None:
-        """Delete the items with these keys, up to 25 at a time. Those that are gone already count as deleted."""
-        left = list(keys)
-        while left:
-            asked = [{"DeleteRequest": {"Key": key}} for key in left[:_BATCH]]
-            answer = self.dispatch("BatchWriteItem", {"RequestItems": {table: asked}})
-            undone = answer.get("UnprocessedItems", {}).get(table, [])
-            if len(undone) == len(asked):
+        """Delete the items with these keys, up to 25 per request. Missing items count as deleted."""
+        remaining = list(keys)
+        while remaining:
+            requests = [{"DeleteRequest": {"Key": key}} for key in remaining[:_BATCH]]
+            answer = self.dispatch("BatchWriteItem", {"RequestItems": {table: requests}})
+            unprocessed = answer.get("UnprocessedItems", {}).get(table, [])
+            if len(unprocessed) == len(requests):
                 raise Unavailable("DynamoDB BatchWriteItem: nothing was processed")
-            left = [one["DeleteRequest"]["Key"] for one in undone] + left[_BATCH:]
+            remaining = [request["DeleteRequest"]["Key"] for request in unprocessed] + remaining[_BATCH:]

@@ -1,4 +1,4 @@
-"""JSON builtins as one DynamoDB map. PynamoDB's own dynamic map adds members of its own when it is read back."""
+"""JSON builtins as a DynamoDB map. PynamoDB's own dynamic map adds members when it is read back."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pynamodb.attributes import Attribute
 from pynamodb.constants import MAP
 
 MARK = "encrypted1:"
-"""What an encrypted payload begins with: no JSON does."""
+"""The prefix of an encrypted payload, which JSON never starts with."""
 
 
 class DocumentAttribute(Attribute[dict[str, Any]]):
-    """An object of JSON builtins, in DynamoDB's own types so that it can be read in the console."""
+    """An object of JSON builtins in DynamoDB's own types, readable in the AWS console."""
 
     attr_type = MAP
 
@@ -22,7 +22,7 @@ class DocumentAttribute(Attribute[dict[str, Any]]):
         return {key: packed(member) for key, member in value.items()}
 
     def deserialize(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return the object again."""
+        """Return the original object."""
         return {key: unpacked(member) for key, member in value.items()}
 
 
@@ -36,7 +36,7 @@ def packed(value: Any) -> dict[str, Any]:
         case int() | float():
             return {"N": json.dumps(value)}
         case str():
-            # An exception's text may hold half a character, as file names do; DynamoDB's strings are UTF-8.
+            # An exception's text may contain lone surrogates, as file names do; DynamoDB's strings are UTF-8.
             return {"S": value.encode(errors="backslashreplace").decode()}
         case dict():
             return {"M": {key: packed(member) for key, member in cast("dict[str, Any]", value).items()}}
@@ -47,7 +47,7 @@ def packed(value: Any) -> dict[str, Any]:
 
 
 def unpacked(stored: dict[str, Any]) -> Any:
-    """Return the JSON builtin again; a whole number comes back as ``int``."""
+    """Return the original JSON builtin; a whole number becomes an ``int``."""
     [(kind, value)] = stored.items()
     match kind:
         case "NULL":

@@ -1,14 +1,14 @@
-"""Payloads encrypted before they leave the function: AES-256-GCM, with data keys of KMS that are of one saga each.
+"""Payloads encrypted before they leave the function: AES-256-GCM, with KMS data keys per saga.
 
 Each encrypted text contains its data key, wrapped by KMS. Tables, buckets and backups are unreadable without
-``kms:Decrypt``, no entry has to be read for the key of another, and a purge that deletes a saga's payloads deletes its
+``kms:Decrypt``, no entry is needed to decrypt another, and a purge that deletes a saga's payloads deletes its
 keys. KMS binds a wrapped key to the saga's id, and AES-GCM binds each text to its place within the saga. Both are
 stored with the payload and never change. Nothing is bound to the name of a stack, construct, service or table, so
 payloads stay readable when these change. An environment encrypts with the last key that it decrypted for the saga, and
-asks KMS for a new one only if there is none.
+requests a new one from KMS only if there is none.
 
-AES-GCM by ``cryptography``, not the AWS Encryption SDK: that has keys and algorithms to choose from and messages that
-name them, a call of KMS for each payload, and 20 MB in the layer. Here is one key of KMS and one algorithm.
+AES-GCM comes from ``cryptography``, not the AWS Encryption SDK. The SDK supports many keys and algorithms, calls KMS
+for each payload, and needs 20 MB in the layer. This library needs one KMS key and one algorithm.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sagas.store.documents import MARK
 from sagas.store.outcomes import Changed
 
 _NONCE = 12
-"""Bytes, by chance: a saga has some dozens of payloads under one key, far from where two would be the same."""
+"""Random bytes: with some dozens of payloads per key, two are practically never the same."""
 _LENGTH = 2
-"""Bytes of the length of a wrapped key."""
-_KEPT = 1_000
-"""Data keys an environment knows unwrapped: it asks once about those of a saga while that runs there."""
+"""Bytes that hold the length of a wrapped key."""
+_CACHED_KEYS = 1_000
+"""Unwrapped data keys that an environment caches: it calls KMS once for a saga that runs there."""
 
 
 class PayloadEncryption:
@@ -39,8 +39,8 @@ class PayloadEncryption:
 
     Args:
         key_id: ARN of the KMS key.
-        region: of the key; ``None`` takes the environment's.
-        endpoint_url: of KMS; ``None`` takes the environment's.
+        region: of the key; ``None`` for the environment's.
+        endpoint_url: of KMS; ``None`` for the environment's.
     """
 
     def __init__(self, key_id: str, region: str | None = None, endpoint_url: str | None = None) -> None:
@@ -55,23 +55,23 @@ class PayloadEncryption:
         return connect("kms", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
     def encrypt(self, saga_id: str, place: str, text: str) -> str:
-        """Return a payload encrypted, as text."""
+        """Return the encrypted payload as text."""
         with self._lock:
             wrapped = self._in_use.get(saga_id)
             key = None if wrapped is None else self._unwrapped.get((saga_id, wrapped))
         if wrapped is None or key is None:
             with translated("KMS"):
-                made = self._client.generate_data_key(
+                generated = self._client.generate_data_key(
                     KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=_context(saga_id)
                 )
-            wrapped, key = bytes(made["CiphertextBlob"]), bytes(made["Plaintext"])
+            wrapped, key = bytes(generated["CiphertextBlob"]), bytes(generated["Plaintext"])
             self._keep(saga_id, wrapped, key)
         nonce = os.urandom(_NONCE)
         encrypted = _cipher(key).encrypt(nonce, text.encode(), _bound_to(saga_id, place))
         return MARK + b64encode(len(wrapped).to_bytes(_LENGTH) + wrapped + nonce + encrypted).decode()
 
     def decrypt(self, saga_id: str, place: str, text: str) -> str:
-        """Return a payload as it was before it was encrypted."""
+        """Return the decrypted payload."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -103,23 +103,23 @@ class PayloadEncryption:
         with self._lock:
             self._unwrapped[saga_id, wrapped] = key
             self._in_use[saga_id] = wrapped
-            for kept in (self._unwrapped, self._in_use):
-                while len(kept) > _KEPT:
-                    kept.popitem(last=False)
+            for cache in (self._unwrapped, self._in_use):
+                while len(cache) > _CACHED_KEYS:
+                    cache.popitem(last=False)
 
 
 def _context(saga_id: str) -> dict[str, str]:
-    """What KMS binds a data key to and logs, and what a policy can require."""
+    """Return the encryption context: KMS binds a data key to it and logs it, and a policy can require it."""
     return {"sagas:id": saga_id}
 
 
 def _bound_to(saga_id: str, place: str) -> bytes:
-    """What AES-GCM binds a payload to."""
+    """Return the associated data that AES-GCM binds a payload to."""
     return f"{saga_id}/{place}".encode()
 
 
 def _cipher(key: bytes) -> Any:
-    # Only services that ask for it have the package in their layer.
+    # Only services with a payload key have the package in their layer.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(key)

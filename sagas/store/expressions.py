@@ -1,4 +1,4 @@
-"""Expressions of DynamoDB: a placeholder has the name of what it stands for."""
+"""DynamoDB expressions, whose placeholders have the names of their attributes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @lru_cache(maxsize=512)
 def placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What expressions name: attributes by placeholder, and values. DynamoDB refuses a request that has others."""
+    """Return the attributes by placeholder, and the values, that expressions use. DynamoDB refuses unused ones."""
     names = {f"#{name}": name for name in re.findall(r"#(\w+)", expressions)}
     return names, tuple(dict.fromkeys(re.findall(r":\w+", expressions)))
 
@@ -18,7 +18,7 @@ def placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
 def update_of(
     table: str, key: Mapping[str, Any], condition: str, update: str, values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the request of an update, with those of the values that it names."""
+    """Return the request of an update, with only the values that it uses."""
     names, used = placeholders(f"{condition} {update}")
     return {
         "TableName": table,

@@ -1,9 +1,9 @@
-"""Restored tables: removes from the tables of entries and joins what the restored table of sagas does not know of.
+"""Restored tables: removes entries and joins that are newer than the restored table of sagas.
 
-DynamoDB restores tables one by one, so the copies are of slightly different times. What is missing is lost, so entries
-and joins are restored to a later time than the sagas. All that is too much was written after the time of the sagas. A
-parallel scan filters by time, and its results are compared with the sagas a hundred at a time: memory does not grow
-with the tables. Nothing may run on the tables yet. An interrupted run can be repeated.
+DynamoDB restores tables one by one, to slightly different times. Missing items are lost, so entries and joins are
+restored to a later time than the sagas. All surplus items were written after the time of the sagas. A parallel scan
+filters by time, and its results are compared with the sagas a hundred at a time, so memory does not grow with the
+tables. No saga may run on the tables yet. An interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in
 
 _SEGMENTS = 32
-"""Parts of a table that are scanned at the same time."""
+"""Segments of a table that are scanned in parallel."""
 _TOGETHER = 100
-"""Items that are compared with their sagas at once: DynamoDB reads up to 100 in one request."""
+"""Items that are compared with their sagas at once: DynamoDB reads up to 100 per request."""
 _BEFORE = 3_600.0
-"""Seconds of overlap. A function may write an entry up to 15 minutes after the time in it, and its clock may be off."""
+"""Seconds of overlap. A function may write an entry up to 15 minutes after its time, and its clock may be off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What was done.
+    """The result of a run.
 
     Args:
-        scanned: items that DynamoDB went over.
-        removed: those that were removed.
+        scanned: items that DynamoDB scanned.
+        removed: items that were removed.
     """
 
     scanned: int
@@ -46,20 +46,20 @@ class Trimmed:
 
 
 def time_of_restore(connection: SharedConnection, table: str) -> float | None:
-    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored, but imported,
-    say."""
+    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored but, for example,
+    imported."""
     described = connection.dispatch("DescribeTable", {"TableName": table})["Table"]
     restored: datetime | None = described.get("RestoreSummary", {}).get("RestoreDateTime")
     return None if restored is None else restored.timestamp()
 
 
 def trim_audit(connection: SharedConnection, sagas: str, audit: str, restored_to: float) -> Trimmed:
-    """Remove the entries that come after what the table of sagas knows. Each saga is then as it was at that time.
+    """Remove entries that are newer than the table of sagas. Each saga is then as it was at that time.
     ``restored_to``: epoch seconds to which the table of sagas was restored."""
 
     def trim(entries: Sequence[Item]) -> int:
-        known = _sagas(connection, sagas, (entry["saga_id"]["S"] for entry in entries), "seq", "token")
-        later = [entry for entry in entries if _comes_later(entry, known.get(entry["saga_id"]["S"]))]
+        restored = _sagas(connection, sagas, (entry["saga_id"]["S"] for entry in entries), "seq", "token")
+        later = [entry for entry in entries if _comes_later(entry, restored.get(entry["saga_id"]["S"]))]
         connection.delete_many(audit, [{"saga_id": entry["saga_id"], "seq": entry["seq"]} for entry in later])
         return len(later)
 
@@ -68,15 +68,15 @@ def trim_audit(connection: SharedConnection, sagas: str, audit: str, restored_to
 
 def _comes_later(entry: Item, saga: Item | None) -> bool:
     if saga is None:
-        return "purge" not in entry  # what is left of a purged saga stays
+        return "purge" not in entry  # tombstones of purged sagas stay
     seq = number_in(entry, "seq")
-    # One entry may be ahead of its saga, whose claim the saga has: the next worker adopts it.
+    # One entry may be ahead of its saga, if the saga has its claim: the next worker adopts it.
     ahead = number_in(saga, "seq") + 1, number_in(saga, "token")
     return seq > number_in(saga, "seq") and (seq, number_in(entry, "token")) != ahead
 
 
 def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to: float) -> Trimmed:
-    """Remove the ends that their children have not come to yet, and correct the counts of those joins. ``restored_to``:
+    """Remove ends that their children have not reached yet, and correct the counts of those joins. ``restored_to``:
     epoch seconds to which the table of sagas was restored."""
     changed = set[str]()
 
@@ -91,7 +91,7 @@ def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to
 
 
 def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) -> int:
-    """Remove the ends of one join that are still to come, and correct its counts; return how many it had."""
+    """Remove the early ends of a join, and correct its counts; return their number."""
     request = {
         "TableName": joins,
         "KeyConditionExpression": "#join = :join",
@@ -106,20 +106,20 @@ def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) 
     counts = Counter(
         f"{end['part']['S'].partition('#')[0]}_{end['how']['S']}" for end in ends if end["part"]["S"] not in removed
     )
-    # Counts first: while an end that is still to come remains, another run would correct them again.
+    # Counts first: while an early end remains, another run would correct them again.
     total = attributes_of({"join": join, "part": "sum#00", **counts})
     connection.dispatch("PutItem", {"TableName": joins, "Item": total})
     others = [item for item in items if item["part"]["S"].startswith("sum#") and item["part"] != total["part"]]
-    for gone in (others, early):
-        connection.delete_many(joins, [{"join": item["join"], "part": item["part"]} for item in gone])
+    for surplus in (others, early):
+        connection.delete_many(joins, [{"join": item["join"], "part": item["part"]} for item in surplus])
     return len(early)
 
 
 def _still_to_come(connection: SharedConnection, sagas: str, ends: Sequence[Item]) -> list[Item]:
-    """The ends that their children have not come to yet."""
+    """Return the ends that their children have not reached yet."""
     children = {_child_of(end): end for end in ends}
-    known = _sagas(connection, sagas, children, "status", "order")
-    return [end for end in ends if not _has_come(end, known.get(_child_of(end), {}))]
+    restored = _sagas(connection, sagas, children, "status", "order")
+    return [end for end in ends if not _has_come(end, restored.get(_child_of(end), {}))]
 
 
 def _child_of(end: Item) -> str:
@@ -137,10 +137,10 @@ def _has_come(end: Item, child: Item) -> bool:
 
 
 def _sagas(connection: SharedConnection, table: str, ids: Iterable[str], *attributes: str) -> dict[str, Item]:
-    """The sagas that exist, by id."""
+    """Return the existing sagas by id."""
     keys = [{"saga_id": {"S": saga_id}} for saga_id in dict.fromkeys(ids)]
-    found = connection.get_many(table, keys, consistent=True, attributes=("saga_id", *attributes))
-    return {item["saga_id"]["S"]: item for item in found}
+    items = connection.get_many(table, keys, consistent=True, attributes=("saga_id", *attributes))
+    return {item["saga_id"]["S"]: item for item in items}
 
 
 def _scan_recent(
@@ -150,7 +150,7 @@ def _scan_recent(
     attributes: Sequence[str],
     handle: Callable[[Sequence[Item]], int],
 ) -> Trimmed:
-    """Scan a table from several threads for what was written since that time, or shortly before. ``restored_to``: epoch
+    """Scan a table with several threads for items written since that time, or shortly before. ``restored_to``: epoch
     seconds."""
     stopped = Event()
     request = {
@@ -180,7 +180,7 @@ def _scan_recent(
             wait(segments, return_when=FIRST_EXCEPTION)
         finally:
             stopped.set()  # by an error, or by Ctrl-C
-    parts = [one.result() for one in segments]
+    parts = [segment.result() for segment in segments]
     return Trimmed(sum(part.scanned for part in parts), sum(part.removed for part in parts))
 
 

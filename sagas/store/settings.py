@@ -1,4 +1,4 @@
-"""Where the store's tables are, and how long a call to them may take."""
+"""Settings of the store."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class StoreSettings:
     Args:
         sagas_table: the table of control items.
         audit_table: the table of journal entries.
-        payload_bucket: the bucket of payloads too large for an entry; empty when there is none.
+        payload_bucket: the bucket of payloads too large for an entry; empty for none.
         payload_limit: bytes of JSON above which a payload goes to S3.
-        shards: how many partitions an index key is spread over.
-        region: AWS region; ``None`` takes the environment's.
-        endpoint_url: of DynamoDB and S3; ``None`` takes the environment's.
+        shards: number of partitions that an index key is spread over.
+        region: AWS region; ``None`` for the environment's.
+        endpoint_url: of DynamoDB and S3; ``None`` for the environment's.
         retention: seconds after its end at which a saga is purged; 0 keeps sagas for good.
-        key_retention: seconds for which what is left of a purged saga is kept, and its idempotency key with it.
-        joins_table: the table of what became of children; empty where no saga has any.
-        payload_key: ARN of the KMS key that payloads are encrypted with; empty where they are not.
-        never_expiring: saga types whose sagas are kept for good: they own objects, and what a saga owns is known by it.
+        key_retention: seconds for which tombstones and their idempotency keys are kept.
+        joins_table: the table of children's outcomes; empty if no saga has children.
+        payload_key: ARN of the KMS key that encrypts payloads; empty for none.
+        never_expiring: saga types whose sagas are kept for good: they own objects, which only the saga records.
     """
 
     sagas_table: str

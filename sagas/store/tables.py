@@ -1,4 +1,4 @@
-"""The two tables as PynamoDB models. A model belongs to a table's name, so it is made when the names are known."""
+"""The tables as PynamoDB models. A model belongs to a table's name, so it is created at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sagas.store.settings import StoreSettings
 
 
 class StepAttribute(MapAttribute[Any, Any]):
-    """One step inside a control item; what is at its default is left out, since every byte is paid for."""
+    """A step inside a control item. Defaults are left out, because every byte costs money."""
 
     name = UnicodeAttribute()
     status = UnicodeAttribute()
@@ -60,12 +60,12 @@ class DeadAttribute(MapAttribute[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The models and the connections of one pair of tables. Models are PynamoDB's, whose attributes are dynamic.
+    """The models and the connections of a pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
         control, entry, streak, lane, hand_out, join: the models.
-        connection: what they, and all others, ask by.
-        impatient: asks once and waits a second at most: for writes that nobody should wait for.
+        connection: the connection of the models and of all other requests.
+        impatient: a connection that tries once and waits a second at most, for writes that nobody should wait for.
     """
 
     control: Any
@@ -78,7 +78,7 @@ class Tables:
     impatient: SharedConnection
 
     def connect(self) -> None:
-        """Make the clients that starting a saga and running a step take, which the first requests do otherwise."""
+        """Create the clients for starting a saga and running a step before the first request needs them."""
         _ = self.connection.client
 
 
@@ -182,7 +182,7 @@ def _control(settings: StoreSettings) -> type[Model]:
 
 def _entry(settings: StoreSettings) -> type[Model]:
     class Entry(Model):
-        """One journal entry."""
+        """A journal entry."""
 
         Meta = _meta(settings.audit_table)
         saga_id = UnicodeAttribute(hash_key=True)
@@ -212,7 +212,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
 
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
-    """Return the models of these tables; the same ones for the same settings, since making them takes a while."""
+    """Return the models of these tables. They are cached by settings, because creating them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)
     impatient.config = IMPATIENT
@@ -220,10 +220,10 @@ def tables_for(settings: StoreSettings) -> Tables:
 
 
 def tables_over(settings: StoreSettings, connection: SharedConnection, impatient: SharedConnection) -> Tables:
-    """Return new models of these tables, which ask over ``connection``."""
+    """Return new models of these tables, which use ``connection``."""
 
     class Streak(Model):
-        """Sagas of one type that failed in a row. Kept next to the sagas, under a key that no saga can have."""
+        """Consecutive failed sagas of a type. Stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
@@ -231,7 +231,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, impatient
         paused_until = UnicodeAttribute(null=True)
 
     class Lane(Model):
-        """How far the queue of one step got. Kept beside the sagas, under a key no saga can have."""
+        """The progress of a step's queue. Stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
@@ -243,7 +243,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, impatient
         resent = NumberAttribute(null=True)
 
     class HandOutItem(Model):
-        """How much of one shard of what is due was handed out. Kept beside the sagas, under a key no saga can have."""
+        """The scan position of a shard of due sagas. Stored in the table of sagas, under a key no saga can have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)
@@ -254,9 +254,9 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, impatient
         by = UnicodeAttribute(null=True)
 
     class JoinItem(Model):
-        """What became of one child, or how many of them so; in a table of its own."""
+        """The outcome of a child, or a count of outcomes, in a table of its own."""
 
-        # Where no saga has children, there is none.
+        # The table does not exist if no saga has children.
         Meta = _meta(settings.joins_table or f"{settings.sagas_table}-joins")
         join = UnicodeAttribute(hash_key=True)
         part = UnicodeAttribute(range_key=True)

@@ -109,8 +109,8 @@ def test_an_imported_table_needs_a_stream() -> None:
         ({"lock": 30}, "Archive: lock must be a timedelta, not 30"),
         ({"lock": timedelta(hours=25)}, "Archive: lock must be whole days, not 1 day, 1:00:00"),
         ({"lock": timedelta(0)}, "Archive: lock (in seconds) must be 86,400 to"),
-        ({"compliance": True}, "Archive: compliance takes a lock"),
-        ({"lock": DAYS, "bucket": True}, "Archive: lock is a setting of the bucket that you gave"),
+        ({"compliance": True}, "Archive: compliance requires lock"),
+        ({"lock": DAYS, "bucket": True}, "Archive: lock cannot be used with bucket"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:

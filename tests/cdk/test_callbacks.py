@@ -185,7 +185,7 @@ def test_behind_an_authorizer_of_ones_own_the_route_has_none() -> None:
 def test_an_api_without_a_stage_needs_to_be_told_where_it_is() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Mine", deploy=False)
-    with pytest.raises(DefinitionError, match="no stage of its own: say callback_base_url"):
+    with pytest.raises(DefinitionError, match="no stage of its own; set callback_base_url"):
         SagaService(stack, "Bank", sagas=[Loan], mount=api.root)
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Mine", deploy=False)
@@ -195,7 +195,7 @@ def test_an_api_without_a_stage_needs_to_be_told_where_it_is() -> None:
 
 @pytest.mark.parametrize("url", ["http://example.com", "https://example.com/", "example.com", "https://a b", ""])
 def test_a_base_that_is_no_url_is_refused(url: str) -> None:
-    with pytest.raises(DefinitionError, match="callback_base_url must be a URL by https"):
+    with pytest.raises(DefinitionError, match="callback_base_url must be an https URL"):
         deploy(Loan, callback_base_url=url)
 
 
@@ -212,5 +212,5 @@ def test_a_web_acl_stands_before_the_stage(everything: Template) -> None:
     assert "/stages/" in json.dumps(found["ResourceArn"])
     for option in ({"web_acl_arn": WEB_ACL}, {"callback_throttling": Throttling()}):
         stack = Stack(App(), "Test")
-        with pytest.raises(DefinitionError, match="is that of the stage of the API you mount on"):
+        with pytest.raises(DefinitionError, match="cannot be used with mount"):
             deploy(Loan, stack=stack, mount=apigateway.RestApi(stack, "Mine").root, **option)

@@ -108,7 +108,7 @@ def test_the_service_refuses_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize("name", ["api", "supervisor", "bulk"])
 def test_other_functions_have_no_weight(name: str) -> None:
-    with pytest.raises(DefinitionError, match=f"functions: {name} takes no weight"):
+    with pytest.raises(DefinitionError, match=f"functions: {name} does not support weight"):
         service(functions={name: FunctionOptions(weight=2)})
 
 
@@ -120,5 +120,5 @@ def test_of_the_function_behind_the_work_queue(everything: Template) -> None:
     assert source["ScalingConfig"] == {"MaximumConcurrency": 40}
     queue = marks(everything)["work_queue", "bulk"]
     assert queue["VisibilityTimeout"] == 602
-    with pytest.raises(DefinitionError, match="functions: bulk takes no batch_size"):
+    with pytest.raises(DefinitionError, match="functions: bulk does not support batch_size"):
         service(functions={"bulk": FunctionOptions(batch_size=2)})

@@ -137,7 +137,7 @@ class TestTheQueue:
     def test_options_of_its_function(self, everything: Template) -> None:
         _, properties = of_part(everything, "command_function")
         assert properties["MemorySize"] == 1024
-        with pytest.raises(DefinitionError, match="functions: commands takes no timeout"):
+        with pytest.raises(DefinitionError, match="functions: commands does not support timeout"):
             Shop(functions={"commands": FunctionOptions(timeout=60)})
 
     @pytest.mark.parametrize("before", [True, False])
@@ -255,7 +255,7 @@ class TestSources:
         ]
         services = {one for listed in uses for one in listed if isinstance(one, str)}
         assert services == ({"events.amazonaws.com", "sns.amazonaws.com"} if encrypted else set())
-        with pytest.raises(DefinitionError, match=r"Sagas: start_on trip: .* some 50 rules and topics"):
+        with pytest.raises(DefinitionError, match=r"Sagas: start_on trip: .* only 50 rules and topics"):
             shop.service.start_on(shop.rule(), Trip)
 
     def test_a_signal(self, sources: Shop) -> None:
@@ -400,15 +400,18 @@ def fifo_queue(shop: Shop) -> None:
         (no_rule, "Sagas: start_on trip: the source must be a Rule, a Schedule, .* not 'rate"),
         (no_path, r"Sagas: start_on trip: request: '\$detail' is not a path"),
         (no_key, r"Sagas: start_on trip: key must be a path such as \$.detail.id, or several, not 7"),
-        (constant_key, "Sagas: start_on trip: key must take something from the event"),
+        (constant_key, "Sagas: start_on trip: key must contain a path into the event"),
         (bad_key, r"Sagas: start_on trip: key: '\$.detail id' is not a path"),
-        (bad_request, "Sagas: start_on trip: request does not fit: .*item"),
+        (bad_request, "Sagas: start_on trip: request is invalid: .*item"),
         (other_saga, "Other is not among its sagas"),
         (no_wait, "Sagas: signal_on: step pay of saga loan takes no signal"),
-        (no_step, "Sagas: signal_on: step must be one that waits, like Loan.approval, not 'approval'"),
+        (no_step, "Sagas: signal_on: step must be one that waits, such as Loan.approval, not 'approval'"),
         (no_id, r"Sagas: signal_on loan.approval: saga_id must be a path"),
-        (bad_value, "Sagas: signal_on loan.approval: value does not fit"),
-        (hasty_queue, "Sagas: start_on trip: the queue Shop/Qx* hides messages for 5 s; it must be 30 at least"),
+        (bad_value, "Sagas: signal_on loan.approval: value is invalid"),
+        (
+            hasty_queue,
+            "Sagas: start_on trip: the queue Shop/Qx* has a visibility timeout of 5 s; it must be at least 30 s",
+        ),
         (fifo_queue, "Sagas: start_on trip: the queue Shop/Qx* is a FIFO queue"),
     ],
 )

@@ -125,7 +125,7 @@ class TestSynthesis:
     def test_warns_of_queues_that_would_be_replaced(self, deployed: Path, tmp_path: Path) -> None:
         told = warned(synthesize(tmp_path, Trip, Counted, context=self.recorded(deployed), nested_stacks=True))
         assert len(told) == 4
-        assert "queue of trip.book of what is deployed would be replaced or dropped" in "".join(told)
+        assert "the deployed queue of trip.book would be replaced or dropped" in "".join(told)
 
     def test_knows_what_options_and_later_calls_make(self, everything_in: Path, less: tuple[Stack, Path]) -> None:
         (places,) = layouts_in(everything_in).values()
@@ -133,7 +133,7 @@ class TestSynthesis:
         assert places.keys() - fewer.keys() == {
             "command queue",
             "dead-letter queue of commands",
-            "events not told",
+            "unpublished events",
         }
         assert {"work queue now", "joins table", "callback secret", "archive", "entries not archived"} <= (
             places.keys()
@@ -146,7 +146,7 @@ class TestSynthesis:
         assert warned(stack_of_all(App(context=recorded, outdir=str(tmp_path / "again")))) == []
         without = warned(less[0])
         assert len(without) == 3
-        assert without[0].startswith("command queue of what is deployed would be replaced or dropped")
+        assert without[0].startswith("the deployed command queue would be replaced or dropped")
 
     def test_warns_of_queues_that_would_be_dropped(self, deployed: Path, tmp_path: Path) -> None:
         told = warned(synthesize(tmp_path, Trip, context=self.recorded(deployed)))

@@ -118,7 +118,7 @@ class TestManyTypes:
 
     def test_without_the_file_it_says_so(self, many: Many, tmp_path: Path) -> None:
         (first, *_) = [one for one in many.functions if variables(one)["SAGAS_CLASSES"].startswith("@")]
-        with pytest.raises(SagaError, match=f"SAGAS_CLASSES names {tmp_path}/{FILE}, which is not there"):
+        with pytest.raises(SagaError, match=f"SAGAS_CLASSES names {tmp_path}/{FILE}, which does not exist"):
             Engine.from_environment(variables(first) | {"LAMBDA_TASK_ROOT": str(tmp_path)})
 
 

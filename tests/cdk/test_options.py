@@ -70,9 +70,9 @@ class TestFunctionOptions:
         "runtime", [lambda_.Runtime.PYTHON_3_10, lambda_.Runtime.NODEJS_22_X, lambda_.Runtime.PROVIDED_AL2023]
     )
     def test_a_runtime_that_the_library_does_not_run_on(self, runtime: lambda_.Runtime) -> None:
-        with pytest.raises(DefinitionError, match=f"runtime must be a Python from 3.11 on, not {runtime.name}"):
+        with pytest.raises(DefinitionError, match=f"runtime must be Python 3.11 or newer, not {runtime.name}"):
             FunctionOptions(runtime=runtime)
-        with pytest.raises(DefinitionError, match="Test-Shop: runtime must be a Python"):
+        with pytest.raises(DefinitionError, match="Test-Shop: runtime must be Python"):
             service(runtime=runtime)
 
     def test_an_architecture_that_lambda_lacks(self) -> None:
@@ -98,7 +98,7 @@ class TestFunctionOptions:
         ],
     )
     def test_no_queue_is_in_front_of_api_and_supervisor(self, name: str, given: FunctionOptions, refused: str) -> None:
-        with pytest.raises(DefinitionError, match=f"Test-Shop: functions: {name} takes no {refused}"):
+        with pytest.raises(DefinitionError, match=f"Test-Shop: functions: {name} does not support {refused}"):
             service(functions={name: given})
 
     def test_of_a_function_that_there_is_not(self) -> None:
@@ -266,7 +266,7 @@ class TestService:
         ("given", "told"),
         [
             ({"sagas": {"warm_writes": 9_000}}, "tables: sagas must be a table or TableOptions"),
-            ({"control": TableOptions()}, "a name in tables must be one of sagas, audit, joins, not 'control'"),
+            ({"control": TableOptions()}, "each key of tables must be one of sagas, audit, joins, not 'control'"),
             ({"joins": TableOptions()}, "tables: joins: no saga of this service has children"),
             ([], "tables must be a Mapping or None"),
         ],
@@ -339,11 +339,15 @@ class TestService:
             render(lambda stack: SagaService(stack, "Shop", sagas=sagas))
 
     def test_options_of_a_function_that_are_none(self) -> None:
-        with pytest.raises(DefinitionError, match=r"Shop: each of functions must be a FunctionOptions, not \{'mem"):
+        with pytest.raises(
+            DefinitionError, match=r"Shop: each value of functions must be a FunctionOptions, not \{'mem"
+        ):
             service(functions={Trip.book: {"memory_size": 512}})
 
     def test_one_that_there_is_not(self) -> None:
-        with pytest.raises(DefinitionError, match="Test-Shop: SagaService has no option retenton; is it retention\\?"):
+        with pytest.raises(
+            DefinitionError, match="Test-Shop: SagaService has no option retenton; did you mean retention\\?"
+        ):
             service(retenton=timedelta(days=30))
 
     @pytest.mark.parametrize(
@@ -360,7 +364,7 @@ class TestService:
             DefinitionError, match=re.escape(f"Test-Shop: SagaService has no option {option}; {instead}")
         ):
             service(**{option: None})
-        with pytest.raises(DefinitionError, match="has no option colour; is it sagas or functions or "):
+        with pytest.raises(DefinitionError, match="has no option colour; did you mean sagas or functions or "):
             service(colour="blue")
 
     def test_where_the_runbook_is(self, everything: Template) -> None:

@@ -179,7 +179,7 @@ class TestRefused:
 
     def test_two_of_one_name(self) -> None:
         message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, Namesake]))
-        assert "two sagas are called checkout: Checkout and Namesake" in message
+        assert "two sagas are named checkout: Checkout and Namesake" in message
 
     def test_the_same_twice(self) -> None:
         assert "two sagas" in refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, Checkout]))
@@ -210,4 +210,4 @@ class TestRefused:
     def test_variables_beyond_what_lambda_takes(self) -> None:
         environment = {"LONG": "x" * 3900}
         message = refused(lambda stack: SagaService(stack, "Shop", sagas=[Checkout], environment=environment))
-        assert "Lambda allows 4096" in message
+        assert "Lambda's limit is 4096" in message

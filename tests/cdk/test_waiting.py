@@ -108,7 +108,7 @@ def test_steps_that_share_a_function_wait_in_it_too() -> None:
 
 
 def test_options_of_a_wait_without_code_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="documents only waits: it has no queue and no function"):
+    with pytest.raises(DefinitionError, match="documents only waits, so it has no queue and no function"):
         synthesized(Loan, functions={Loan.documents: FunctionOptions()})
 
 
@@ -198,7 +198,7 @@ def test_in_nested_stacks_too() -> None:
 
 def test_its_options(everything: Template) -> None:
     assert part(everything, part="work_function", name="now")["MemorySize"] == 1024
-    with pytest.raises(DefinitionError, match="functions: now takes no batch_size"):
+    with pytest.raises(DefinitionError, match="functions: now does not support batch_size"):
         synthesized(Loan, functions={"now": FunctionOptions(batch_size=2)})
     with pytest.raises(DefinitionError, match="functions: now: timeout must be 15 to 900, not 8"):
         synthesized(Loan, functions={"now": FunctionOptions(timeout=8)})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.attempt.carrying import brought, digest_of, onward
+from sagas.engine.attempt.carrying import digest_of, onward, proven_inputs
 from sagas.messaging.message.carried import CARRY_LIMIT, CarriedInput
 from sagas.messaging.message.message import parse_record
 from sagas.store.journal.entries import Entry
@@ -32,7 +32,7 @@ def committed(seq: int, payload: str | None, action: str = "StepCompleted") -> E
 
 def test_what_adds_up_is_believed() -> None:
     inputs = (result(1, '"a"'), result(2, '"b"'))
-    assert brought(inputs, digest_of(inputs)) == {1: '"a"', 2: '"b"'}
+    assert proven_inputs(inputs, digest_of(inputs)) == {1: '"a"', 2: '"b"'}
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def test_what_adds_up_is_believed() -> None:
     ],
 )
 def test_what_does_not_add_up_is_not(forged: tuple[CarriedInput, ...]) -> None:
-    assert brought(forged, digest_of((result(1, '"a"'), result(2, '"b"')))) == {}
+    assert proven_inputs(forged, digest_of((result(1, '"a"'), result(2, '"b"')))) == {}
 
 
 def test_a_payload_under_anothers_hash_is_not_believed() -> None:
     right = (result(1, '"a"'), result(2, '"b"'))
     forged = (right[0], CarriedInput(2, right[1].hash, "salt", '"forged"'))
-    assert brought(forged, digest_of(right)) == {1: '"a"'}
+    assert proven_inputs(forged, digest_of(right)) == {1: '"a"'}
 
 
 def test_without_a_digest_nothing_is_believed() -> None:
-    assert brought((result(1, '"a"'),), "") == {}
+    assert proven_inputs((result(1, '"a"'),), "") == {}
 
 
 def test_the_next_message_brings_what_came_and_what_was_committed() -> None:
@@ -64,7 +64,7 @@ def test_the_next_message_brings_what_came_and_what_was_committed() -> None:
     after = (*known, result(2, '"b"'))
     assert onward(known, committed(2, '"b"'), digest_of(after)) == after
     assert onward(after, committed(3, None, "StepCompensated"), digest_of(after)) == after
-    assert onward((), committed(2, '"b"'), digest_of(after)) == (), "what a recovery sent brought nothing"
+    assert onward((), committed(2, '"b"'), digest_of(after)) == (), "a message of a recovery has no inputs"
 
 
 def test_what_is_large_goes_by_its_hash() -> None:

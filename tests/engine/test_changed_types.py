@@ -157,8 +157,8 @@ class Started(Saga[AskedPriced], name="typed"):
 
 
 REQUEST = {"item": {"name": "train"}}
-PRICE = "the request does not fit AskedPriced any more: $.item.price: required field is missing"
-NUMBER = "the result of step 'book' does not fit NamedSeat any more: $.number is int, expected a string"
+PRICE = "the request no longer matches AskedPriced: $.item.price: required field is missing"
+NUMBER = "the result of step 'book' no longer matches NamedSeat: $.number is int, expected a string"
 
 
 def in_flight(b: Bench, *delivered: str) -> str:
@@ -357,7 +357,7 @@ def test_a_step_that_is_a_wait_now_is_not_taken_for_done(bench: Make) -> None:
     saga_id = b.start("typed", {"item": {"name": "train"}})
     deployed(b, Asking)
     b.run()
-    told = "step 'book' is a wait for a signal now, and was a step when the saga was started"
+    told = "step 'book' was a step when the saga started, but is now a wait for a signal"
     saga = b.show(saga_id)
     assert (saga["status"], saga["error"]["type"], saga["error"]["message"]) == ("DEAD_LETTERED", "TypeChanged", told)
     assert why(b) == [f"{told}: step book was not called; deploy code that fits and retry, or compensate"]

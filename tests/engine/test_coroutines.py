@@ -180,7 +180,7 @@ def test_a_coroutine_whose_lease_was_lost_is_cancelled(bench: Make) -> None:
     b = bench(Lasting)
 
     def losing(ctx: Context) -> object:
-        ctx.tell_lost()  # type: ignore[attr-defined]
+        ctx.mark_lost()  # type: ignore[attr-defined]
         return _cleaning_up()
 
     ACT.append(losing)

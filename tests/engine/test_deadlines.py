@@ -105,7 +105,7 @@ def test_a_late_result_is_refused_and_the_step_is_retried(bench: Make) -> None:
     entry = b.entry(saga_id, "StepFailed")
     assert entry["details"]["error"] == {
         "type": "TimedOut",
-        "message": "it ended 4.0 s after its timeout of 5 s; what it returned is refused",
+        "message": "it ended 4.0 s after its timeout of 5 s; its result is refused",
     }
     assert entry["details"]["outcome_unknown"] is True
     assert entry.get("payload") is None
@@ -304,7 +304,7 @@ def test_the_context_tells_when_the_time_is_over(bench: Make, wire: Wire) -> Non
         b.clock.advance(TIMEOUT)
         asked = len(wire.requests)
         seen.extend([ctx.remaining_time(), ctx.cancelled, len(wire.requests) - asked])
-        with pytest.raises(Cancelled, match="the time of step pay is over"):
+        with pytest.raises(Cancelled, match="the timeout of step pay has expired"):
             ctx.raise_if_cancelled()
         ctx.raise_if_cancelled()
 

@@ -243,7 +243,7 @@ def test_a_message_for_a_saga_or_step_that_never_was_is_refused(bench: Make) -> 
     saga_id = in_flight(b)
     [record] = b.stack.receive("change", "book")
     record["body"] = record["body"].replace('"book"', '"pay"')
-    with pytest.raises(InvalidRequest, match="does not fit its saga"):
+    with pytest.raises(InvalidRequest, match="names a step that this saga does not have"):
         b.handle("change", "book", record)
     record["body"] = record["body"].replace(saga_id, f"{UUID(int=7)}")
     with pytest.raises(NotFound, match="no saga with id 0"):
@@ -334,7 +334,7 @@ def test_messages_of_a_type_that_is_gone_are_refused(bench: Make) -> None:
     saga_id = in_flight(b)
     deployed(b, Trip)
     before = b.state(saga_id)
-    with pytest.raises(NotFound, match="there is no saga named 'change' here"):
+    with pytest.raises(NotFound, match="this service has no saga type 'change'"):
         b.deliver("change", "book")
     assert b.state(saga_id) == before
 

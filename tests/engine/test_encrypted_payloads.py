@@ -187,7 +187,7 @@ def test_two_payloads_of_a_saga_cannot_be_exchanged(keyed: Bench, swapped: tuple
         payload = {name: taken[name] for name in ("payload", "salt", "payload_hash")}
         dynamodb.put_item(TableName=table, Item=item | payload)
     for seq in swapped:
-        with pytest.raises(Changed, match="is gone, was changed, or is of another saga"):
+        with pytest.raises(Changed, match="is missing, was changed, or belongs to another saga"):
             keyed.engine.services.journal.entries(saga_id, [seq])
 
 

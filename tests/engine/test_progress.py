@@ -59,8 +59,8 @@ def test_the_last_word_is_written_when_the_time_has_come() -> None:
     book = Notebook()
     with report(book) as progress:
         began = time.monotonic()
-        progress.tell(0.1, "first")
-        progress.tell(0.2, "second")
+        progress.report(0.1, "first")
+        progress.report(0.2, "second")
         until(lambda: book.notes)
         assert book.times[0] - began >= SHORT
     assert [(note.fraction, note.message) for note in book.notes] == [(0.2, "second")]
@@ -74,7 +74,7 @@ def test_writes_keep_their_distance() -> None:
         def enough() -> bool:
             nonlocal told
             told += 1
-            progress.tell(told / 10_000, "")
+            progress.report(told / 10_000, "")
             return len(book.notes) == 4
 
         until(enough)
@@ -85,8 +85,8 @@ def test_writes_keep_their_distance() -> None:
 def test_a_short_step_writes_nothing() -> None:
     book = Notebook()
     with report(book) as progress:
-        progress.tell(1.0, "done")
-    progress.tell(0.5, "too late")
+        progress.report(1.0, "done")
+    progress.report(0.5, "too late")
     assert book.notes == []
     assert helpers() == []
 
@@ -95,9 +95,9 @@ def test_a_failing_write_is_forgotten() -> None:
     book = Notebook()
     book.failures = 1
     with report(book) as progress:
-        progress.tell(0.1, "")
+        progress.report(0.1, "")
         until(lambda: book.times)
-        progress.tell(0.2, "")
+        progress.report(0.2, "")
         until(lambda: book.notes)
     assert book.fractions == [0.2]
 
@@ -106,9 +106,9 @@ def test_a_refused_write_tells_that_the_lease_is_lost() -> None:
     book, told = Notebook(), list[str]()
     book.lost = True
     with report(book, lambda: told.append("lost")) as progress:
-        progress.tell(0.1, "")
+        progress.report(0.1, "")
         until(lambda: told)
-        progress.tell(0.2, "")
+        progress.report(0.2, "")
         until(lambda: not helpers())
     assert book.fractions == [0.1]
 
@@ -117,7 +117,7 @@ def test_whoever_writes_anyway_takes_it_along() -> None:
     book = Notebook()
     with ProgressReport(book.note_progress, STATE, SystemClock(), lambda: None, 0.0) as progress:
         assert progress.take() is None
-        progress.tell(0.3, "x" * 300)
+        progress.report(0.3, "x" * 300)
         until(lambda: book.notes or progress.take())
         assert progress.take() is None
     assert all(note.message == "x" * 200 for note in book.notes)
@@ -213,7 +213,7 @@ def test_a_fraction_is_a_fraction(bench: Make, monkeypatch: pytest.MonkeyPatch, 
     def listen(self: ProgressReport, fraction: float, message: str) -> None:
         heard.append(fraction)
 
-    monkeypatch.setattr(ProgressReport, "tell", listen)
+    monkeypatch.setattr(ProgressReport, "report", listen)
     ACT.append(lambda ctx: ctx.progress(told))
     b.start("acting", REQUEST)
     b.run()

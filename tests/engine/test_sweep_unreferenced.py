@@ -134,7 +134,7 @@ def test_a_payload_out_of_reach_stops_the_page(desk: Callable[..., SweepDesk], m
         Bucket=d.bench.stack.bucket, Key=d.s3.list_objects_v2(Bucket=d.bench.stack.bucket)["Contents"][0]["Key"]
     )
     (report,) = d.sweeper.run(SweepRequest(now=True), d.clock.now() + 60)
-    assert "is gone, was changed" in report.error
+    assert "is missing, was changed" in report.error
     assert len(d.keys()) == 2
 
 

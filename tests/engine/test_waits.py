@@ -363,7 +363,7 @@ def test_only_code_that_asks_for_a_signal_answers_itself(bench: Make) -> None:
     b = bench(Eager)
     saga_id = b.start("eager", {"item": "x", "count": 1})
     b.run()
-    assert b.show(saga_id)["error"]["message"] == "ctx.signal: step pay of saga eager waits for no signal"
+    assert b.show(saga_id)["error"]["message"] == "ctx.signal: step pay of saga eager does not wait for a signal"
 
 
 def test_an_operator_has_it_wait_anew(bench: Make) -> None:

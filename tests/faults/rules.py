@@ -262,7 +262,7 @@ def _own_commits_not_recognised() -> Generator[None]:
     def never(item: Any, before: SagaState, moved: int = 1) -> bool:
         return False
 
-    with patch.object(ControlItems, "_mine_already", staticmethod(never)):
+    with patch.object(ControlItems, "_committed_already", staticmethod(never)):
         yield
 
 

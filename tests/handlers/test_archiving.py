@@ -139,5 +139,5 @@ OTHERS: list[Any] = [{}, {"Records": [{}]}, {"Records": None}, [], {"Records": [
 
 @pytest.mark.parametrize("event", OTHERS)
 def test_another_event_is_refused(trips: Site, event: Any) -> None:
-    with pytest.raises(InvalidRequest, match="the event does not fit"):
+    with pytest.raises(InvalidRequest, match="the event is invalid"):
         archiving.handler(event, LambdaContext())

@@ -164,7 +164,7 @@ def test_a_step_that_is_no_public_wait_has_no_url(site: Make) -> None:
     assert outcome.error is not None
     assert (outcome.error.type, outcome.error.message) == (
         "SagaError",
-        "ctx.callback_url: step begin of saga private is not public; say wait_for(..., public=True)",
+        "ctx.callback_url: step begin of saga private is not public; declare it with wait_for(..., public=True)",
     )
 
 

@@ -82,8 +82,8 @@ def test_a_result_over_the_limit_fails_its_step_for_good_and_leaves_it_in_doubt(
     s = site(Bulk)
     saga = seen(s, run(s, first=7_000_000))
     text = (
-        "the result of step 'first' has 7,000,002 bytes of JSON, 4,000,000 are allowed: "
-        "keep it in S3 and return where, as an S3Object"
+        "the result of step 'first' is 7,000,002 bytes of JSON; the limit is 4,000,000: "
+        "store it in S3 and return an S3Object"
     )
     assert saga["error"] == {"step": "first", "type": "WrongResult", "message": text}
     assert (saga["status"], saga["in_doubt"], saga["steps"][0]["attempts"]) == ("COMPENSATED", ["first"], 1)
@@ -185,7 +185,7 @@ def test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored
     s.run()
     saga = s.call("GET", f"/sagas/copies/{saga_id}").body
     assert (saga["status"], saga["error"]["type"], saga["steps"][1]["attempts"]) == ("DEAD_LETTERED", "TypeChanged", 0)
-    told = "what is stored of first is gone from S3, or was changed there"
+    told = "the stored value of first is gone from S3, or was changed there"
     assert saga["why"] == f"{told}: step second was not called; restore it and retry, or compensate"
     s.stack.s3.put_object(**where, Body=written)
     assert s.call("POST", f"/sagas/copies/{saga_id}/retry").status == 202

@@ -237,5 +237,7 @@ def test_a_broken_audit_trail(
     report = supervisor.handler({"task": "verify"}, LambdaContext())
     assert report["broken"] == [{"type": "trip", "saga_id": saga_id}]
     assert of_service(capsys)["AuditMismatch"] == 1
-    (told,) = [record for record in caplog.records if record.getMessage() == "the audit trail is broken"]
+    (told,) = [
+        record for record in caplog.records if record.getMessage() == "the audit trail differs from what was written"
+    ]
     assert (told.levelname, vars(told)["seq"], vars(told)["what"]) == ("ERROR", 2, "missing")

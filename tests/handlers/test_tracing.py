@@ -285,7 +285,7 @@ def test_an_exporter_that_is_not_installed_is_told_of_and_sagas_go_on(
     saga_id = begin(s, "trip")
     s.run()
     assert s.call("GET", f"/sagas/trip/{saga_id}").body["status"] == "COMPLETED"
-    told = [one for one in caplog.records if one.getMessage() == "nothing is traced: install lambda-sagas[otel]"]
+    told = [one for one in caplog.records if one.getMessage() == "tracing is off: install lambda-sagas[otel]"]
     assert [getattr(one, "error", "") for one in told] == ["No module named 'opentelemetry'"]
 
 
@@ -354,4 +354,4 @@ def test_the_end_of_an_invocation_exports_within_its_time(
     step_handler.handler({"Records": []}, LambdaContext())
     assert given
     assert all(0 < seconds <= 2.0 for seconds in given)
-    assert "spans are left: their exporter is slow or out of reach" in caplog.messages
+    assert "some spans were not exported: the exporter is slow or unreachable" in caplog.messages

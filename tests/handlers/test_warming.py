@@ -46,4 +46,4 @@ def test_what_goes_wrong_is_logged_and_left_to_the_first_invocation(function: st
     assert told["init"] == []
     assert done(function, told)
     [line] = [line for line in log if line.get("level") == "ERROR"]
-    assert (line["message"], line["error"]) == ("not ready after init", "SagaError")
+    assert (line["message"], line["error"]) == ("preparation failed in the init phase", "SagaError")

@@ -62,7 +62,7 @@ def test_what_was_changed_is_refused(key_id: str, place: int) -> None:
     encrypted = one.encrypt(ID, PLACE, TEXT)
     changed = list(encrypted)
     changed[place] = "A" if encrypted[place] != "A" else "B"
-    with pytest.raises(Changed, match=f"a payload of saga {ID} is gone, was changed, or is of another saga"):
+    with pytest.raises(Changed, match=f"a payload of saga {ID} is missing, was changed, or belongs to another saga"):
         one.decrypt(ID, PLACE, "".join(changed))
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_base64_is_refused(key_id: str) -> None:
 
 def test_kms_unwraps_no_key_of_another_saga(key_id: str) -> None:
     encrypted = environment(key_id).encrypt(ID, PLACE, TEXT)
-    with pytest.raises(Changed, match=f"a payload of saga {OTHER} is gone, was changed, or is of another saga"):
+    with pytest.raises(Changed, match=f"a payload of saga {OTHER} is missing, was changed, or belongs to another saga"):
         environment(key_id).decrypt(OTHER, PLACE, encrypted)
 
 
@@ -81,7 +81,7 @@ def test_kms_unwraps_no_key_of_another_saga(key_id: str) -> None:
 def test_a_payload_is_refused_in_another_place_of_its_saga(key_id: str, other: str) -> None:
     one = environment(key_id)
     encrypted = one.encrypt(ID, PLACE, TEXT)
-    with pytest.raises(Changed, match=f"a payload of saga {ID} is gone, was changed, or is of another saga"):
+    with pytest.raises(Changed, match=f"a payload of saga {ID} is missing, was changed, or belongs to another saga"):
         one.decrypt(ID, other, encrypted)
 
 
@@ -103,7 +103,7 @@ def test_kms_is_asked_once_a_saga_in_each_environment(key_id: str) -> None:
 
 
 def test_keys_are_not_kept_for_ever(key_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encryption, "_KEPT", 2)
+    monkeypatch.setattr(encryption, "_CACHED_KEYS", 2)
     one = environment(key_id)
     ids = [f"{ID}{number}" for number in range(3)]
     texts = [one.encrypt(saga_id, PLACE, TEXT) for saga_id in ids]

@@ -1,1 +1,1 @@
-"""Who may call what: the API and the rights of callers."""
+"""The API and the rights of its callers."""

@@ -1,4 +1,4 @@
-"""The HTTP API: a REST API whose methods are all answered by one function, IAM-authorized."""
+"""The HTTP API: a REST API, authorized by IAM, with one function for all methods."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from sagas.operations import OPERATIONS
 
 
 def routes() -> dict[str, tuple[str, ...]]:
-    """Return the methods of each resource. API Gateway wants one name for a parameter in one place: where a saga is
-    shown by its id alone, the id stands in the type's place."""
+    """Return the methods of each resource. API Gateway requires one name per parameter position, so a path with an id
+    alone calls the id by the type's parameter name."""
     methods = dict[str, list[str]]()
     for operation in OPERATIONS:
         path = operation.path.removeprefix("/").replace("{saga_id}", "{id}")
@@ -41,18 +41,18 @@ def routes() -> dict[str, tuple[str, ...]]:
 
 
 ROUTES: Mapping[str, tuple[str, ...]] = routes()
-"""The methods of each resource that an authorizer guards."""
+"""The methods of each resource that are authorized."""
 
 PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
-"""Those that no authorizer guards, but a token: there only where some wait is public. No right is needed for them."""
+"""The methods that need a token instead of a right. They exist only if a wait is public."""
 
 _TIMEOUT = 29
-"""Seconds that the gateway waits for its function."""
+"""Seconds the gateway waits for the function."""
 _MEMORY = 512
 
 _GATEWAY_MESSAGE = "$context.error.messageString"
-_NO_ENTRY = "the call is not signed, or there is no such path and method"
-"""The gateway gives one answer to the two mistakes; its own words name only the first."""
+_NO_ENTRY = "the request is not signed, or the API has no such path and method"
+"""The gateway has one response for both mistakes, and its default message names only the first."""
 
 _RESPONSES: Mapping[str, tuple[str, str, str]] = {
     "DEFAULT_4XX": ("", "bad_request", _GATEWAY_MESSAGE),
@@ -63,31 +63,31 @@ _RESPONSES: Mapping[str, tuple[str, str, str]] = {
     "THROTTLED": ("429", "throttled", _GATEWAY_MESSAGE),
     "INTEGRATION_TIMEOUT": ("504", "timeout", _GATEWAY_MESSAGE),
 }
-"""The gateway's own answers: status (the gateway's when empty), our error code, and the message as a JSON string."""
+"""The gateway's own responses: status (the gateway's if empty), our error code, and the message as a JSON string."""
 
 _PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _FINDINGS = {
     "AwsSolutions-APIG2": "The function checks every request against the saga's request type and names the paths.",
-    "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or bring a signed token.",
+    "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or carry a signed token.",
     "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
     "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
-    "AwsSolutions-COG4": "Callers are IAM principals, or whom the authorizer passed in lets through.",
-    f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's role for the whole account; it takes this policy only.",
+    "AwsSolutions-COG4": "Callers are IAM principals, or are authorized by the authorizer passed in.",
+    f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's role for the whole account; it needs this policy.",
 }
 
 
-_UNLOGGED = "Logs need a role of the whole account, which is not the service's to set; access_log= asks for them."
+_UNLOGGED = "Logs need a role of the whole account, which a service does not set unless access_log= asks for it."
 _FINDINGS_WITHOUT_LOG = {"AwsSolutions-APIG1": _UNLOGGED, "Serverless-APIGWAccessLogging": _UNLOGGED}
 _FINDINGS_UNTRACED = {"Serverless-APIGWXrayEnabled": "The user of the construct switched traces off."}
 _FINDINGS_OF_METHODS = ("AwsSolutions-APIG4", "AwsSolutions-COG4")
 _TLS = "SecurityPolicy_TLS13_1_2_PFS_PQ_2025_09"
 _TLS_AT_THE_EDGE = "SecurityPolicy_TLS12_PFS_2025_EDGE"
 """TLS 1.2 and 1.3 with forward secrecy. Without a policy, API Gateway accepts TLS 1.0."""
-_OPEN = "The function lets in who has a token that the service signed, for the one step that it names."
+_OPEN = "The function requires a token that the service signed for one step."
 
 
 class ApiFunction(SagaFunction):
-    """The function that answers the API."""
+    """The function behind the API."""
 
     def __init__(
         self,
@@ -116,11 +116,11 @@ class ApiFunction(SagaFunction):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A place in an API that is there already.
+    """A place in an existing API.
 
     Args:
         api: the API.
-        resource: the one below which the service's own go.
+        resource: the parent of the service's resources.
     """
 
     api: apigateway.RestApi
@@ -128,7 +128,7 @@ class Mount:
 
     @classmethod
     def of(cls, options: ServiceOptions, service: Construct) -> Mount | None:
-        """Return the place that a service asks for; ``None`` where it has an API of its own."""
+        """Return the place that a service asks for; ``None`` if it has an API of its own."""
         if options.mount is None:
             return None
         return cls(mounted_api(options.service, service, options.mount), options.mount)
@@ -140,7 +140,7 @@ class Mount:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables by which the function knows what precedes its own paths."""
+        """Variables that give the function the prefix of its paths."""
         return {"SAGAS_MOUNT": self.path} if self.path else {}
 
 
@@ -150,10 +150,10 @@ class SagaApi(Construct, Part):
     Args:
         scope: parent construct.
         id: construct id.
-        function: answers every method.
+        function: handles every method.
         options: of the service.
-        mount: where in an API that is there already; one of its own when absent.
-        callbacks: whether some wait is public.
+        mount: the place in an existing API. Default: an API of its own.
+        callbacks: whether a wait is public.
     """
 
     def __init__(
@@ -170,25 +170,24 @@ class SagaApi(Construct, Part):
         self._function = function
         if mount is None:
             self.rest_api = _rest_api(self, options, callbacks=callbacks)
-            # Methods are authorized as the API says.
             root, path, authorization = self.rest_api.root, {}, apigateway.MethodOptions()
         else:
             self.rest_api = mount.api
             root, path = mount.resource, {"path": mount.path} if mount.path else {}
-            # The service's own authorizer, else that of the place, else IAM.
-            there = mount.resource.default_method_options
-            authorization = _authorization(options.authorizer or (there and there.authorizer))
+            # The service's own authorizer comes first, then the resource's, then IAM.
+            defaults = mount.resource.default_method_options
+            authorization = _authorization(options.authorizer or (defaults and defaults.authorizer))
         tag_part(self.rest_api, "api", **path)
-        # One permission for the whole API instead of one a method: a stack takes 500 resources.
+        # One permission for the whole API instead of one per method: a stack allows 500 resources.
         integration = apigateway.LambdaIntegration(
             cast("lambda_.IFunction", function.alias), scope_permission_to_method=False
         )
         free = apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.NONE)
         for route, methods in (*ROUTES.items(), *(PUBLIC_ROUTES.items() if callbacks else ())):
-            resource, asked = root.resource_for_path(route), free if route in PUBLIC_ROUTES else authorization
+            resource, access = root.resource_for_path(route), free if route in PUBLIC_ROUTES else authorization
             for method in methods:
                 added = resource.add_method(
-                    method, integration, authorization_type=asked.authorization_type, authorizer=asked.authorizer
+                    method, integration, authorization_type=access.authorization_type, authorizer=access.authorizer
                 )
                 if route in PUBLIC_ROUTES:
                     acknowledge(Validations.of(added), dict.fromkeys(_FINDINGS_OF_METHODS, _OPEN))
@@ -211,39 +210,39 @@ class SagaApi(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """A log with its role and the account's setting, and the link to a web ACL."""
+        """Count the log with its role and the account's setting, and the link to a web ACL."""
         options = catalogue.service_options
         return (0 if options.access_log == "off" else 3) + (0 if options.web_acl_arn is None else 1)
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the function, and what it answers: a 5xx is no error of Lambda's."""
+        """Watch the function and its responses: Lambda does not count a 5xx as an error."""
         what, function = "The API's function", self._function
         errors = alarms.watch_errors("ApiErrors", function.function, what)
         failed = self.rest_api.metric_server_error(period=FEW_MINUTES, statistic="Sum")
-        failing = alarms.watch("ApiServerErrors", failed, "The API answers 5xx.", "api-errors", periods=3, breaching=2)
+        failing = alarms.watch("ApiServerErrors", failed, "The API returns 5xx.", "api-errors", periods=3, breaching=2)
         alarms.watch_throttles("ApiThrottles", function.function, what)
         alarms.guard(function, function.alias, errors, failing)
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:
-    """Give an API's own error answers, such as 403 and 429, the shape of the service's.
+    """Give an API's own error responses, such as 403 and 429, the shape of the service's.
 
     Args:
-        api: its answers must not be shaped yet. The API a service makes has them already.
+        api: an API without such responses. The API that a service creates already has them.
     """
     for kind, (status, code, message) in _RESPONSES.items():
         api.add_gateway_response(
             kind,
             type=apigateway.ResponseType.of(kind),
             status_code=status or None,
-            # The gateway fills in its message with quotes around it, so this is JSON only afterwards.
+            # The gateway inserts its message with quotes, so this is JSON only afterwards.
             templates={"application/json": f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'},
         )
 
 
 def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> apigateway.RestApi:
     throttling, logged, form = options.throttling or Throttling(), None, None
-    # What anybody may call has a bound of its own, so that it cannot use up what the others may.
+    # Public routes have a limit of their own, so that they cannot use up the limit of the others.
     bound = options.callback_throttling or Throttling(rate=50, burst=100)
     apart = apigateway.MethodDeploymentOptions(
         metrics_enabled=True, throttling_rate_limit=bound.rate, throttling_burst_limit=bound.burst
@@ -274,12 +273,12 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
     api = apigateway.RestApi(
         scope,
         "Api",
-        # A dimension of its metrics, which no other API of the account may share.
+        # The name is a dimension of its metrics, so no other API of the account may share it.
         rest_api_name=options.service,
         default_method_options=_authorization(options.authorizer),
         endpoint_configuration=apigateway.EndpointConfiguration(
             types=[apigateway.EndpointType[kind.upper()]],
-            vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", one) for one in endpoint.vpc_endpoints],
+            vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", each) for each in endpoint.vpc_endpoints],
         ),
         policy=endpoint and _private_policy(options, endpoint, callbacks=callbacks),
         # API Gateway logs through one role for the whole account, so it must outlive this stack.
@@ -298,20 +297,20 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
     )
     resource = cast("apigateway.CfnRestApi", api.node.default_child)
     resource.security_policy = _TLS_AT_THE_EDGE if kind == "edge" else _TLS
-    # STRICT would refuse a private API that is called by the name of its VPC endpoint.
+    # STRICT would refuse calls of a private API through the name of its VPC endpoint.
     resource.endpoint_access_mode = "BASIC"
     return api
 
 
 def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callbacks: bool) -> iam.PolicyDocument:
-    """Refuse what does not come through the endpoints; who may call is left to IAM, or to the authorizer."""
+    """Refuse calls that do not come through the endpoints. IAM or the authorizer decides about the others."""
     anyone = cast("iam.IPrincipal", iam.AnyPrincipal())
-    # The account as principal leaves the decision to its IAM policies; with an authorizer callers are none of IAM's.
+    # The account as principal leaves the decision to its IAM policies. With an authorizer, callers are not in IAM.
     callers = cast("iam.IPrincipal", iam.AccountRootPrincipal()) if options.authorizer is None else anyone
     actions, resources = ["execute-api:Invoke"], ["execute-api:/*"]
     routes = PUBLIC_ROUTES.items() if callbacks else ()
     public = [f"execute-api:/*/{method}/{route.replace('{token}', '*')}" for route, of in routes for method in of]
-    elsewhere = {"StringNotEquals": {"aws:SourceVpce": [one.vpc_endpoint_id for one in endpoint.vpc_endpoints]}}
+    elsewhere = {"StringNotEquals": {"aws:SourceVpce": [each.vpc_endpoint_id for each in endpoint.vpc_endpoints]}}
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(actions=actions, resources=resources, principals=[callers]),
@@ -322,13 +321,13 @@ def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callb
                 effect=iam.Effect.DENY,
                 conditions=elsewhere,
             ),
-            *(iam.PolicyStatement(actions=actions, resources=[one], principals=[anyone]) for one in public),
+            *(iam.PolicyStatement(actions=actions, resources=[path], principals=[anyone]) for path in public),
         ]
     )
 
 
 def _authorization(authorizer: AnyAuthorizer | None) -> apigateway.MethodOptions:
-    """An authorizer of one's own says itself of which type it is."""
+    """Return the authorization of methods: the authorizer, which knows its type, or IAM."""
     if authorizer is None:
         return apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM)
     return apigateway.MethodOptions(authorizer=cast("apigateway.IAuthorizer", authorizer))

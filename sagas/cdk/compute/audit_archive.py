@@ -25,24 +25,24 @@ from sagas.cdk.parts.part import Part
 _TIMEOUT = 60
 _BATCH = 1_000
 _WINDOW = Duration.seconds(60)
-"""How long entries are gathered for one object: storage is cheap, requests are not."""
+"""How long entries are collected for one object: storage is cheap, requests are not."""
 _ARCHIVED_BY = 3600
-"""Seconds within which an audit entry is archived, a day before the stream drops it."""
+"""Seconds after which an audit entry that is not archived is late. The stream drops it after a day."""
 _VARIABLE = "SAGAS_ARCHIVE_BUCKET"
-"""The same as in ``sagas.handlers.archiving``, which needs more than a deployment has."""
+"""The same as in ``sagas.handlers.archiving``, which a deployment cannot import."""
 
 
 class AuditArchive(Construct, Part):
-    """Copies each entry of the audit trail to a bucket within about a minute, and again until that succeeded.
+    """Copies each entry of the audit trail to a bucket within about a minute, and retries until it succeeds.
 
     Args:
         scope: parent construct.
         id: construct id.
         shared: code, layers, options and tables.
-        archive: what it is to be like.
+        archive: its options.
 
     Raises:
-        DefinitionError: the audit table is an imported one without a stream, or its stream lacks new images.
+        DefinitionError: the imported audit table has no stream, or its stream lacks new images.
     """
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, archive: Archive) -> None:
@@ -71,7 +71,7 @@ class AuditArchive(Construct, Part):
         allow_archiving(function.role, self.bucket)
         for key in shared.tables.keys:
             allow_key(function.role, key)
-        # What cannot be written in the day that a stream keeps it is named there, and still is in the table.
+        # This queue names the entries that could not be copied within a day. They are still in the table.
         self.missed = follow(
             function,
             table,
@@ -85,19 +85,19 @@ class AuditArchive(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Its bucket, function, queue and alarms, where the service asks for them."""
+        """Count its bucket, function, queue and alarms, if the service asks for them."""
         return 0 if catalogue.service_options.archive is None else 13
 
     def held(self) -> Mapping[str, object]:
-        """The bucket, and what is missing in it."""
+        """Return the bucket, and the queue that names missing entries."""
         return {"archive": self.bucket, "entries not archived": self.missed}
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the age of the oldest entry that is not archived yet, and entries that will not be."""
+        """Watch the age of the oldest entry that is not archived, and entries that never will be."""
         lag = self.function.metric("IteratorAge", statistic="Maximum", period=FEW_MINUTES)
-        late = "The audit trail is not archived; what is older than a day will be missing."
+        late = "The audit trail is not being archived; entries older than a day will be missing."
         alarms.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)
-        lost = "Audit entries are missing in the archive."
+        lost = "Audit entries are missing from the archive."
         alarms.watch_letters("ArchiveMissed", self.missed, lost, "archive", period=FEW_MINUTES)
 
     def _bucket(self, archive: Archive, options: ServiceOptions) -> s3.Bucket:
@@ -119,6 +119,6 @@ class AuditArchive(Construct, Part):
             object_lock_default_retention=lock,
             removal_policy=options.removal_policy,
         )
-        unlogged = "One function writes here, once a minute, and reads nothing; who reads is seen in CloudTrail."
+        unlogged = "Only one function writes here, once a minute, and reads nothing; CloudTrail records readers."
         acknowledge(Validations.of(bucket), {"AwsSolutions-S1": unlogged})
         return bucket

@@ -1,7 +1,7 @@
-"""The service's own work queues: a queue, its dead letters, and the function that works it off.
+"""The service's own work queues: a queue, its dead letters, and its function.
 
-``bulk`` is of what may take its time, and ``now`` of what is to happen soon: a million sagas that are recovered hold up
-no wait that ends. A service has ``now`` only where one of its sagas waits.
+``bulk`` is for work that can take its time, and ``now`` for urgent work: recovering a million sagas does not delay the
+end of a wait. A service has ``now`` only if one of its sagas waits.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from sagas.messaging.work import BULK as BULK_NAME
 from sagas.messaging.work import NOW as NOW_NAME
 
 _AFTER_FUNCTION = 2
-"""Seconds a message stays hidden beyond its function's time."""
+"""Seconds a message stays hidden beyond its function's timeout."""
 _MAX_RECEIVES = 10
-"""Receives of a message whose function fails, a second apart and then up to a minute. What is given up is found again,
-or told of by the alarm."""
+"""Receives of a message whose function fails, one second to a minute apart. Work given up is found again, or the alarm
+reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkKind:
-    """A kind of work that has a queue and a function of its own.
+    """A kind of work with its own queue and function.
 
     Args:
         name: of the queue, and of the function among the options of functions.
         handler: the function's entry point.
         description: of the function.
         timeout: seconds it may run.
-        memory_size: megabytes.
-        maximum_concurrency: invocations at a time, so that it never starves the steps.
-        does: what the function does, for its alarm.
-        given_up: what its dead letters are, for theirs.
-        batch_size: messages of one invocation.
-        lists: whether it may go over sagas by the indexes, and purge them; else it works on those that messages name.
+        memory_size: memory in MB.
+        maximum_concurrency: concurrent invocations, limited so that it never starves the steps.
+        does: the work, for the function's alarm.
+        given_up: the meaning of its dead letters, for their alarm.
+        batch_size: messages per invocation.
+        lists: whether it may list sagas by the indexes, and purge them; if not, it works on sagas named in messages.
     """
 
     name: str
@@ -71,7 +71,7 @@ class WorkKind:
     lists: bool = True
 
     def options_in(self, service: ServiceOptions) -> FunctionOptions:
-        """Return the options of its function: those of the service, else those of this kind."""
+        """Return the options of its function: the service's, or this kind's defaults."""
         options = service.own_function(self.name, self.memory_size)
         return replace(
             options,
@@ -83,29 +83,29 @@ class WorkKind:
 BULK = WorkKind(
     name=BULK_NAME,
     handler="sagas.handlers.bulk.handler",
-    description="Recovers sagas that were found to stall, purges old ones, and goes on with sweeps",
+    description="Recovers stalled sagas, purges old ones, and continues sweeps",
     timeout=300,
     memory_size=1024,
     maximum_concurrency=10,
     does="recovers, purges and sweeps",
-    given_up="Recovery, purges or sweeps were given up.",
+    given_up="Recovery, purges or sweeps have failed for good.",
 )
 NOW = WorkKind(
     name=NOW_NAME,
     handler="sagas.handlers.now.handler",
-    description="Ends waits of sagas, and does what else of them is due now and takes no code of theirs",
+    description="Ends waits of sagas, and does other due work that runs no step code",
     timeout=30,
     memory_size=512,
     maximum_concurrency=20,
     does="ends waits",
-    given_up="Ends of waits were given up, and are left to the supervisor.",
+    given_up="Ends of waits have failed for good; the supervisor will retry them.",
     batch_size=10,
     lists=False,
 )
 
 
 class WorkQueue(Construct):
-    """A work queue and its dead-letter queue, which takes messages of no other.
+    """A work queue and its own dead-letter queue.
 
     Args:
         scope: parent construct.
@@ -127,7 +127,7 @@ class WorkQueue(Construct):
 
 
 class WorkFunction(SagaFunction, Part):
-    """The function that works a work queue off.
+    """The function of a work queue.
 
     Args:
         scope: parent construct.
@@ -136,8 +136,8 @@ class WorkFunction(SagaFunction, Part):
         work: the queue.
         queues: of the sagas.
         environment: its variables.
-        also: further work queues that it sends to.
-        listing: whether it lists the sagas of a type, to count failures in a row.
+        also: other work queues that it sends to.
+        listing: whether it lists the sagas of a type, to count consecutive failures.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class WorkFunction(SagaFunction, Part):
             environment=environment,
             function=options,
             description=kind.description,
-            # A message may lead to another of this queue; they count themselves how many did in a row.
+            # A message can cause another in this queue. The messages carry their own count.
             recursive=True,
         )
         tag_part(self.function, "work_function", name=kind.name)
@@ -187,18 +187,18 @@ class WorkFunction(SagaFunction, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Those of ``now``, where a saga waits. Every service has ``bulk``."""
+        """Count those of ``now``, if a saga waits. Every service has ``bulk``."""
         if not catalogue.works_now:
             return 0
         return 14 if catalogue.gradual else 13
 
     def held(self) -> Mapping[str, object]:
-        """The queue and its dead letters."""
+        """Return the queue and its dead-letter queue."""
         name = self.work.name
         return {f"work queue {name}": self.work.queue, f"dead-letter queue of work {name}": self.work.dead_letters}
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch what is given up, and the function."""
+        """Watch the dead letters and the function."""
         kind, id = self.work.kind, self.work.name.capitalize()
         section = f"{kind.name}-dead-letters"
         alarms.watch_letters(f"{id}DeadLetters", self.work.dead_letters, kind.given_up, section)

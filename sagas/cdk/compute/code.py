@@ -1,4 +1,4 @@
-"""The code of a service: the top-level packages its saga classes live in, and nothing else."""
+"""The code of a service: the top-level packages of its saga classes, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from sagas.messaging.routes import TYPES_FILE
 
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
-    """Return the top-level packages the classes live in, each once."""
+    """Return the top-level packages of the classes, each once."""
     packages: dict[str, ModuleType] = {}
     for saga_class in saga_classes:
         name = saga_class.__module__.partition(".")[0]
         if name == "__main__":
             raise DefinitionError(
-                f"{saga_class.__qualname__} is defined in the script that is being run; move it to a module of its own"
+                f"{saga_class.__qualname__} is defined in the script that is being run; move it to its own module"
             )
         packages[name] = sys.modules[name]
     return list(packages.values())
 
 
 class CodeAssets:
-    """The code of the functions, as Lambda assets: for those of one saga without what is only other sagas'.
+    """The code of the functions, as Lambda assets. A saga's functions do not contain the code of other sagas.
 
-    So an edit of one saga makes new versions of its own functions, the API's and the supervisor's alone. Left out are
-    the modules, or packages below the top-level one, that other saga classes live in, unless the saga imports them.
+    So a change of one saga makes new versions only of its own functions, the API's and the supervisor's. An asset omits
+    the modules of other saga classes, or their packages below the top level, unless the saga imports them.
 
     Args:
         saga_classes: of the service.
-        types: the text of ``sagas-types.json``, for functions of a saga (of all: under None) that have one.
+        types: the text of ``sagas-types.json`` by saga; under None, the text for all sagas.
 
     Raises:
-        DefinitionError: a class lives where Lambda could not import it from.
+        DefinitionError: Lambda could not import a class from its module.
     """
 
     def __init__(self, saga_classes: Sequence[type], types: Mapping[type | None, str] | None = None) -> None:
@@ -54,21 +54,21 @@ class CodeAssets:
                 files |= names_under(root, source_files(root), name)
             if not roots:
                 if package.__file__ is None:
-                    raise DefinitionError(f"the module {name} has no file that could be deployed")
+                    raise DefinitionError(f"the module {name} has no file to deploy")
                 path = Path(package.__file__)
                 files[path.name] = path
         self._files, self._modules = files, Modules(files)
-        modules = {one: file for one in saga_classes if (file := self._modules.file_of(one.__module__))}
+        modules = {each: file for each in saga_classes if (file := self._modules.file_of(each.__module__))}
         self._territories: dict[type, str] = {}
-        for one, file in modules.items():
-            # A saga's alone is the package its module is in, or the module where others live there, too.
+        for saga_class, file in modules.items():
+            # A saga owns the package of its module; if other sagas are in that package, only the module.
             around = file.rpartition("/")[0] + "/"
             others = [other for other in modules.values() if other != file and _is_in(other, around)]
-            self._territories[one] = file if others or around.count("/") == 1 else around
+            self._territories[saga_class] = file if others or around.count("/") == 1 else around
         owners: list[type | None] = [None, *saga_classes]
-        selections = [{name: files[name] for name in self._selection(one)} for one in owners]
-        texts = [(types or {}).get(one, "") for one in owners]
-        digests = [digest_of(one, text) for one, text in zip(selections, texts, strict=True)]
+        selections = [{name: files[name] for name in self._selection(owner)} for owner in owners]
+        texts = [(types or {}).get(owner, "") for owner in owners]
+        digests = [digest_of(selection, text) for selection, text in zip(selections, texts, strict=True)]
         self._digests = dict(zip(owners, digests, strict=True))
 
         def build(target: Path) -> None:
@@ -79,18 +79,18 @@ class CodeAssets:
 
         together = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:32]
         self._directory = built_once(f"code-{together}", build).resolve()
-        self._made: dict[tuple[Stack, str], lambda_.AssetCode] = {}
+        self._assets: dict[tuple[Stack, str], lambda_.AssetCode] = {}
 
     def of(self, scope: Construct, saga_class: type | None = None) -> lambda_.AssetCode:
-        """Return the asset for functions in the stack of ``scope``: the CDK wants an object for each stack."""
+        """Return the asset for functions in the stack of ``scope``: the CDK needs an object per stack."""
         digest = self._digests[saga_class]
         key = Stack.of(scope), digest
-        if key not in self._made:
-            self._made[key] = lambda_.Code.from_asset(str(self._directory / digest), asset_hash=digest)
-        return self._made[key]
+        if key not in self._assets:
+            self._assets[key] = lambda_.Code.from_asset(str(self._directory / digest), asset_hash=digest)
+        return self._assets[key]
 
     def _selection(self, saga_class: type | None) -> list[str]:
-        # A module that is no source file may import whatever there is.
+        # A module without a source file may import anything.
         if saga_class is None or saga_class not in self._territories:
             return sorted(self._files)
         reached = self._modules.reached_from(saga_class.__module__)
@@ -107,7 +107,7 @@ def _is_in(name: str, territory: str) -> bool:
 
 
 def requirements_of(packages: Sequence[ModuleType]) -> list[Path]:
-    """Return the ``requirements.txt`` files that lie in the packages."""
+    """Return the ``requirements.txt`` files in the packages."""
     candidates = (root / "requirements.txt" for package in packages for root in _roots(package))
     return [path for path in candidates if path.is_file()]
 

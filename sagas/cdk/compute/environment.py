@@ -1,4 +1,4 @@
-"""The environment variables by which functions find tables, queues and sagas."""
+"""The environment variables that name tables, queues and sagas to functions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sagas.errors import DefinitionError
 from sagas.messaging.routes import TYPES_FILE
 
 _LIMIT = 4096
-"""Bytes that Lambda allows for all variables of a function together."""
+"""Lambda's limit in bytes for all variables of a function together."""
 _MOST_NAMED = 1024
-"""Of them, what the names of saga types and shared queues may take: more are in a file beside the code."""
+"""Bytes for the names of saga types and shared queues. Longer names go to a file next to the code."""
 
 
 def service_environment(
@@ -33,12 +33,12 @@ def service_environment(
     sagas: Sequence[SagaDefinition],
     work: Mapping[str, sqs.Queue] | None = None,
 ) -> dict[str, str]:
-    """Variables of a function that deals with ``sagas``."""
+    """Return the variables of a function that handles ``sagas``."""
     filed, (classes, groups) = types_file(sagas, queues), _types(sagas, queues)
     routes = _routes(scope, next(iter(queues.values())), groups if filed is None else {}, work or {})
-    # Settings of the store, and of who finds what is due, that differ from the library's own.
+    # Settings of the store and the supervisor that differ from the library's defaults.
     every = options.recover_every
-    kept: dict[str, float | None] = {
+    numbers: dict[str, float | None] = {
         "SAGAS_RETENTION": None if options.retention is None else options.retention.total_seconds(),
         "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
@@ -57,7 +57,7 @@ def service_environment(
         "POWERTOOLS_SERVICE_NAME": options.service,
         "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
         "POWERTOOLS_LOG_LEVEL": options.log_level,
-        **{name: f"{value:.0f}" for name, value in kept.items() if value is not None},
+        **{name: f"{value:.0f}" for name, value in numbers.items() if value is not None},
         **({} if options.payload_key is None else {"SAGAS_PAYLOAD_KEY": options.payload_key.key_arn}),
         **({} if options.auto_disable is None else {"SAGAS_AUTO_DISABLE": options.auto_disable.text}),
         **(options.environment or {}),
@@ -67,7 +67,7 @@ def service_environment(
 def _routes(
     scope: Construct, queues: SagaQueues, groups: Mapping[str, Mapping[str, str]], work: Mapping[str, sqs.Queue]
 ) -> dict[str, object]:
-    """What ``sagas.messaging.routes.Routes`` reads. ``queues``: those of any saga of the service."""
+    """Return the variables that ``sagas.messaging.routes.Routes`` reads. ``queues``: those of any saga."""
     routes: dict[str, object] = {"base": queues.base_url(scope), "token": queues.token(scope)}
     if SHARED in queues.by_group:
         routes["shared"] = SHARED
@@ -79,9 +79,9 @@ def _routes(
 
 
 def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]) -> str | None:
-    """Return the text of a file beside the code, for functions that deal with more sagas than variables can name.
+    """Return the text of a file next to the code, for functions with more sagas than variables can name.
 
-    Returns JSON; ``None`` where the variables have room.
+    Returns JSON; ``None`` if the variables have room.
     """
     classes, groups = _types(sagas, queues)
     text = json.dumps({"classes": classes, "groups": groups}, separators=(",", ":"))
@@ -91,25 +91,26 @@ def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]
 def _types(
     sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]
 ) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Where the classes are, and which steps share a queue with some others of their saga."""
+    """Return the places of the classes, and the steps that share a queue with some steps of their saga."""
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return classes, {saga.name: grouped for saga in sagas if (grouped := queues[saga.name].grouped)}
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
-    """Refuse variables that Lambda would refuse when the stack is deployed."""
+    """Refuse variables that Lambda would refuse at deployment."""
     stack = Stack.of(scope)
     stack_name, values = len(stack.stack_name), stack.resolve(environment)
     size = sum(len(name.encode()) + _resolved_size(value, stack_name) for name, value in values.items())
     if size > _LIMIT:
         raise DefinitionError(
-            f"{scope.node.path}: its environment variables take about {size} bytes and Lambda allows {_LIMIT}; "
+            f"{scope.node.path}: its environment variables are about {size} bytes; Lambda's limit is {_LIMIT}; "
             "give the function fewer variables"
         )
 
 
 def _resolved_size(value: Any, stack_name: int) -> int:
-    """Bytes of a CloudFormation value. A generated name is stack name, logical id and 13 characters, at most 80."""
+    """Return the bytes of a CloudFormation value. A generated name has the stack's name, the logical id and 13
+    characters, at most 80."""
     match value:
         case str():
             return len(value.encode())
@@ -118,5 +119,5 @@ def _resolved_size(value: Any, stack_name: int) -> int:
         case {"Ref": str(logical_id)} | {"Fn::GetAtt": [str(logical_id), *_]}:
             return min(80, stack_name + len(logical_id) + 14)
         case _:
-            # A pseudo parameter or a part of a URL: shorter than this.
+            # Pseudo parameters and parts of a URL are shorter than this.
             return 40

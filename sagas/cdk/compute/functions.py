@@ -1,4 +1,4 @@
-"""Lambda functions with their own role and log group: one for each step, the API's and the supervisor's."""
+"""Lambda functions, each with its role and log group: one per step, the API's and the supervisor's."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ from sagas.cdk.options.telemetry import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 
-# Casts to an interface, here and elsewhere: jsii's classes name private parameters otherwise than their interfaces do.
+# Casts to an interface, here and elsewhere: private parameters have other names in jsii's classes than in interfaces.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
-# One of a deployment that failed would be in the way of the next, whose code is the same.
+# A version left by a failed deployment would block the next deployment of the same code.
 _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 _WITHOUT_SNAPSHOTS = ("python3.11",)
 _WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
-"""What the regions begin with where Lambda does not look for loops, and so refuses to be told about them."""
+"""Prefixes of the regions without Lambda's detection of loops, where its setting is refused."""
 _FINDINGS = {
-    "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, have no narrower form.",
-    "AwsSolutions-L1": "The runtime is the one the layer was fetched for; the app chooses it.",
-    "Serverless-LambdaLatestVersion": "The runtime is the one the layer was fetched for; the app chooses it.",
-    "Serverless-LambdaDLQ": "Steps are called by queues, which have a dead-letter queue, and the API's function waits.",
-    "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue; SQS sources take no other.",
+    "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, cannot be narrowed.",
+    "AwsSolutions-L1": "The layer is built for this runtime; the app chooses it.",
+    "Serverless-LambdaLatestVersion": "The layer is built for this runtime; the app chooses it.",
+    "Serverless-LambdaDLQ": "Queues call the steps and have a dead-letter queue; the API waits for its function.",
+    "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue, as SQS sources need.",
 }
 _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct switched traces off."}
 
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """What all functions of a service share.
+    """Everything that all functions of a service share.
 
     Args:
         service: the construct of the service.
@@ -70,7 +70,7 @@ class SharedAssets:
         layers: of dependencies.
         options: of the service.
         tables: of the service.
-        now: the service's work queue of that name; ``None`` where no saga waits.
+        now: the service's work queue ``now``; ``None`` if no saga waits.
     """
 
     service: Construct
@@ -82,25 +82,25 @@ class SharedAssets:
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
         """Return the work queues that functions of a saga's steps send to, by name."""
-        wanted = saga.works_now or saga.name in self.tables.families
-        return {NOW: self.now} if self.now is not None and wanted else {}
+        needed = saga.works_now or saga.name in self.tables.families
+        return {NOW: self.now} if self.now is not None and needed else {}
 
     def group_of(self, network: Network) -> ec2.SecurityGroup:
         """Return the security group that the service's functions share in a VPC."""
         id = f"SecurityGroup-{network.vpc.node.addr[-8:]}"
-        made = self.service.node.try_find_child(id)
-        if made is None:
+        group = self.service.node.try_find_child(id)
+        if group is None:
             vpc, what = cast("ec2.IVpc", network.vpc), f"Functions of {self.options.service}"
-            made = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
-        return cast("ec2.SecurityGroup", made)
+            group = ec2.SecurityGroup(self.service, id, vpc=vpc, description=what, allow_all_outbound=True)
+        return cast("ec2.SecurityGroup", group)
 
 
 def shared_assets(
     service: Construct, catalogue: Catalogue, tables: Tables, queues: Mapping[str, SagaQueues], now: sqs.Queue | None
 ) -> SharedAssets:
-    """Make what all functions of a service share."""
+    """Create everything that all functions of a service share."""
     options = catalogue.service_options
-    # What variables have no room for is in a file beside the code, for the functions of all sagas and of each.
+    # Names without room in the variables go to a file next to the code: one for all sagas, and one per saga.
     owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, catalogue.sagas)]
     owners += [(saga.saga_class, [saga]) for saga in catalogue.sagas]
     texts = {owner: types_file(own, queues) for owner, own in owners}
@@ -118,9 +118,9 @@ def shared_assets(
 
 
 class SagaFunction(Construct):
-    """A function, its log group, and a role that may write that log and traces; the rest is granted by the caller.
+    """A function, its log group, and a role that may write the log and traces. The caller grants anything else.
 
-    Whatever calls it calls its alias, which stands for a version of it.
+    Callers use its alias, which points to a version.
 
     Args:
         scope: parent construct.
@@ -129,10 +129,10 @@ class SagaFunction(Construct):
         handler: the entry point, ``package.module.function``.
         timeout: seconds.
         environment: its variables.
-        function: memory, storage and further variables.
-        description: shown in the console.
-        saga_class: whose code it needs; that of all sagas when absent.
-        recursive: whether it may cause its own calls.
+        function: memory, storage and additional variables.
+        description: shown in the AWS console.
+        saga_class: the class whose code it needs. Default: all.
+        recursive: whether it may cause calls of itself.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class SagaFunction(Construct):
         network = function.network or options.network
         architecture, runtime = function.architecture or options.architecture, function.runtime or options.runtime
         if function.snap_start and runtime.name in _WITHOUT_SNAPSHOTS:
-            raise DefinitionError(f"{self.node.path}: snap_start takes Python 3.12 or newer, not {runtime.name}")
+            raise DefinitionError(f"{self.node.path}: snap_start requires Python 3.12 or newer, not {runtime.name}")
         log_group = logs.LogGroup(
             self,
             "Log",
@@ -205,7 +205,7 @@ class SagaFunction(Construct):
             vpc_subnets=network and network.subnets,
             security_groups=security_groups,
         )
-        # Without it new content of the layer would make no new version.
+        # Otherwise new content of the layer would not create a new version.
         self.function.invalidate_version_based_on(content)
         self.alias = lambda_.Alias(
             self,
@@ -215,12 +215,12 @@ class SagaFunction(Construct):
             provisioned_concurrent_executions=function.provisioned_concurrency,
         )
         acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
-        # The CDK itself writes a DependsOn beside the reference to the role; cfn-lint calls it redundant.
+        # The CDK adds a DependsOn to the reference to the role; cfn-lint calls it redundant.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
-        """Give the function further variables, of what is made after it."""
+        """Add variables that name resources created after the function."""
         self._variables |= variables
         check_size(self, self._variables)
         for name, value in variables.items():
@@ -228,7 +228,7 @@ class SagaFunction(Construct):
 
 
 class StepGroupFunction(SagaFunction):
-    """The function of a step group: it consumes the group's queue, and sends to the queues of its saga."""
+    """The function of a step group. It consumes the group's queue and sends to the queues of its saga."""
 
     def __init__(
         self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
@@ -249,10 +249,10 @@ class StepGroupFunction(SagaFunction):
                 **({"SAGAS_CHAIN": group.chain} if group.chain else {}),
             },
             function=group.options,
-            # Lambda takes 256 characters.
+            # Lambda's limit is 256 characters.
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
             saga_class=saga.saga_class,
-            # A saga goes from queue to function to queue by design; Lambda would cut the chain at 16 hops.
+            # A saga moves from queue to function to queue by design; Lambda would stop it after 16 hops.
             recursive=True,
         )
         tag_part(self.function, "function", saga=saga.name, step=group.names)
@@ -276,7 +276,7 @@ class StepGroupFunction(SagaFunction):
 def step_functions(
     placements: Iterable[Placement], shared: SharedAssets, queues: Mapping[str, SagaQueues]
 ) -> dict[tuple[str, str], StepGroupFunction]:
-    """Make the functions of all step groups. Returns them by the name of the saga and the id of the group."""
+    """Create the functions of all step groups. Returns them by the name of the saga and the id of the group."""
     functions: dict[tuple[str, str], StepGroupFunction] = {}
     for placement in placements:
         scope, own = Construct(placement.scope, placement.functions_id), queues[placement.saga.name]

@@ -1,7 +1,7 @@
-"""The layer all functions share: third-party code fetched for Lambda's platform, and the part of ``sagas`` they run.
+"""The layer that all functions share: third-party code for Lambda's platform, and the part of ``sagas`` they run.
 
-Fetched by pip without Docker, at the versions installed here, once for each set of versions; the second synth and every
-one without a network take it from the cache.
+Pip fetches it without Docker, in the installed versions, once per set of versions. Later synths take it from the cache
+and need no network.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sagas.cdk.compute.staging import built_once, copy_files, digest_of, names_u
 _DISTRIBUTION = "lambda-sagas"
 
 _IN_THE_RUNTIME = frozenset({"boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "jmespath", "six"})
-"""Distributions that every Python runtime of Lambda has. botocore alone is 56 MB."""
+"""Distributions in every Python runtime of Lambda. botocore alone is 56 MB."""
 
 _RUNTIME_MODULES = ("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "jmespath", "six.py")
 
 _OWN_SERVICES = frozenset({"dynamodb", "events", "kms", "s3", "secretsmanager", "sqs", "sts"})
-"""What the library's functions call, and what botocore may ask for credentials."""
+"""The services that the library's functions call, and those that botocore may need for credentials."""
 
 _DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
 """Parts of ``sagas`` that no function imports."""
@@ -37,23 +37,23 @@ _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
 _C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 """Amazon Linux 2023, under Python 3.12 and later, has glibc 2.34; wheels for older ones run there too."""
 _OLDER = {"3.11": 1}
-"""How many of these do not run on Amazon Linux 2, which has glibc 2.26."""
+"""How many of these need more than Amazon Linux 2, which has glibc 2.26."""
 
 
 class PackagingError(Exception):
-    """The layer could not be built; the message says why in one line."""
+    """The layer could not be built. The message gives the reason in one line."""
 
 
 class Layers:
-    """A layer for each platform that functions of a service run on.
+    """A layer per platform of a service's functions.
 
     Args:
         scope: parent construct.
         architecture: of most functions.
         runtime: Python of most functions.
         requirements: requirements files of the functions' own packages.
-        bundle_sdk: whether boto3 and botocore are in it; or the services, as boto3 calls them, that botocore is cut
-            down to, beside those the library uses.
+        bundle_sdk: whether it contains boto3 and botocore; or the services, by boto3's names, that botocore keeps in
+            addition to those the library uses.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class Layers:
         self._made: dict[tuple[str, str], tuple[lambda_.LayerVersion, str]] = {}
 
     def of(self, architecture: lambda_.Architecture, runtime: lambda_.Runtime) -> tuple[lambda_.LayerVersion, str]:
-        """Return the layer for a platform, and what tells its content from any other.
+        """Return the layer for a platform, and the digest of its content.
 
-        It is built, or taken from the cache, when it is first asked for.
+        The first call builds it or takes it from the cache.
         """
         platform = (architecture.name, runtime.name)
         if platform not in self._made:
             python = runtime.name.removeprefix("python")
             directory = build_layer(architecture.name, python, self._requirements, self._bundle_sdk, self._extras)
             digest = directory.name.removeprefix("layer-")
-            made = lambda_.LayerVersion(
+            layer = lambda_.LayerVersion(
                 self._scope,
                 "Layer" if platform == self._usual else f"Layer-{runtime.name}-{architecture.name}",
                 code=lambda_.Code.from_asset(str(directory.resolve()), asset_hash=digest),
@@ -91,7 +91,7 @@ class Layers:
                 compatible_runtimes=[runtime],
                 description="lambda-sagas and the packages it needs",
             )
-            self._made[platform] = made, digest
+            self._made[platform] = layer, digest
         return self._made[platform]
 
 
@@ -102,7 +102,7 @@ def build_layer(
     bundle_sdk: bool | Sequence[str] = False,
     extras: Sequence[str] = (),
 ) -> Path:
-    """Return the directory of the layer's content, ``python/...`` as Lambda wants it."""
+    """Return the directory of the layer's content, ``python/...`` as Lambda requires."""
     packages = _third_party(architecture, python, requirements, bundle_sdk, extras)
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
@@ -144,33 +144,33 @@ def _third_party(
 def pinned_requirements(
     name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME, extras: Sequence[str] = ()
 ) -> list[str]:
-    """Return ``name==version`` of all that the library needs in a function, as installed here."""
-    wanted = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
-    found: dict[str, str] = {}
+    """Return ``name==version`` of all that the library needs in a function, in the installed versions."""
+    selected = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
+    pins: dict[str, str] = {}
     required: set[str] = set()
     waiting = [name]
     while waiting:
         package = waiting.pop()
-        if package in found or package in left_out:
+        if package in pins or package in left_out:
             continue
         try:
             installed = distribution(package)
         except PackageNotFoundError:
             if package in required:
-                told = f"the functions need {name}[{','.join(extras)}], and {package} is not installed here"
-                raise PackagingError(told) from None
+                extra = f"{name}[{','.join(extras)}]"
+                raise PackagingError(f"the functions need {extra}, but {package} is not installed") from None
             # Its marker does not apply to this interpreter.
             continue
-        found[package] = installed.version
+        pins[package] = installed.version
         for requirement in installed.requires or ():
             specifier, _, marker = requirement.partition(";")
             match = re.match(r"[A-Za-z0-9._-]+", specifier.strip())
-            of_extra = package == name and any(one.search(marker) for one in wanted)
+            of_extra = package == name and any(extra.search(marker) for extra in selected)
             if match is not None and (of_extra or "extra" not in marker):
                 waiting.append(re.sub(r"[-_.]+", "-", match.group()).lower())
                 required.update(waiting[-1:] if of_extra else ())
-    found.pop(name, None)
-    return [f"{package}=={version}" for package, version in sorted(found.items())]
+    pins.pop(name, None)
+    return [f"{package}=={version}" for package, version in sorted(pins.items())]
 
 
 def _pip(arguments: Sequence[str], platform: str) -> None:
@@ -178,17 +178,17 @@ def _pip(arguments: Sequence[str], platform: str) -> None:
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - own argv
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = lines[-1].removeprefix("ERROR: ") if lines else f"pip ended with {done.returncode}"
+        reason = lines[-1].removeprefix("ERROR: ") if lines else f"pip exited with {done.returncode}"
         raise PackagingError(f"cannot fetch the functions' dependencies for {platform}: {reason}")
 
 
 def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[str]) -> None:
-    """Remove what Lambda has, and what no function imports; if ``services`` are named, botocore's others, too."""
-    there = [target / name for name in runtime_modules]
-    described = [info for path in there for info in target.glob(f"{path.stem}-*.dist-info")]
-    if there:
+    """Remove modules that Lambda has or no function imports. If ``services`` are named, remove botocore's others."""
+    provided = [target / name for name in runtime_modules]
+    described = [info for path in provided for info in target.glob(f"{path.stem}-*.dist-info")]
+    if provided:
         described += target.glob("python_dateutil-*.dist-info")
-    for path in [*there, *described, target / "bin", *target.rglob("__pycache__"), *target.rglob("tests")]:
+    for path in [*provided, *described, target / "bin", *target.rglob("__pycache__"), *target.rglob("tests")]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -196,7 +196,7 @@ def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[st
     data = target / "botocore" / "data"
     for name in sorted(services):
         if not (data / name).is_dir():
-            raise PackagingError(f"bundle_sdk: botocore knows no service {name!r}")
+            raise PackagingError(f"bundle_sdk: botocore has no service {name!r}")
     # The descriptions of all services take 50 of botocore's 56 MB.
     for path in data.iterdir() if services else ():
         if path.is_dir() and path.name not in services:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 class Modules:
-    """The modules among the files of some packages.
+    """The modules in the files of some packages.
 
     Args:
-        files: where each is, by its name, as in ``shop/orders/saga.py``.
+        files: paths by name, such as ``shop/orders/saga.py``.
     """
 
     def __init__(self, files: Mapping[str, Path]) -> None:
@@ -22,16 +22,16 @@ class Modules:
         self._imported = cache(self._imports_of)
 
     def file_of(self, module: str) -> str | None:
-        """Return the name of the file of a module, if there is one."""
+        """Return the name of a module's file, if there is one."""
         return self._files.get(module)
 
     def reached_from(self, module: str) -> set[str]:
-        """Return the files that are needed when a module is imported: its own, and what those import in turn."""
+        """Return the files that the import of a module needs: its own, and their imports in turn."""
         reached: set[str] = set()
         waiting = [module]
         while waiting:
             name = waiting.pop()
-            # Importing a.b.c runs a and a.b, too.
+            # Importing a.b.c also runs a and a.b.
             while name:
                 file = self._files.get(name)
                 if file is not None and file not in reached:
@@ -45,22 +45,22 @@ class Modules:
         try:
             tree = ast.parse(self._sources[file].read_bytes())
         except (SyntaxError, ValueError):
-            # Whatever it is, it must not be left without what it needs.
+            # A file that cannot be parsed may import anything.
             return frozenset(self._files)
         package = module if file.endswith("/__init__.py") else module.rpartition(".")[0]
         return frozenset(name for node in ast.walk(tree) for name in _named(node, package) if name in self._files)
 
 
 def _named(node: ast.AST, package: str) -> Iterator[str]:
-    """What a part of a source may name of modules; a text that is one's name, too, as for ``import_module``."""
+    """Yield names of modules in a part of a source, including texts that may be names, as for ``import_module``."""
     match node:
         case ast.Import(names):
-            yield from (one.name for one in names)
+            yield from (alias.name for alias in names)
         case ast.ImportFrom(module, names, level):
             parts = package.split(".")[: len(package.split(".")) - (level or 1) + 1] if level else []
             start = ".".join([*parts, *([module] if module else [])])
             yield start
-            yield from (f"{start}.{one.name}" for one in names)
+            yield from (f"{start}.{alias.name}" for alias in names)
         case ast.Constant(str(text)):
             yield text
         case _:

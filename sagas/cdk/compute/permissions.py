@@ -1,4 +1,4 @@
-"""What each function may do: named actions on named resources."""
+"""The permissions of each function: named actions on named resources."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.options.existing import AnyTable
 
 ARCHIVE = "archive/"
-"""Where the sweep archives; the same as in ``sagas.engine.sweep.sweep_pages``, which needs more than a deployment
-has."""
+"""The prefix of a sweep's archive; the same as in ``sagas.engine.sweep.sweep_pages``, which a deployment cannot
+import."""
 AUDIT_ARCHIVE = "audit"
-"""What the keys of archived audit entries begin with; the same as in ``sagas.handlers.archiving``."""
-_SWEPT = "A sweep covers the saga's prefix, whose keys are not known beforehand."
-_ARCHIVED = "What is archived keeps its key, which is not known beforehand."
+"""The prefix of archived audit entries; the same as in ``sagas.handlers.archiving``."""
+_SWEPT = "A sweep covers the saga's prefix, whose keys are not known in advance."
+_ARCHIVED = "Archived objects keep their keys, which are not known in advance."
 _MOST_NAMED = 150
-"""Queues that a role's policies, of which it takes ten, have room to name."""
+"""Queues that the ten policies of a role have room to name."""
 _STATEMENT = 20
-"""Queues in a statement."""
+"""Queues per statement."""
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
 _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
 
@@ -36,14 +36,14 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
     payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key holds the id of its saga.")
+    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key has the id of its saga.")
     allow_payload_key(role, tables, encrypting=True)
 
 
 def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> None:
-    """Let a function decrypt payloads of sagas, or encrypt them too, where there is a key for that.
+    """Let a function decrypt payloads of sagas, or also encrypt them, if there is a key for that.
 
-    A policy cannot know the ids of sagas. It requires one, so what else the key encrypts stays closed to the function.
+    A policy cannot know the ids of sagas. It requires some id, so the function cannot use the key for other data.
     """
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
@@ -53,20 +53,20 @@ def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> No
 
 
 def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:
-    """Let a function join children, where there are any: write what became of one, and count. Nothing of other
+    """Let a function join children, if there are any: write the outcome of a child, and count. Nothing of other
     sagas."""
     if tables.joins is None:
         return
     more = ["dynamodb:Query"] if reading else []
     actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
     _allow(role, actions, [tables.joins.table_arn])
-    if reading:  # to start a child that another began to start, on condition that it was not purged since
+    if reading:  # another invocation may have begun to start the child, and it may have been purged since
         _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
 def allow_commands(role: iam.Role, tables: Tables) -> None:
-    """Let the function behind the command queue start, signal and cancel: a step's rights, the check of whether a saga
-    that is started again was purged, and the join of a child, which a signal or a cancel may end."""
+    """Let the function of the command queue start, signal and cancel. It has a step's rights, checks whether a saga
+    that is started again was purged, and joins a child that a signal or a cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
     allow_listing(role, tables)
@@ -74,7 +74,7 @@ def allow_commands(role: iam.Role, tables: Tables) -> None:
 
 
 def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
-    """Let the API or the supervisor also list sagas, by the indexes, and purge one."""
+    """Let the API or the supervisor also list sagas by the indexes, and purge them."""
     allow_one_saga(role, tables)
     allow_joining(role, tables, reading=True)
     if tables.joins is not None:
@@ -90,80 +90,80 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
     )
     payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key holds the id of its saga.")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key has the id of its saga.")
     indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 
-def allow_telling(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
-    """Let the outbox read sagas, their journals and the list of them; where they are told large payloads too, and what
-    became of children, with which their parent is read."""
+def allow_publishing(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
+    """Let the outbox read and list sagas and their journals. If events contain payloads, it may also read large
+    payloads and the outcomes of children."""
     for key in tables.keys:
         allow_key(role, key)
     _allow(role, list(_READ_ITEM), [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query"], [tables.audit.table_arn])
     allow_listing(role, tables)
     if payloads:
-        kept = tables.payloads.arn_for_objects("payloads/*")
-        _allow_objects(role, ["s3:GetObject"], kept, "A large payload's key holds the id of its saga.")
+        objects = tables.payloads.arn_for_objects("payloads/*")
+        _allow_objects(role, ["s3:GetObject"], objects, "A large payload's key has the id of its saga.")
         allow_payload_key(role, tables, encrypting=False)
         if tables.joins is not None:
             _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])
 
 
 def allow_listing(role: iam.Role, tables: Tables) -> None:
-    """Let a worker also list the sagas of a type: to count failures in a row, it looks for successes in between."""
+    """Let a worker also list the sagas of a type: to count consecutive failures, it looks for successes in between."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 
 def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: bool = False) -> None:
-    """Let a function send to the queues of all steps of these sagas. To dead-letter queues only SQS itself sends."""
+    """Let a function send to the queues of all steps of these sagas. Only SQS itself sends to dead-letter queues."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     several = list(queues)
     arns = [arn for own in several for arn in own.arns(role)]
     if len(arns) > _MOST_NAMED:
-        # Their names end in what no other service of the account has.
+        # No other service of the account has queues whose names end like this.
         letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
         role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
         arns = [several[0].arn_of_all(role)]
         acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
-    # The CDK moves whole statements to further policies when one grows beyond what IAM takes.
+    # The CDK moves whole statements to another policy when one exceeds IAM's limit.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])
 
 
 def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -> None:
-    """Let a function send to a work queue, and ask how many messages it holds if it is ``counting`` them."""
+    """Let a function send to a work queue. If ``counting``, it may also read the number of messages."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     _allow(role, actions, [queue.queue_arn])
 
 
 def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
-    """Let Lambda read a table's stream for a function, and name in a queue what it gave up."""
+    """Let Lambda read a table's stream for a function, and send the changes it gave up to a queue."""
     _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
     streams = f"{table.table_arn}/stream/*"
     _allow(role, ["dynamodb:ListStreams"], [streams])
-    acknowledge_objects(role, streams, "Lambda asks which streams the table has, before it reads the one.")
+    acknowledge_objects(role, streams, "Lambda lists the table's streams before it reads one.")
     _allow(role, ["sqs:SendMessage"], [lost.queue_arn])
 
 
 def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
-    """Let a function add to the archive of the audit trail; it may neither read nor delete there."""
+    """Let a function add to the archive of the audit trail, but not read or delete there."""
     archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
-    _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named by its time.")
+    _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named after its time.")
     if bucket.encryption_key is not None:
         allow_key(role, bucket.encryption_key)
 
 
 def allow_network(role: iam.Role) -> None:
-    """Let Lambda make the function's network interfaces in a VPC. It checks these before any interface is there."""
+    """Let Lambda create the function's network interfaces in a VPC. It checks these permissions before it has any."""
     names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
     addresses = ("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")
     _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
 
 
 def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action: str, archive_to: s3.IBucket) -> None:
-    """Let a role do under ``prefix`` what a sweep with ``action`` does there, and nothing beside it."""
+    """Let a role do what a sweep with ``action`` does under ``prefix``, and nothing else."""
     listing = iam.PolicyStatement(
         actions=["s3:ListBucket"],
         resources=[bucket.bucket_arn],
@@ -175,7 +175,7 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
     swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
     _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
     if action == "archive":
-        # Objects keep their tags. One over 5 GB is copied in parts, which an interrupted copy takes back.
+        # Objects keep their tags. An object over 5 GB is copied in parts, which an interrupted copy removes.
         _allow_objects(role, ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"], archived, _ARCHIVED)
         _allow_objects(role, ["s3:GetObjectTagging"], swept, _SWEPT)
 

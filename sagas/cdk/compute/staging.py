@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 CACHE = Path(".sagas/cache")
-"""Where built assets are kept, under the directory the CDK app runs in."""
+"""The directory of built assets, under the directory the CDK app runs in."""
 
 _KEPT = 8
 """Directories of one kind that stay in the cache."""
 _IN_USE = 3600.0
-"""Seconds for which one stays that was asked for: other services of the app, or another synthesis, may be at it."""
+"""Seconds a directory stays after its last use: another service of the app or another synthesis may need it."""
 
 _BYPRODUCTS = frozenset({"__pycache__", "node_modules"})
 
 
 def source_files(root: Path) -> Iterator[Path]:
-    """Yield the files below ``root`` that belong to its source, in a fixed order, relative to ``root``."""
+    """Yield the source files below ``root``, in a fixed order, relative to ``root``."""
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         byproduct = any(part in _BYPRODUCTS or part.startswith(".") for part in relative.parts)
@@ -47,24 +47,24 @@ def copy_files(files: Mapping[str, Path], target: Path) -> None:
 
 
 def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) -> Path:
-    """Return the cached directory ``name``; when it is not there, build it first. Returns the directory. It appears in
-    one piece, so a build that was cut short is built again."""
+    """Return the cached directory ``name``. If it is missing, build it first. It appears as a whole, so an interrupted
+    build starts again."""
     target = cache / name
     if target.is_dir():
         target.touch()
         return target
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as scratch:
-        made = Path(scratch) / name
-        made.mkdir()
-        build(made)
+        directory = Path(scratch) / name
+        directory.mkdir()
+        build(directory)
         try:
-            made.replace(target)
+            directory.replace(target)
         except OSError:
             # Another synth built the same content first; anything else is an error.
             if not target.is_dir():
                 raise
-    # Every change of a source makes a new directory; those used last are kept.
+    # Every change of a source makes a new directory; the ones used last are kept.
     used: list[tuple[float, Path]] = []
     for path in cache.glob(f"{name.partition('-')[0]}-*"):
         with suppress(FileNotFoundError):  # another synthesis has removed it

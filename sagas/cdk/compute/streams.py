@@ -1,4 +1,4 @@
-"""Functions that follow a table: they are called with its changes, and what was given up is named in a queue."""
+"""Functions that follow a table: Lambda calls them with its changes, and names changes it gave up in a queue."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _BOTH = dynamodb.StreamViewType.NEW_AND_OLD_IMAGES.value
 
 
 def stream_of(table: AnyTable, where: str, *, old: bool) -> str:
-    """Have a table keep a stream, and return its ARN."""
+    """Give a table a stream, and return its ARN."""
     resource = table.node.default_child
     new = dynamodb.StreamViewType.NEW_IMAGE.value
-    wanted, enough = (_BOTH, (_BOTH,)) if old else (new, (new, _BOTH))
+    required, enough = (_BOTH, (_BOTH,)) if old else (new, (new, _BOTH))
     if isinstance(resource, dynamodb.CfnTable):
-        kept = cast("dynamodb.CfnTable.StreamSpecificationProperty | None", resource.stream_specification)
-        if kept is None:
-            resource.stream_specification = dynamodb.CfnTable.StreamSpecificationProperty(stream_view_type=wanted)
-        elif kept.stream_view_type not in enough:
-            raise DefinitionError(f"{where}: its stream must be {wanted}")
+        existing = cast("dynamodb.CfnTable.StreamSpecificationProperty | None", resource.stream_specification)
+        if existing is None:
+            resource.stream_specification = dynamodb.CfnTable.StreamSpecificationProperty(stream_view_type=required)
+        elif existing.stream_view_type not in enough:
+            raise DefinitionError(f"{where}: its stream must be {required}")
         return resource.attr_stream_arn
     if isinstance(resource, dynamodb.CfnGlobalTable):
-        # Replicas may have one anyway; it is always of both images then.
+        # A table with replicas may already have a stream, which always has both images.
         if resource.stream_specification is None:
             resource.stream_specification = dynamodb.CfnGlobalTable.StreamSpecificationProperty(stream_view_type=_BOTH)
         return resource.attr_stream_arn
@@ -57,10 +57,10 @@ def follow(
     filters: Sequence[Mapping[str, Any]],
     max_age: Duration | None = None,
 ) -> sqs.Queue:
-    """Have a function called with the changes of a table, in the order in which each item was changed. Returns the
-    queue."""
+    """Have Lambda call a function with the changes of a table, in order per item. Returns the queue of those given
+    up."""
     queue = encrypted_queue(function, lost, encryption_key)
-    acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "It is where changes end that were given up."))
+    acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "It is the last place of changes that were given up."))
     allow_streaming(function.role, table, stream, queue)
     function.alias.add_event_source_mapping(
         "Stream",
@@ -71,14 +71,14 @@ def follow(
         bisect_batch_on_error=True,
         max_record_age=max_age,
         on_failure=cast("lambda_.IEventSourceDlq", _GivenUp(queue)),
-        filters=[lambda_.FilterCriteria.filter(dict(one)) for one in filters],
+        filters=[lambda_.FilterCriteria.filter(dict(pattern)) for pattern in filters],
     )
     return queue
 
 
 @jsii.implements(lambda_.IEventSourceDlq)
 class _GivenUp:
-    """Where Lambda says which changes it gave up. The CDK's own would grant the role all of a key's actions."""
+    """The queue for changes that Lambda gave up. The CDK's own class would grant the role all of a key's actions."""
 
     def __init__(self, queue: sqs.Queue) -> None:
         self._queue = queue

@@ -1,5 +1,5 @@
-"""The supervisor: one function, called every minute or few to find what stalls, every five what is to be purged,
-every hour to sweep, and every day to verify a sample of audit trails."""
+"""The supervisor: one function that looks for stalled sagas every one to five minutes, for sagas to purge every five
+minutes, sweeps every hour, and verifies a sample of audit trails every day."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SWEEP_EVERY = Duration.hours(1)
 _VERIFY_EVERY = Duration.days(1)
 _OFTEN = timedelta(minutes=2)
 
-_MISSED = "The next tick does what this one missed, and an alarm tells when none comes."
+_MISSED = "The next call does what this one missed, and an alarm fires if none comes."
 _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
 
 
 class Supervisor(SagaFunction, Part):
-    """The supervisor's function and its rules. What it finds to be recovered or purged it only hands out."""
+    """The supervisor's function and its rules. It only finds sagas to recover or purge, and passes them on."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Supervisor(SagaFunction, Part):
             timeout=options.timeout or _TIMEOUT,
             environment=environment,
             function=options,
-            description="Finds sagas whose message or lease was lost and old ones, and sweeps orphaned objects",
+            description="Finds stalled sagas and sagas to purge, and sweeps orphaned objects",
         )
-        # Operators call the code that the rules call, also while a deployment is under way.
+        # Operators call the same version as the rules, also during a deployment.
         tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
@@ -64,7 +64,7 @@ class Supervisor(SagaFunction, Part):
             allow_working(self.role, queue)
         self._every = shared.options.recover_every
         every = Duration.minutes(self._every // timedelta(minutes=1))
-        # The next tick is the retry; a late one would only do the same work twice.
+        # The next call is the retry; a late call would only repeat its work.
         self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
         acknowledge(Validations.of(self), _FINDINGS)
         self._call("recover", every, queue=True)
@@ -74,13 +74,13 @@ class Supervisor(SagaFunction, Part):
             self._call("verify", _VERIFY_EVERY, sample=shared.options.verify_sample)
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch that it is called, and that it succeeds."""
+        """Watch whether it is called, and whether it succeeds."""
         what = "The supervisor"
         errors = alarms.watch_errors("SupervisorErrors", self.function, what)
         calls = self.function.metric_invocations(period=FEW_MINUTES, statistic="Sum")
-        # Called every five minutes, it may not be in one of five: a schedule is some seconds early or late.
+        # A schedule is some seconds early or late, so a period of five minutes may have no call.
         periods = 1 if self._every <= _OFTEN else 2
-        silent = "The supervisor is not called any more."
+        silent = "The supervisor is no longer called."
         alarms.watch("SupervisorSilent", calls, silent, "supervisor-silent", silence=True, periods=periods)
         alarms.watch_throttles("SupervisorThrottles", self.function, what)
         alarms.guard(self, self.alias, errors)

@@ -1,1 +1,1 @@
-"""Where sagas, payloads and messages are: tables, the bucket and the queues."""
+"""The stores of sagas, payloads and messages: tables, the bucket and the queues."""

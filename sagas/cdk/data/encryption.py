@@ -1,4 +1,4 @@
-"""A customer's KMS key: who may use it for what the service keeps."""
+"""A customer's KMS key, and its use for the data of a service."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sagas.cdk.options.service_options import AnyKey
 
 _USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")
 _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
-"""Those that encrypt what the service keeps."""
+"""The AWS services that encrypt a service's data."""
 
 
 def allow_key(role: iam.Role, key: AnyKey | None) -> None:
-    """Let a function read and write what is encrypted. The key's policy must leave that to IAM, as the CDK's do."""
+    """Let a function read and write encrypted data. The key's policy must leave access to IAM, as the CDK's do."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
         via = via_services(*_SERVICES)
@@ -24,9 +24,9 @@ def allow_key(role: iam.Role, key: AnyKey | None) -> None:
 
 
 def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
-    """Return the condition that a key is used through these services alone.
+    """Return the condition that a key is used only through these services.
 
-    A key may encrypt data of other services, too. Without this, a role could decrypt any ciphertext under it.
+    A key may also encrypt other data. Without the condition, a role could decrypt any ciphertext under it.
     """
     # The suffix differs between partitions.
     return {"StringLike": {"kms:ViaService": [f"{service}.{Aws.REGION}.amazonaws.*" for service in services]}}
@@ -40,7 +40,7 @@ def let_logs_use(scope: Construct, key: AnyKey | None) -> None:
     groups = stack.format_arn(
         service="logs", resource="log-group", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
     )
-    # Regional and of its partition: logs.cn-north-1.amazonaws.com.cn in China.
+    # The principal depends on region and partition: logs.cn-north-1.amazonaws.com.cn in China.
     principal = iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")
     key.add_to_resource_policy(
         iam.PolicyStatement(

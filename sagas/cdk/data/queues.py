@@ -1,4 +1,4 @@
-"""The queues of one saga: one for each step group, and one for the dead letters of them all."""
+"""The queues of one saga: one per step group, and one dead-letter queue."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
 DEAD_LETTERS = "dead-letters"
-"""No step is called like this: its name would be no identifier."""
+"""Not the name of a step, as it is not an identifier."""
 _MOST_SOURCES = 10
-"""Queues that a dead-letter queue can name as those whose dead letters it takes."""
+"""How many source queues a dead-letter queue can name."""
 _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
-"""To be substituted, which takes a third of the room that joining takes. There may be thousands."""
+"""The form of an ARN, for ``Fn::Sub``: it needs a third of the room of ``Fn::Join``, and there may be thousands."""
 
 
 class SagaQueues(Part):
-    """Queues of one saga. All take encrypted connections only and keep messages for 14 days.
+    """The queues of one saga. They accept only encrypted connections and keep messages for 14 days.
 
     Args:
         service: the construct of the service.
-        layout: the places of all that the saga has.
-        encryption_key: encrypts the messages; a key of SQS's own when absent.
+        layout: the places of the saga's resources.
+        encryption_key: encrypts the messages. Default: SQS's own key.
     """
 
     def __init__(self, service: Construct, layout: Layout, encryption_key: AnyKey | None) -> None:
         self._key = encryption_key
         self.saga = layout.saga.name
         self._layout = layout
-        # The CDK runs in another process, which a service of many steps would ask hundreds of times for each of these.
+        # The CDK runs in another process, and a service of many steps would call it hundreds of times for each queue.
         self._imported: dict[tuple[Stack, str], sqs.IQueue] = {}
         self._arns: dict[tuple[str, bool], str] = {}
         self._bases: dict[sqs.Queue, str] = {}
@@ -48,11 +48,11 @@ class SagaQueues(Part):
         self._in_service = self._stack is Stack.of(service)
         self.dead_letters = self._queue(scope, "DeadLetters", self._name(DEAD_LETTERS))
         tag_part(self.dead_letters, "dead_letter_queue", saga=self.saga)
-        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
+        acknowledge(Validations.of(self.dead_letters), {"Serverless-SQSRedrivePolicy": "It is a dead-letter queue."})
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         self.grouped: dict[str, str] = {}
-        """The id of the group of each step that shares one with some others of its saga, but not with all."""
+        """The group's id of each step that shares a group with some, but not all, steps of its saga."""
         for group in layout.groups:
             queue = self._queue(
                 scope,
@@ -67,20 +67,20 @@ class SagaQueues(Part):
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if len(self.by_group) <= _MOST_SOURCES:
-            # By names, for the queues refer to this one. Those of a longer saga SQS cannot list.
+            # By name, because the queues refer to this one. For a longer saga, SQS cannot list them all.
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
 
     def held(self) -> Mapping[str, object]:
-        """All its queues."""
+        """Return all its queues."""
         queues = {f"queue of {self.saga}.{group}": queue for group, queue in self.by_group.items()}
         return {f"dead-letter queue of {self.saga}": self.dead_letters, **queues}
 
     def seen_from(self, scope: Construct, group: str) -> sqs.IQueue:
-        """Return the queue of a group, as a stack that is not its own nor the service's knows it: by its name.
+        """Return the queue of a group for use in a stack; in a foreign stack, by its name.
 
-        A stack passes no more than 200 values on to others.
+        A stack can export no more than 200 values to others.
         """
         if self._in_service or Stack.of(scope) is self._stack:
             return cast("sqs.IQueue", self.by_group[group])
@@ -97,33 +97,33 @@ class SagaQueues(Part):
 
     def arn_of_letters(self, scope: Construct) -> str:
         """Return the ARN of the dead-letter queue, for a permission in the stack of ``scope``."""
-        # Of a nested stack it is known by name: a stack passes no more than 200 values on to others.
+        # In a nested stack, by name: a stack can export no more than 200 values to others.
         if self._in_service:
             return self.dead_letters.queue_arn
         return self._arn(DEAD_LETTERS, within=self._layout.token_in(scope) is not None)
 
     def pattern(self, scope: Construct, names: Iterable[str]) -> str | None:
-        """Return a pattern of the ARNs of the saga's own queues and dead letters, for a permission in that stack.
+        """Return a pattern of the ARNs of the saga's queues and dead letters, for a permission in that stack.
 
-        Returns ``None`` if the pattern would have queues of another saga.
+        Returns ``None`` if the pattern would match queues of another saga.
         """
         beginning = f"{self.saga}-"
-        if any(one.startswith(beginning) for one in names):
+        if any(name.startswith(beginning) for name in names):
             return None
         return self.arn_of_all(scope, f"{beginning}*")
 
     def arn_of_all(self, scope: Construct, queue: str = "*") -> str:
-        """Return a pattern of the ARNs of all queues of the service, or of those that are for ``queue``."""
+        """Return a pattern of the ARNs of all queues of the service, or of those for ``queue``."""
         return f"arn:{Aws.PARTITION}:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:{queue}-{self.token(scope)}"
 
     def token(self, scope: Construct) -> str:
-        """Return what all derived names of the service end in, as it is known in the stack of ``scope``."""
+        """Return the suffix of all derived names of the service, for use in the stack of ``scope``."""
         return self._layout.token_in(scope) or self._layout.token
 
     def base_url(self, scope: Construct) -> str:
         """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
 
-        It is taken from one of these queues, if there is one from the stack of ``scope``.
+        It comes from one of these queues if the stack of ``scope`` has one.
         """
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:
@@ -132,7 +132,7 @@ class SagaQueues(Part):
         return self._bases[queue]
 
     def _arn(self, queue: str, *, within: bool) -> str:
-        """The ARN of a queue, as it is known ``within`` the nested stacks of the saga, or outside of them."""
+        """Return the ARN of a queue, for use ``within`` the saga's nested stacks or outside of them."""
         key = queue, within
         if key not in self._arns:
             text = f"{_ARN}{derived_name(self.saga, queue, f'${{{TOKEN}}}')}"
@@ -161,8 +161,8 @@ def encrypted_queue(
     visibility_timeout: Duration | None = None,
     dead_letter_queue: sqs.DeadLetterQueue | None = None,
 ) -> sqs.Queue:
-    """Make a queue that takes encrypted connections only and keeps messages for 14 days. ``visibility_timeout``: SQS's
-    30 seconds when absent."""
+    """Create a queue that accepts only encrypted connections and keeps messages for 14 days. The default of
+    ``visibility_timeout`` is SQS's 30 seconds."""
     return sqs.Queue(
         scope,
         id,
@@ -179,13 +179,13 @@ def encrypted_queue(
 def queue_with_letters(
     scope: Construct, name: str, key: AnyKey | None, *, hidden: float, max_receives: int
 ) -> tuple[sqs.Queue, sqs.Queue]:
-    """Make a queue, and its dead-letter queue, which takes messages of no other.
+    """Create a queue and its own dead-letter queue.
 
-    Each of the two names the other, and that takes a name known beforehand. ``hidden``: seconds for which a message
-    that was received is hidden. Returns the queue and the dead-letter queue.
+    Each of the two names the other, so one name must be known in advance. ``hidden``: seconds for which a received
+    message is hidden. Returns the queue and the dead-letter queue.
     """
     letters = encrypted_queue(scope, "DeadLetters", key)
-    acknowledge(Validations.of(letters), {"Serverless-SQSRedrivePolicy": "It is where dead letters end."})
+    acknowledge(Validations.of(letters), {"Serverless-SQSRedrivePolicy": "It is a dead-letter queue."})
     redrive = sqs.DeadLetterQueue(queue=letters, max_receive_count=max_receives)
     queue = encrypted_queue(
         scope, "Queue", key, name=name, visibility_timeout=Duration.seconds(hidden), dead_letter_queue=redrive

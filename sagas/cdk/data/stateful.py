@@ -1,4 +1,4 @@
-"""What holds messages, sagas or payloads, and where it is in the templates: a deployment must not replace it."""
+"""Resources with messages, sagas or payloads, and their places in the templates: a deployment must not replace them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sagas.topology import LAYOUT, moved
 
 
 def watch_layout(service: Construct, held: Callable[[], Mapping[str, object]]) -> None:
-    """Leave the places of queues, tables and buckets in the assembly, for ``sagas layout``; warn of recorded ones
-    left."""
-    # On a construct without children: an aspect of the service would be asked about each of thousands.
+    """Write the places of queues, tables and buckets into the assembly, for ``sagas layout``. Warn if a recorded place
+    changes."""
+    # On a construct without children: an aspect of the service would visit each of thousands of constructs.
     Aspects.of(Construct(service, "Layout")).add(cast("IAspect", _Watch(service, held)))
 
 
@@ -27,24 +27,24 @@ class _Watch:
         self._service, self._held = service, held
 
     def visit(self, node: IConstruct) -> None:
-        """Note the places, and compare them."""
+        """Record the places, and compare them."""
         service, held = self._service, self._held()
         by_stack: dict[Stack, dict[str, dict[str, str]]] = {}
-        for what, one in held.items():
-            resource = cast("IConstruct", one).node.default_child
-            if isinstance(resource, CfnResource):  # if it is not imported
+        for what, construct in held.items():
+            resource = cast("IConstruct", construct).node.default_child
+            if isinstance(resource, CfnResource):  # an imported resource has none
                 name = resource.queue_name if isinstance(resource, sqs.CfnQueue) else None
                 by_stack.setdefault(Stack.of(resource), {})[what] = {"id": resource.logical_id, "name": name or ""}
         places: dict[str, str] = {}
-        for stack, found in by_stack.items():
+        for stack, resources in by_stack.items():
             path = stack.node.path
-            for what, known in stack.resolve(found).items():
-                places[what] = f"{path}/{known['id']}"
-                if name := known.get("name"):  # a resource that is given another name is another one
+            for what, place in stack.resolve(resources).items():
+                places[what] = f"{path}/{place['id']}"
+                if name := place.get("name"):  # CloudFormation replaces a renamed resource
                     places[what] += f" {json.dumps(name, sort_keys=True)}"
         service.node.add_metadata(LAYOUT, places)
         recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
         for what in moved(recorded or {}, places):
-            told = f"{what} of what is deployed would be replaced or dropped, with what is in it"
-            more = "see docs/how-to/change-code-in-flight.md, or `sagas layout --write` if that is meant"
-            Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{told}; {more}")
+            fault = f"the deployed {what} would be replaced or dropped, with its content"
+            more = "see docs/how-to/change-code-in-flight.md, or run `sagas layout --write` if that is intended"
+            Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{fault}; {more}")

@@ -1,4 +1,4 @@
-"""Where a service keeps its sagas: the control table, the audit table, and the bucket of large payloads."""
+"""The stores of sagas: the control table, the audit table, and the bucket of large payloads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER
 
 
 class Tables(Construct, Part):
-    """The stores of one service. Names are left to CloudFormation, so two services never clash.
+    """The stores of one service. CloudFormation chooses the names, so two services never clash.
 
     Args:
         scope: parent construct.
@@ -50,7 +50,7 @@ class Tables(Construct, Part):
         families: names of the sagas that have children, or are children. Without any there is no table of joins.
 
     Raises:
-        DefinitionError: a table that is there already does not fit.
+        DefinitionError: an existing table has the wrong form.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Tables(Construct, Part):
         sagas, audit, joins = map(options.existing_table, TABLES)
         for name, table, form in (("sagas", sagas, CONTROL), ("audit", audit, AUDIT), ("joins", joins, JOINS)):
             if table is not None:
-                # What a purge leaves is in the audit table, and expires there.
+                # A purge leaves a tombstone in the audit table, which expires there.
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: tables: {name}", table, form, expires=expires)
         if not families and "joins" in (options.tables or {}):
@@ -69,7 +69,8 @@ class Tables(Construct, Part):
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
         self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
-        self.keys = [one.encryption_key for one in (sagas, audit, joins) if one is not None and one.encryption_key]
+        tables = [table for table in (sagas, audit, joins) if table is not None]
+        self.keys = [table.encryption_key for table in tables if table.encryption_key]
         self.payload_key = options.payload_key
         versions = options.payload_versions
         self.payloads = s3.Bucket(
@@ -77,7 +78,7 @@ class Tables(Construct, Part):
             "Payloads",
             encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
             encryption_key=cast("kms.IKey | None", options.encryption_key),
-            # One data key for many objects: KMS is asked, and paid, far less often.
+            # One data key for many objects needs far fewer paid requests to KMS.
             bucket_key_enabled=True if options.encryption_key else None,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=True,
@@ -100,11 +101,11 @@ class Tables(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """The table of joins, where a saga has children."""
+        """Count the table of joins, if a saga has children."""
         return 1 if catalogue.families else 0
 
     def held(self) -> Mapping[str, object]:
-        """The tables and the bucket, and the key without which the payloads cannot be read."""
+        """Return the tables and the bucket, and the key that payloads cannot be read without."""
         held: dict[str, object] = {"sagas table": self.sagas, "audit table": self.audit, "payloads": self.payloads}
         if self.joins is not None:
             held["joins table"] = self.joins

@@ -1,4 +1,4 @@
-"""Findings of policy checks that are right as they are, each with its reason."""
+"""Accepted findings of policy checks, each with its reason."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aws_cdk import aws_iam as iam
 
 
 def acknowledge(validations: Validations, reasons: Mapping[str, str]) -> None:
-    """Accept findings of a construct and of everything below it."""
+    """Accept findings of a construct and everything below it."""
     validations.acknowledge(*(Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()))
 
 
 def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> None:
-    """Accept that a role names the objects under a prefix by a pattern, as IAM can name them in no other way."""
+    """Accept that a role names the objects under a prefix by a pattern: IAM has no other way."""
     principal = role if isinstance(role, iam.Role) else role.grant_principal
     if not isinstance(principal, iam.Role):
         return
@@ -25,18 +25,18 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
         for token in filter(Reference.is_reference, Tokenization.reverse_string(object_arn).tokens):
             reference = cast("Reference", token)
             if Stack.of(reference.target) != stack:
-                # A nested stack knows a resource of another stack by a parameter of this name.
+                # A nested stack refers to a resource of another stack by a parameter of this name.
                 parameter = f"<referenceto{Names.node_unique_id(reference.target.node)}{reference.display_name}>"
                 break
-    shown = _as_shown(stack.resolve(object_arn), parameter)
-    acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{shown}]": reason})
+    finding = _in_finding(stack.resolve(object_arn), parameter)
+    acknowledge(Validations.of(principal), {f"AwsSolutions-IAM5[Resource::{finding}]": reason})
 
 
-def _as_shown(arn: Any, parameter: str | None) -> str:
-    """A CloudFormation value the way cdk-nag writes it in the id of a finding."""
+def _in_finding(arn: Any, parameter: str | None) -> str:
+    """Return a CloudFormation value as cdk-nag writes it in the id of a finding."""
     match arn:
         case {"Fn::Join": [_, parts]}:
-            return "".join(_as_shown(part, parameter) for part in parts)
+            return "".join(_in_finding(part, parameter) for part in parts)
         case {"Fn::GetAtt": [_, _]} if parameter:
             return parameter
         case {"Fn::GetAtt": [str(logical_id), str(attribute)]}:

@@ -14,7 +14,7 @@ from sagas.cdk.options.service_options import ServiceOptions
 from sagas.errors import DefinitionError
 
 _MOST_OF_A_SAGA = 100
-"""Steps with a function each. With the longest names the templates of its nested stacks near the 1 MB there is."""
+"""Most steps with a function each. With the longest names, its nested templates come close to the limit of 1 MB."""
 _WHOLE_SAGA = ""
 
 
@@ -25,7 +25,7 @@ class _Shared:
     Args:
         id: of their group.
         names: of the steps, in their order.
-        options: of the function; those of the saga class when absent.
+        options: of the function. Default: those of the saga class.
     """
 
     id: str
@@ -41,9 +41,9 @@ class Catalogue:
         options: of the service.
 
     Raises:
-        DefinitionError: no saga, two of one name, children of a type that is not among them, too many steps, options
-            for a step of none of them or for a step without a function of its own, steps that cannot share one, or too
-            few executions for all functions.
+        DefinitionError: no saga, two sagas with one name, children of a type outside the service, too many steps,
+            options for a step of another service or without its own function, steps that cannot share a function, or
+            too few executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
@@ -56,70 +56,70 @@ class Catalogue:
         for saga in self.sagas:
             if saga.name in first:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
-                raise DefinitionError(f"{service}: two sagas are called {saga.name}: {classes}")
+                raise DefinitionError(f"{service}: two sagas are named {saga.name}: {classes}")
             first[saga.name] = saga
         for saga in self.sagas:
             for child in saga.children:
-                # The service itself starts them.
+                # The service itself starts its children.
                 if child.name not in first or first[child.name].saga_class is not child.saga_class:
-                    told = f"saga {saga.name} has children of type {_name(child.saga_class)}"
-                    raise DefinitionError(f"{service}: {told}, which is not among its sagas")
+                    fault = f"saga {saga.name} has children of type {_name(child.saga_class)}"
+                    raise DefinitionError(f"{service}: {fault}, which is not among its sagas")
         self.shares: dict[str, int] = {}
-        """Of the service's ``max_concurrency``, by saga and step; empty when there is none."""
+        """Shares of the service's ``max_concurrency``, by saga and step; empty without it."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         self._shared: dict[tuple[str, str], _Shared] = {}
-        """By saga and step, those that share its function."""
+        """By saga and step, the steps that share its function."""
         self._read_options(options)
         for saga in self.sagas:
-            groups = len(self.groups(saga))  # for more not even nested stacks make room
+            groups = len(self.groups(saga))  # more would not fit in nested stacks either
             if groups > _MOST_OF_A_SAGA:
                 raise DefinitionError(
-                    f"{service}: saga {saga.name} has {groups} steps. With a function each "
-                    f"{_MOST_OF_A_SAGA} are the most, as each must be permitted to send to all the others and a "
-                    'template has a megabyte; use isolation="saga"'
+                    f"{service}: saga {saga.name} has {groups} steps with a function each; the limit is "
+                    f"{_MOST_OF_A_SAGA}, as each may send to all others and a template has at most 1 MB; "
+                    'use isolation="saga"'
                 )
         if options.max_concurrency is not None:
             lanes = {_lane(group): group.options for saga in self.sagas for group in self.groups(saga)}
             self.shares = divided(service, options.max_concurrency, lanes)
 
     def _read_options(self, options: ServiceOptions) -> None:
-        """Find which steps share a function, and which step each of the options is for."""
+        """Find the steps that share a function, and the step of each of the options."""
         for saga in self.sagas if options.isolation == "saga" else ():
             self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
-        for step, one in (options.functions or {}).items():
+        for step, function in (options.functions or {}).items():
             if isinstance(step, str):
                 continue  # one of the service's own functions
             if isinstance(step, tuple):
-                self._share_some(cast("tuple[Undoable, ...]", step), one)
+                self._share_some(cast("tuple[Undoable, ...]", step), function)
                 continue
             if isinstance(step, type):
-                self._options[self.definition(step).name, _WHOLE_SAGA] = one
+                self._options[self.definition(step).name, _WHOLE_SAGA] = function
                 continue
             saga, name = self.locate(step)
-            self._options[saga.name, name] = one
+            self._options[saga.name, name] = function
 
     def _share(self, saga: SagaDefinition, shared: _Shared) -> None:
         self._shared |= {(saga.name, name): shared for name in shared.names}
 
     def _share_some(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
-        """Have the steps share a queue and a function that ``functions`` names together."""
+        """Have steps that ``functions`` names together share a queue and a function."""
         located = [self.locate(step) for step in steps]
         saga, names = located[0][0] if located else self.sagas[0], tuple(name for _, name in located)
-        told = f"{self._service}: ({', '.join(names)}) cannot share a function"
+        fault = f"{self._service}: ({', '.join(names)}) cannot share a function"
         if len(set(names)) < 2 or len(set(names)) < len(names):
-            raise DefinitionError(f"{told}: name two steps or more, each once")
+            raise DefinitionError(f"{fault}: name two steps or more, each once")
         if any(other is not saga for other, _ in located):
-            raise DefinitionError(f"{told}: they are of several sagas")
+            raise DefinitionError(f"{fault}: they belong to different sagas")
         order = [step.name for step in saga.steps if not step.retired or step.name in names]
         places = sorted(order.index(name) for name in names)
         between = [name for name in order[places[0] : places[-1]] if name not in names]
         if between:
-            raise DefinitionError(f"{told}: {', '.join(between)} of saga {saga.name} runs between them")
+            raise DefinitionError(f"{fault}: {', '.join(between)} of saga {saga.name} runs between them")
         shared = tuple(order[place] for place in places)
         for name in shared:
             if (saga.name, name) in self._shared:
                 others = ", ".join(self._shared[saga.name, name].names)
-                raise DefinitionError(f"{told}: {name} shares one with {others}")
+                raise DefinitionError(f"{fault}: {name} already shares one with {others}")
         # No step has a hyphen in its name.
         self._share(saga, _Shared(f"{shared[0]}-to-{shared[-1]}", shared, options))
 
@@ -132,23 +132,23 @@ class Catalogue:
         raise DefinitionError(f"{self._service}: {_name(saga_class)} is not among its sagas ({names})")
 
     def locate(self, step: Undoable) -> tuple[SagaDefinition, str]:
-        """Return the saga a step belongs to, and the step's name."""
+        """Return the saga of a step, and the step's name."""
         if not isinstance(step, Undoable):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass strings
             raise DefinitionError(
                 f"{self._service}: {step!r} is not a step; name it by its class, like CreateZip.upload"
             )
         if step.owner is None:
-            raise DefinitionError(f"{self._service}: {step!r} belongs to no saga")
+            raise DefinitionError(f"{self._service}: {step!r} does not belong to a saga")
         saga = self.definition(step.owner)
-        found = next((own for own in saga.steps if own.name == step.name), None)
-        if found is None:
+        match = next((own for own in saga.steps if own.name == step.name), None)
+        if match is None:
             raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
-        if not found.has_lane and (saga.name, step.name) not in self._shared:
-            raise DefinitionError(f"{self._service}: {step.name} only waits: it has no queue and no function")
+        if not match.has_lane and (saga.name, step.name) not in self._shared:
+            raise DefinitionError(f"{self._service}: {step.name} only waits, so it has no queue and no function")
         return saga, step.name
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
-        """Return the queues and functions a saga has: one for each step, but for those that share one."""
+        """Return the step groups of a saga: one per step, or one for steps that share it."""
         groups = dict[str, StepGroup]()
         for step in saga.steps:
             shared = self._shared.get((saga.name, step.name))
@@ -177,16 +177,16 @@ class Catalogue:
     def families(self) -> frozenset[str]:
         """The names of the sagas that have children, or are children."""
         parents = [saga for saga in self.sagas if saga.children]
-        return frozenset(one.name for saga in parents for one in (saga, *saga.children))
+        return frozenset(member.name for saga in parents for member in (saga, *saga.children))
 
     def group_of(self, step: Undoable) -> tuple[str, str]:
-        """Return the saga's name and the id of the group a step goes through."""
+        """Return the saga's name and the id of a step's group."""
         saga, name = self.locate(step)
         shared = self._shared.get((saga.name, name))
         return saga.name, name if shared is None else shared.id
 
     def _options_shared(self, saga: SagaDefinition, shared: _Shared) -> FunctionOptions:
-        """The options of the function that steps share: with the largest memory that one of them asks for by itself."""
+        """Return the options of the function that steps share, with the largest memory that one of them asks for."""
         options = shared.options or self._options_of(saga, _WHOLE_SAGA)
         for name in shared.names:
             own = self._options.get((saga.name, name))
@@ -198,8 +198,8 @@ class Catalogue:
                     f"the saga class {_name(saga.saga_class)}" if shared.options is None else "the steps together"
                 )
                 raise DefinitionError(
-                    f"{self._service}: step {name} shares its function with {others}; of its own options "
-                    f"memory_size alone counts; give the others to {together}"
+                    f"{self._service}: step {name} shares its function with {others}; of its own options only "
+                    f"memory_size counts; give the others to {together}"
                 )
             options = replace(options, memory_size=max(options.memory_size, own.memory_size))
         return options

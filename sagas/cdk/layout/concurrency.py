@@ -1,4 +1,4 @@
-"""Dividing a number of executions over the lanes of a service: AWS has a limit for each queue, and none for several."""
+"""Dividing executions among the step groups of a service: AWS limits a queue, but not several queues together."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sagas.cdk.options.function_options import FunctionOptions
 from sagas.errors import DefinitionError
 
 _LEAST, _MOST = 2, 1_000
-"""What an event source mapping of SQS takes as its maximum concurrency."""
+"""The largest maximum concurrency of an SQS event source mapping."""
 
 
 def limit_of(options: FunctionOptions) -> int | None:
-    """Return how many executions a lane has at most by its own options; ``None`` when they do not say."""
-    given = [one for one in (options.maximum_concurrency, options.reserved_concurrency) if one is not None]
-    return min(given, default=None)
+    """Return the maximum executions of a step group by its own options; ``None`` without a limit."""
+    limits = (options.maximum_concurrency, options.reserved_concurrency)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def divided(service: str, most: int, lanes: Mapping[str, FunctionOptions]) -> dict[str, int]:
-    """Divide ``most`` executions over the lanes that have no limit of their own, in proportion to their weights.
-    Returns the share of each lane without a limit of its own: 2 at least, 1,000 at most."""
+    """Divide ``most`` executions among the step groups without a limit of their own, by their weights. Returns the
+    share of each of them: at least 2, at most 1,000."""
     own = {name: limit for name, options in lanes.items() if (limit := limit_of(options)) is not None}
     weights = {name: options.weight for name, options in lanes.items() if name not in own}
     taken = sum(own.values())
@@ -32,17 +32,17 @@ def divided(service: str, most: int, lanes: Mapping[str, FunctionOptions]) -> di
             f"{service}: max_concurrency={most} is not enough for {len(lanes)} functions of steps: "
             f"{' and '.join(parts)}, which is {needed}"
         )
-    shares, left = dict[str, int](), most - taken
-    # Who would get less than the least gets that; the others divide what then is left.
-    while few := [name for name, weight in weights.items() if left * weight < _LEAST * math.fsum(weights.values())]:
+    shares, spare = dict[str, int](), most - taken
+    # A group that would get less than the minimum gets the minimum; the others divide the remainder.
+    while few := [name for name, weight in weights.items() if spare * weight < _LEAST * math.fsum(weights.values())]:
         for name in few:
             shares[name] = _LEAST
-            left -= _LEAST
+            spare -= _LEAST
             del weights[name]
     whole = math.fsum(weights.values())
-    exact = {name: left * weight / whole for name, weight in weights.items()}
+    exact = {name: spare * weight / whole for name, weight in weights.items()}
     rounded = {name: math.floor(share) for name, share in exact.items()}
-    spare = left - sum(rounded.values())
+    spare -= sum(rounded.values())
     for name in sorted(exact, key=lambda name: (rounded[name] - exact[name], name))[:spare]:
         rounded[name] += 1
     shares |= rounded

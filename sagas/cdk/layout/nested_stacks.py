@@ -1,7 +1,7 @@
-"""Where the resources of a saga go: to the service's own stack, or to nested ones when a stack has no room for all.
+"""The places of a saga's resources: the service's own stack, or nested stacks if it has no room for all.
 
-Queues stay where they are once they are deployed, as their messages are in them: how many functions there are decides
-over nothing but the place of functions and alarms, which may move at any time.
+Deployed queues stay in place, because they contain messages. The number of functions decides only about the place of
+functions and alarms, which may move at any time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from sagas.cdk.layout.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
 _GROUPS = 30
-"""Step groups of a nested stack. Each may send to many others, and their policies must fit in a template's megabyte."""
-TOKEN = "Token"  # noqa: S105 - tells services apart, and is no secret
+"""Step groups per nested stack. Each may send to many others, and their policies must fit in a template of 1 MB."""
+TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Placement:
 
     Args:
         scope: of their constructs.
-        saga: whose they are.
-        groups: of the saga; none, where a stack has room for its queues alone.
-        token: tells this service apart, as known in a nested stack; ``None`` in the service's own.
-        saga_wide: whether the saga's alarms belong here too.
+        saga: their saga.
+        groups: of the saga; empty if a stack has room only for its queues.
+        token: identifies this service in a nested stack; ``None`` in the service's own.
+        saga_wide: whether this is also the place of the saga's alarms.
     """
 
     scope: Construct
@@ -51,7 +51,7 @@ class Placement:
     saga_wide: bool = True
 
     def id_of(self, kind: str) -> str:
-        """The id of a construct for the saga's resources of a kind, below ``scope``."""
+        """Return the id of the construct for the saga's resources of a kind, below ``scope``."""
         return kind if self.token else f"{self.saga.name}-{kind}"
 
     @property
@@ -62,11 +62,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of all that a saga has.
+    """The places of a saga's resources.
 
     Args:
         saga: the saga.
-        token: what all derived names of the service end in, as known in the service's own stack.
+        token: the suffix of all derived names of the service, for use in the service's own stack.
         queues: the scope of its queues, with the id of their construct.
         placements: of its functions and alarms, at least one.
     """
@@ -82,25 +82,25 @@ class Layout:
         return [group for placement in self.placements for group in placement.groups]
 
     def token_in(self, scope: Construct) -> str | None:
-        """Return the token as it is known in the nested stack of ``scope``, if it is one of the saga's."""
+        """Return the token for use in the nested stack of ``scope``; ``None`` if it is not a stack of the saga."""
         if self.placements[0].token is None:
             return None
-        here = Stack.of(scope)
-        return next((one.token for one in self.placements if one.scope is here), None)
+        stack = Stack.of(scope)
+        return next((placement.token for placement in self.placements if placement.scope is stack), None)
 
 
 def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
-    """Make the places of all sagas: by what the service asks for, else by how much room there is. ``parts``: see
+    """Create the places of all sagas: as the service asks, otherwise by the room in its stack. ``parts``: see
     :func:`~sagas.cdk.layout.counting.counted`."""
     service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
     if nested is None and alone > MOST_RESOURCES:
         raise DefinitionError(
-            f"{service}: a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet; "
-            "see docs/how-to/change-code-in-flight.md if it is"
+            f"{service}: a stack has no room for all its queues; set nested_stacks=True if it is not deployed yet, "
+            "else see docs/how-to/change-code-in-flight.md"
         )
     if together > MOST_AT_ONCE and nested is not False:
-        message = f"it takes about {together:,} resources, and CloudFormation makes {MOST_AT_ONCE:,} in one operation"
+        message = f"it has about {together:,} resources; CloudFormation's limit for an operation is {MOST_AT_ONCE:,}"
         Annotations.of(scope).add_info(f"{service}: {message}; add some of its sagas in a second deployment")
     token = service_token(scope)
     return [
@@ -127,7 +127,7 @@ def _layout_of(
     nested_queues: bool,
     gradual: bool,
 ) -> Layout:
-    """Make the places of a saga."""
+    """Create the places of a saga."""
     in_service = (scope, f"{saga.name}-queues")
     if not nested:
         return Layout(saga, token, in_service, (Placement(scope, saga, tuple(groups), None),))
@@ -136,26 +136,25 @@ def _layout_of(
     starts = [0, *range(first, len(groups), _GROUPS)]
     placements: list[Placement] = []
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(groups)], strict=True), start=1):
-        # No saga has a dot in its name, so none clashes with another's second stack.
+        # Names of sagas contain no dot, so the name of a second stack is never that of another saga.
         id = saga.name if number == 1 else f"{saga.name}.{number}"
         what = "Queues, functions" if nested_queues and number == 1 else "Functions"
         stack = NestedStack(scope, id, parameters={TOKEN: token}, description=f"{what} and alarms of saga {saga.name}")
         within = cast("Construct", stack)
         if nested_queues and placements:
-            # Its functions consume queues that it knows by name only.
-            there = Stack.of(placements[0].scope).nested_stack_resource
-            cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", there))
-        known = CfnParameter(within, TOKEN, type="String").value_as_string
-        placements.append(Placement(within, saga, tuple(groups[start:end]), known, saga_wide=number == 1))
+            # Its functions consume queues that it refers to only by name.
+            first = Stack.of(placements[0].scope).nested_stack_resource
+            cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", first))
+        parameter = CfnParameter(within, TOKEN, type="String").value_as_string
+        placements.append(Placement(within, saga, tuple(groups[start:end]), parameter, saga_wide=number == 1))
     queues = (placements[0].scope, "queues") if nested_queues else in_service
     return Layout(saga, token, queues, tuple(placements))
 
 
 def service_token(scope: Construct) -> str:
-    """Return 15 characters that tell this service from the others of the account and region, and stay as they are.
+    """Return 15 characters that identify this service in the account and region, and never change.
 
-    Six are of its place in the app, eight of the id that CloudFormation gave the stack, so that one app can be deployed
-    twice.
+    Six come from its place in the app, eight from CloudFormation's id of the stack, so one app can be deployed twice.
     """
     stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"

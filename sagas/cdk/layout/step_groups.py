@@ -1,5 +1,5 @@
-"""Step groups: a queue with the function behind it, and the steps that go through them. One a step, one a saga, or as
-the service says."""
+"""Step groups: a queue, its function, and the steps that use them. One per step, one per saga, or as the service
+chooses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LAMBDA_MAX = 900
 _SPARE = 6
 """Seconds a function has beyond its step's timeout, to record the outcome."""
 _AFTER_FUNCTION = 2
-"""Seconds a message stays hidden beyond its function's time: a worker that died is noticed by its queue."""
+"""Seconds a message stays hidden beyond its function's timeout, after which SQS redelivers it if the worker died."""
 _SPARE_RECEIVES = 10
-"""Receives that ran no attempt, such as those while Lambda throttles the function. Not more: a dying message is
-received this often in a row, and where 500 sagas a second die, 20 receives each are all the 10,000 invocations a second
-that an account has. What is given up for throttling alone is sent anew by the supervisor."""
+"""Receives allowed without an attempt, for example while Lambda throttles the function. A dying message is received
+this often: if 500 sagas per second die, 20 receives each use all 10,000 invocations per second of an account. The
+supervisor sends messages again that were given up only because of throttling."""
 
 
 SHARED = "steps"
@@ -31,12 +31,12 @@ class StepGroup:
 
     Args:
         id: of its constructs, below those of the saga.
-        saga: whose steps they are.
+        saga: the saga of the steps.
         steps: at least one.
         options: of the function.
 
     Raises:
-        DefinitionError: the function would run longer than Lambda allows, or too short for a step.
+        DefinitionError: the function would run longer than Lambda allows, or not long enough for a step.
     """
 
     id: str
@@ -50,12 +50,12 @@ class StepGroup:
             raise DefinitionError(
                 f"step {self._slowest.name}: a batch of {self.options.batch_size} with a timeout of "
                 f"{_longest(self._slowest):g} s each needs {needed} s, "
-                f"and Lambda ends a function after {_LAMBDA_MAX} s"
+                f"and Lambda's limit is {_LAMBDA_MAX} s"
             )
         if self.timeout < self._needed(1):
             raise DefinitionError(
                 f"step {self._slowest.name}: the option timeout must be at least {self._needed(1)} s, the step's own "
-                f"{_longest(self._slowest):g} s and {_SPARE} s to record the outcome, not {self.timeout}"
+                f"{_longest(self._slowest):g} s plus {_SPARE} s to record the outcome, not {self.timeout}"
             )
 
     @property
@@ -70,17 +70,17 @@ class StepGroup:
 
     @property
     def chain(self) -> str:
-        """Which steps an invocation goes on to, as ``sagas.engine.attempt.course.Chain`` reads it; empty for none."""
+        """The steps that an invocation may continue with, as ``sagas.engine.attempt.course.Chain`` reads them."""
         if len(self.steps) == 1:
             return ""
         return "*" if self.shares_all else self.names
 
     @property
     def timeout(self) -> int:
-        """Seconds the function may run: by default a whole batch, one message after the other, and some to spare.
+        """Seconds the function may run. Default: a whole batch, one message after the other, with a reserve.
 
-        Where steps share the function, each message may take all of them, as far as Lambda allows; what is left is
-        another invocation's.
+        If steps share the function, each message may need all of them, up to Lambda's limit. Another invocation runs
+        the remaining steps.
         """
         if self.options.timeout is not None:
             return self.options.timeout
@@ -91,26 +91,26 @@ class StepGroup:
 
     @property
     def visibility_timeout(self) -> int:
-        """Seconds a received message stays hidden.
+        """Seconds a received message stays hidden: little more than an invocation can last.
 
-        What an invocation can last and little more, not the six times that AWS advises: the claim makes an early
-        delivery harmless, and a late one is what a worker's death would have to wait for.
+        AWS advises six times as much. But the claim makes an early delivery harmless, and a late delivery delays the
+        recovery from a worker's death.
         """
         return self.timeout + _AFTER_FUNCTION
 
     @property
     def max_receives(self) -> int:
-        """How often a message may be received before SQS gives it up. The net under the engine's count of attempts."""
+        """Receives before SQS dead-letters a message. A safety net under the engine's count of attempts."""
         return min(max(work.retry.executions for work in self._works) + _SPARE_RECEIVES, 1000)
 
     @property
     def longest(self) -> float:
-        """Seconds a message may be on its way by its step's own policy: all attempts, and the waiting between them."""
+        """The longest life of a message in seconds by its step's policy: all attempts, and the delays between them."""
         return max(work.timeout * work.retry.executions + work.retry.longest_wait for work in self._works)
 
     @property
     def _works(self) -> list[StepDefinition | UndoDefinition]:
-        """All steps, and the undos of those that have one."""
+        """Return all steps and their undos."""
         return [*self.steps, *(step.undo for step in self.steps if step.undo)]
 
     @property

@@ -9,7 +9,7 @@ from sagas.topology import PartName, tag
 
 
 def tag_part(construct: IConstruct, part: PartName, **names: str) -> None:
-    """Write into the metadata of the construct's CloudFormation resource which part of a service it is."""
+    """Mark the construct's CloudFormation resource, in its metadata, as a part of a service."""
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):
         raise TypeError(f"{construct.node.path} has no CloudFormation resource to tag")

@@ -1,4 +1,4 @@
-"""What public waits need besides the API: the secret under which their URLs are signed, and who may read it."""
+"""The secret that signs the URLs of public waits, and its readers."""
 
 from __future__ import annotations
 
@@ -21,24 +21,22 @@ from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 _CHARACTERS = 64
-_FINDINGS = {
-    "AwsSolutions-SMG4": "A third key ends the URLs that were signed with the first one: when is for people to say."
-}
+_FINDINGS = {"AwsSolutions-SMG4": "A third key invalidates URLs signed with the first one, so operators choose when."}
 
 
 def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
-    """Tell whether a wait of these sagas takes signals without AWS credentials."""
+    """Return whether a wait of these sagas takes signals without AWS credentials."""
     return any(step.public for saga in sagas for step in saga.steps)
 
 
 class Callbacks(Construct, Part):
-    """The secret under which callback URLs are signed.
+    """The secret that signs callback URLs.
 
     Args:
         scope: parent construct.
         id: construct id.
         options: of the service.
-        base: what the URLs begin with.
+        base: the start of the URLs.
     """
 
     def __init__(self, scope: Construct, id: str, *, options: ServiceOptions, base: str) -> None:
@@ -52,28 +50,28 @@ class Callbacks(Construct, Part):
             generate_secret_string=secretsmanager.SecretStringGenerator(
                 password_length=_CHARACTERS, exclude_punctuation=True
             ),
-            # Without the API its URLs lead nowhere.
+            # Its URLs do not work without the API.
             removal_policy=RemovalPolicy.DESTROY,
         )
         acknowledge(Validations.of(self.secret), _FINDINGS)
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """The secret, and what the API has for it, where some wait is public."""
+        """Count the secret and the API's resources for it, if a wait is public."""
         return 4 if has_public_waits(catalogue.sagas) else 0
 
     def held(self) -> Mapping[str, object]:
-        """The secret: with another one, URLs that were sent lead nowhere."""
+        """Return the secret: with a new one, URLs already sent stop working."""
         return {"callback secret": self.secret}
 
     def let_sign(self, function: SagaFunction, steps: Iterable[StepDefinition]) -> None:
-        """Let the function of these steps make URLs if they may ask for one: with the current key, and no other."""
+        """Let the function of these steps sign URLs with the current key, if they may ask for one."""
         if not any(step.public for step in steps):
             return
         self._let_read(function, {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}})
 
     def let_check(self, function: SagaFunction) -> None:
-        """Let the API's function check tokens, those too that were made under the key before."""
+        """Let the API's function check tokens of the current and the previous key."""
         self._let_read(function, {})
 
     def _let_read(self, function: SagaFunction, conditions: dict[str, dict[str, str]]) -> None:
@@ -83,11 +81,11 @@ class Callbacks(Construct, Part):
 
 
 def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
-    """Return what the URLs of an API begin with."""
+    """Return the start of an API's URLs."""
     try:
         stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name
     except RuntimeError:
-        told = "the API that it is mounted on has no stage of its own: say callback_base_url, where it is reached"
-        raise DefinitionError(f"{service}: {told}") from None
-    # By the stage's name and not by a reference to it: the stage comes after the functions.
+        fault = "the API that it is mounted on has no stage of its own; set callback_base_url to its address"
+        raise DefinitionError(f"{service}: {fault}") from None
+    # The stage's name, not a reference to it: the stage is created after the functions.
     return f"https://{api.rest_api_id}.execute-api.{Aws.REGION}.{Aws.URL_SUFFIX}/{stage}{path}"

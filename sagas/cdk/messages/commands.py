@@ -1,4 +1,4 @@
-"""The command queue: a queue, its dead letters, and the function that carries out what is sent to it."""
+"""The command queue: a queue, its dead letters, and the function that executes commands."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 TIMEOUT = 30
-"""Seconds the function may run. A queue of one's own hides its messages at least that long: SQS's 30 unless said."""
+"""Seconds the function may run. A user's queue must hide messages at least that long; SQS's default is 30 seconds."""
 _HIDDEN = 6 * TIMEOUT
 _MAX_RECEIVES = 100
-"""The function replaces a command by a copy long before; this is for one that kills it."""
+"""The function replaces a command by a copy long before that. This limit is for a command that kills it."""
 _BATCH = 10
 _MOST_AT_ONCE = 10
 _MEMORY = 512
 _MOST_SENDERS = 50
-"""Rules and topics that the queue's policy has room to name: SQS takes 8,192 bytes, and an ARN has some hundred."""
+"""Most rules and topics in the queue's policy: SQS allows 8,192 bytes, and an ARN has about a hundred."""
 
 
 class CommandQueue(Construct):
@@ -48,10 +48,10 @@ class CommandQueue(Construct):
         shared: code, layers, options and tables.
     """
 
-    known: sqs.IQueue
-    """The queue as the CDK has one of others, whose policy it leaves alone: it adds a statement for each that may send,
-    and SQS takes 20."""
-    known_dead_letters: sqs.IQueue
+    imported: sqs.IQueue
+    """The queue as an imported one, whose policy the CDK does not change. Otherwise it would add a statement per
+    sender, and SQS allows 20."""
+    imported_dead_letters: sqs.IQueue
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets) -> None:
         super().__init__(scope, id)
@@ -60,7 +60,7 @@ class CommandQueue(Construct):
         self.queue, self.dead_letters = queue_with_letters(self, name, key, hidden=_HIDDEN, max_receives=_MAX_RECEIVES)
         tag_part(self.dead_letters, "command_dead_letter_queue")
         tag_part(self.queue, "command_queue")
-        self.known, self.known_dead_letters = (
+        self.imported, self.imported_dead_letters = (
             sqs.Queue.from_queue_arn(self, name, queue.queue_arn)
             for name, queue in (("Known", self.queue), ("KnownDeadLetters", self.dead_letters))
         )
@@ -71,15 +71,15 @@ class CommandQueue(Construct):
         self._policy: IDependable | None = None
 
     def let_send(self, service: str, source: events.Rule | sns.TopicBase, what: str) -> IDependable | None:
-        """Let a service of AWS send to the queue, and to its dead letters what it cannot deliver. Returns the queue's
+        """Let an AWS service send to the queue, and to its dead-letter queue if it cannot deliver. Returns the queue's
         policy."""
         senders = self._senders.setdefault(service, [])
         arn = source.rule_arn if isinstance(source, events.Rule) else source.topic_arn
         if arn in senders:
             return self._policy
         if sum(map(len, self._senders.values())) == _MOST_SENDERS:
-            told = f"the command queue's policy has room for some {_MOST_SENDERS} rules and topics, and names as many"
-            raise DefinitionError(f"{what}: {told}; have it send to a queue of yours, and give that as the source")
+            fault = f"the command queue's policy has room for only {_MOST_SENDERS} rules and topics"
+            raise DefinitionError(f"{what}: {fault}; have it send to a queue of yours, and use that as the source")
         senders.append(arn)
         if service not in self._statements:
             principal = cast("iam.IPrincipal", iam.ServicePrincipal(f"{service}.amazonaws.com"))
@@ -97,9 +97,9 @@ class CommandQueue(Construct):
         return self._policy
 
     def _let_use_key(self, key: AnyKey, service: str, account: str) -> None:
-        """Let a service of AWS send to the encrypted queue for what there is in an account.
+        """Let an AWS service send to the encrypted queue on behalf of an account.
 
-        The key's policy names no source itself: a topic under this key refers to it already.
+        The key's policy does not name the source: a topic with this key already refers to it.
         """
         pattern = f"arn:{Aws.PARTITION}:{service}:*:{account}:*"
         if pattern not in self._using:
@@ -114,7 +114,7 @@ class CommandQueue(Construct):
 
 
 class CommandFunction(SagaFunction, Part):
-    """The function that works the command queue off, and the queues that events come by.
+    """The function of the command queue and of the queues that are sources of events.
 
     Args:
         scope: parent construct.
@@ -136,8 +136,8 @@ class CommandFunction(SagaFunction, Part):
         environment: Mapping[str, str],
     ) -> None:
         self.commands = commands
-        given = shared.options.own_function("commands", _MEMORY)
-        options = replace(given, maximum_concurrency=given.maximum_concurrency or _MOST_AT_ONCE)
+        options = shared.options.own_function("commands", _MEMORY)
+        options = replace(options, maximum_concurrency=options.maximum_concurrency or _MOST_AT_ONCE)
         self._environment = {
             **environment,
             "SAGAS_COMMAND_QUEUE": commands.queue.queue_url,
@@ -151,8 +151,8 @@ class CommandFunction(SagaFunction, Part):
             timeout=TIMEOUT,
             environment=self._environment,
             function=options,
-            description="Carries out commands, and starts sagas and sends signals for events",
-            # A command that cannot be carried out yet is sent anew, and a step may start a saga.
+            description="Executes commands, and starts sagas and sends signals for events",
+            # A command that cannot be executed yet is sent again, and a step may start a saga.
             recursive=True,
         )
         self._most_at_once = options.maximum_concurrency
@@ -161,7 +161,7 @@ class CommandFunction(SagaFunction, Part):
         allow_commands(self.role, shared.tables)
         allow_sending(self.role, queues)
         if shared.now is not None:
-            # The end of a wait that a signal brings about goes there.
+            # A signal may end a wait, which sends a message there.
             allow_working(self.role, shared.now, counting=False)
         sending = iam.PolicyStatement(
             actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
@@ -171,36 +171,36 @@ class CommandFunction(SagaFunction, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """None at first: they are made when they are asked for."""
+        """Count none: they are created on request."""
         del catalogue
         return 0
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """The function, the two queues and the alarms."""
+        """Count the function, the two queues and the alarms."""
         return 14 if catalogue.gradual else 13
 
     def held(self) -> Mapping[str, object]:
-        """Commands, and those that were refused."""
+        """Return the queues of commands and of rejected commands."""
         return {"command queue": self.commands.queue, "dead-letter queue of commands": self.commands.dead_letters}
 
     def watch(self, alarms: Alarms) -> None:
         """Watch the dead letters and the function."""
-        what = "Commands or events were refused, or could not be delivered."
+        what = "Commands or events were rejected, or could not be delivered."
         alarms.watch_letters("CommandDeadLetters", self.commands.dead_letters, what, "command-dead-letters")
         errors = alarms.watch_errors("CommandErrors", self.function, "The function of the command queue")
         alarms.guard(self, self.alias, errors)
 
     def listen(self, queue: sqs.IQueue) -> None:
-        """Have the function take the messages of a queue."""
+        """Have the function consume a queue."""
         source = event_sources.SqsEventSource(
             queue, batch_size=_BATCH, max_concurrency=self._most_at_once, report_batch_item_failures=True
         )
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
 
     def declare(self, arn: str, command: Mapping[str, Any]) -> None:
-        """Have what comes from a topic or a queue of one's own stand for a command."""
+        """Declare the command that messages of a topic or a user's queue stand for."""
         self._sources[arn] = command
-        told = Stack.of(self).to_json_string(self._sources)
-        check_size(self, {**self._environment, "SAGAS_SOURCES": told})
-        self.function.add_environment("SAGAS_SOURCES", told)
+        sources = Stack.of(self).to_json_string(self._sources)
+        check_size(self, {**self._environment, "SAGAS_SOURCES": sources})
+        self.function.add_environment("SAGAS_SOURCES", sources)

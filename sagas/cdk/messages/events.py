@@ -1,4 +1,4 @@
-"""The outbox: a function publishes a service's events on a bus of EventBridge, from the stream of the control table."""
+"""The outbox: a function that publishes a service's events on an EventBridge bus, from the control table's stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
-from sagas.cdk.compute.permissions import allow_telling
+from sagas.cdk.compute.permissions import allow_publishing
 from sagas.cdk.compute.streams import follow, stream_of
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import default_name, tag_part
@@ -23,30 +23,30 @@ from sagas.cdk.parts.part import Part
 
 _TIMEOUT = 60
 _BATCH = 100
-_KEPT = Duration.hours(23)
-"""How long a change is tried to be told: streams keep 24 hours, and what is given up is to be told of before."""
-_TOLD = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED", "WAITING")
-"""Statuses of which something may be told. Changes to others only tell of steps."""
+_RETRIED = Duration.hours(23)
+"""How long publishing is retried. Streams keep changes for 24 hours, and those given up are reported before that."""
+_PUBLISHED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED", "WAITING")
+"""Statuses with an event of the saga. Changes to other statuses are events of steps."""
 _LATE = 15 * 60 * 1000
 """Milliseconds after which an event is late."""
 _OF_A_SAGA = {"name_shard": {"S": [{"exists": True}]}}
-"""The table holds more than sagas."""
+"""A filter for sagas: the table has other items too."""
 
 
 class Outbox(SagaFunction, Part):
-    """The function, its bus and the queue of what it could not tell.
+    """The function, its bus and the queue of events that it could not publish.
 
     Args:
         scope: the service.
         id: construct id.
         shared: code, layers, options and tables.
-        told: what is told, and where.
+        published: the events to publish, and the bus.
         environment: its variables.
-        supervisor: publishes events once more. Operators may call it, and it reads them from the journals; the outbox
+        supervisor: replays events. Operators may call it, because it reads the events from the journals; the outbox
             publishes whatever it is called with.
 
     Raises:
-        DefinitionError: the control table is there already, and has no stream of old and new images.
+        DefinitionError: the control table is imported and has no stream of old and new images.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class Outbox(SagaFunction, Part):
         id: str,
         *,
         shared: SharedAssets,
-        told: SagaEvents,
+        published: SagaEvents,
         environment: Mapping[str, str],
         supervisor: SagaFunction,
     ) -> None:
         tables, service = shared.tables, shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: tables: sagas", old=True)
         key = cast("kms.IKey | None", shared.options.encryption_key)
-        # The CDK would make the name from the construct's path alone, which a second stack of the app has, too.
+        # The CDK would derive the name from the construct's path alone, which a second stack of the app may share.
         name = default_name(scope).replace("/", "-")
-        bus = told.bus or events.EventBus(scope, "Bus", event_bus_name=name, kms_key=key)
+        bus = published.bus or events.EventBus(scope, "Bus", event_bus_name=name, kms_key=key)
         self.bus = cast("events.IEventBus", bus)
-        asked = [name for name, one in (("steps", told.steps), ("payloads", told.payloads)) if one]
+        extras = [name for name, chosen in (("steps", published.steps), ("payloads", published.payloads)) if chosen]
         publishing = {
             "SAGAS_EVENT_BUS": self.bus.event_bus_arn,
             "SAGAS_EVENT_SOURCE": f"sagas.{service}",
-            **({"SAGAS_EVENTS": ",".join(asked)} if asked else {}),
+            **({"SAGAS_EVENTS": ",".join(extras)} if extras else {}),
         }
         super().__init__(
             scope,
@@ -80,14 +80,14 @@ class Outbox(SagaFunction, Part):
             timeout=_TIMEOUT,
             environment={**environment, **publishing},
             function=FunctionOptions(),
-            description="Tells events of sagas, as they are committed",
+            description="Publishes events of sagas as they are committed",
         )
         tag_part(self.alias, "events_function")
-        allow_telling(self.role, tables, payloads=told.payloads)
+        allow_publishing(self.role, tables, payloads=published.payloads)
         supervisor.add_variables(publishing)
         for role in (self.role, supervisor.role):
             role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
-        # One change that cannot be told is told apart from the others, which go on.
+        # A change that cannot be published is separated from the others, which continue.
         self.lost = follow(
             self,
             tables.sagas,
@@ -96,45 +96,44 @@ class Outbox(SagaFunction, Part):
             encryption_key=shared.options.encryption_key,
             batch_size=_BATCH,
             window=Duration.seconds(1),
-            filters=filters_of(steps=told.steps),
-            max_age=_KEPT,
+            filters=filters_of(steps=published.steps),
+            max_age=_RETRIED,
         )
         tag_part(self.lost, "event_dead_letter_queue")
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """The function, the bus, the queue and the alarms, where the service asks for them."""
+        """Count the function, the bus, the queue and the alarms, if the service asks for them."""
         return 0 if catalogue.service_options.events is None else cls.reserve(catalogue)
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """As many, since the bus may be asked for later."""
+        """Count the same: the bus may be requested later."""
         return 14 if catalogue.gradual else 13
 
     def held(self) -> Mapping[str, object]:
-        """The names of the events that could not be published."""
-        return {"events not told": self.lost}
+        """Return the queue that names events that could not be published."""
+        return {"unpublished events": self.lost}
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch what is published late, or not at all."""
+        """Watch events that are published late, or not at all."""
         age = self.function.metric("IteratorAge", period=FEW_MINUTES, statistic="Maximum")
-        late = "Events of sagas are told more than 15 minutes late."
+        late = "Events of sagas are published more than 15 minutes late."
         alarms.watch("EventsLate", age, late, "events-late", above=_LATE, periods=2)
-        alarms.watch_letters("EventsLost", self.lost, "Events of sagas were not told within 23 hours.", "events-lost")
-        unread = service_metric("EventNotPublished", alarms.service)
-        alarms.watch(
-            "EventsUnread", unread, "A change of a saga could not be read: no event tells it.", "events-unread"
-        )
-        errors = alarms.watch_errors("EventErrors", self.function, "The function that tells events")
+        lost = "Events of sagas were not published within 23 hours."
+        alarms.watch_letters("EventsLost", self.lost, lost, "events-lost")
+        unread, what = service_metric("EventNotPublished", alarms.service), "A change to a saga could not be read"
+        alarms.watch("EventsUnread", unread, f"{what}, so no event was published for it.", "events-unread")
+        errors = alarms.watch_errors("EventErrors", self.function, "The function that publishes events")
         alarms.guard(self, self.alias, errors)
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:
-    """Return what of the stream the function is called for. Claims and heartbeats of sagas tell nothing."""
+    """Return the filters of the stream. Claims and heartbeats of sagas are not events."""
     if steps:
         changes: list[dict[str, Any]] = [{"eventName": ["INSERT", "MODIFY"], "dynamodb": {"NewImage": _OF_A_SAGA}}]
     else:
-        ends = _OF_A_SAGA | {"status": {"S": list(_TOLD)}}
+        ends = _OF_A_SAGA | {"status": {"S": list(_PUBLISHED)}}
         attention = _OF_A_SAGA | {"attention": {"S": [{"exists": True}]}}
         changes = [
             {"eventName": ["INSERT"], "dynamodb": {"NewImage": _OF_A_SAGA}},

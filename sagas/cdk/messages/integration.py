@@ -1,4 +1,4 @@
-"""How events get into a service and out of it. What nothing asks for is not deployed."""
+"""Events in and out of a service. Unused parts are not deployed."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from sagas.messaging.selectors import has_paths, wrong_paths
 from sagas.paths import is_path, parse_path
 
 _CIRCLE = (
-    "the rule is on the service's own event bus, so a saga may start another without end, which nothing stops; match "
-    "detail.saga in the rule's pattern so that no started saga leads back, then acknowledge this warning"
+    "the rule is on the service's own event bus, so sagas may start each other in an endless loop; match detail.saga "
+    "in the rule's pattern so that no started saga leads back, then acknowledge this warning"
 )
 
 
 class Integration:
-    """What takes commands and events into a service, and publishes its own events. The first who asks makes it.
+    """Takes commands and events into a service, and publishes its events. Each part is created when first requested.
 
     Args:
         service: the construct of the service.
         catalogue: of its sagas.
         shared: code, layers, options and tables.
         queues: of the sagas.
-        supervisor: publishes events once more.
+        supervisor: replays events.
         environment: variables of the functions.
-        add: takes in what is made as a part of the service.
+        add: adds a new part to the service.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Integration:
         self._commands: CommandFunction | None = None
         self._outbox: Outbox | None = None
         self._senders: list[Grantee] = []
-        """Those who may send commands, also should the command queue be made later."""
+        """Principals that may send commands, also to a command queue that is created later."""
 
     def commands(self) -> CommandFunction:
         """Return the function that carries out commands, with its queue."""
@@ -89,14 +89,14 @@ class Integration:
         let_use_queues_key(self._shared.options.encryption_key, grantee)
 
     def outbox(self) -> Outbox:
-        """Return what publishes events, with its bus."""
+        """Return the outbox, which publishes events, with its bus."""
         if self._outbox is None:
             options = self._shared.options
             self._outbox = Outbox(
                 self._service,
                 "Outbox",
                 shared=self._shared,
-                told=SagaEvents.of(options.service, options.events) or SagaEvents(),
+                published=SagaEvents.of(options.service, options.events) or SagaEvents(),
                 environment=self._environment,
                 supervisor=self._supervisor,
             )
@@ -117,12 +117,12 @@ class Integration:
         self._check(what, "request", request, saga.request_type)
         chosen: object = default_key(source) if key is None else key
         several = cast("list[object]", list(chosen) if isinstance(chosen, list | tuple) else [chosen])
-        if not several or not all(isinstance(one, str) and one for one in several):
+        if not several or not all(isinstance(part, str) and part for part in several):
             raise DefinitionError(f"{what}: key must be a path such as $.detail.id, or several, not {chosen!r}")
         self._check_paths(what, "key", several)
         if not any(map(is_path, several)):
-            told = f"key must take something from the event: with {chosen!r} there is one saga for all"
-            raise DefinitionError(f"{what}: {told}")
+            fault = f"key must contain a path into the event; with {chosen!r} all events start the same saga"
+            raise DefinitionError(f"{what}: {fault}")
         keyed = chosen if isinstance(chosen, str) else several
         command = {"command": "start_on", "type": saga.name, "request": request, "key": keyed}
         self._connector().connect(source, command, what)
@@ -140,20 +140,20 @@ class Integration:
         owner = step.owner if isinstance(cast("object", step), Undoable) else None
         if owner is None:
             raise DefinitionError(
-                f"{self._service.node.id}: signal_on: step must be one that waits, like Loan.approval, not {step!r}"
+                f"{self._service.node.id}: signal_on: step must be one that waits, such as Loan.approval, not {step!r}"
             )
         saga = self._catalogue.definition(owner)
-        found = next((one for one in saga.steps if one.name == step.name), None)
-        if found is None or found.waits_for != "signal":
+        match = next((own for own in saga.steps if own.name == step.name), None)
+        if match is None or match.waits_for != "signal":
             raise DefinitionError(
                 f"{self._service.node.id}: signal_on: step {step.name} of saga {saga.name} takes no signal"
             )
-        what = f"{self._service.node.id}: signal_on {saga.name}.{found.name}"
+        what = f"{self._service.node.id}: signal_on {saga.name}.{match.name}"
         if not is_path(saga_id):
             raise DefinitionError(f"{what}: saga_id must be a path such as $.detail.saga_id, not {saga_id!r}")
-        self._check(what, "value", value, found.signal_type)
-        told = {"step": found.name, "saga_id": saga_id, "value": value}
-        self._connector().connect(source, {"command": "signal_on", "type": saga.name, **told}, what)
+        self._check(what, "value", value, match.signal_type)
+        fields = {"step": match.name, "saga_id": saga_id, "value": value}
+        self._connector().connect(source, {"command": "signal_on", "type": saga.name, **fields}, what)
 
     @staticmethod
     def _check_paths(what: str, name: str, selector: object) -> None:
@@ -164,16 +164,16 @@ class Integration:
                 raise DefinitionError(f"{what}: {name}: {error}") from None
 
     def _check(self, what: str, name: str, selector: object, expected: Any) -> None:
-        """Refuse a selector with a wrong path, and one without paths whose value does not fit its type."""
+        """Refuse a selector with an invalid path, and one without paths whose value does not match its type."""
         self._check_paths(what, name, selector)
         if not has_paths(selector):
             try:
                 decode(selector, expected)
             except InvalidRequest as error:
-                raise DefinitionError(f"{what}: {name} does not fit: {listed(error.problems)}") from None
+                raise DefinitionError(f"{what}: {name} is invalid: {listed(error.problems)}") from None
 
     def _warn_of_circle(self, source: Source, what: str) -> None:
-        """Warn where the service's own events start sagas: Lambda's detection of loops does not see EventBridge."""
+        """Warn if the service's own events start sagas: Lambda's detection of loops does not see EventBridge."""
         outbox = self._outbox
         if outbox is None or not isinstance(source, events.Rule):
             return

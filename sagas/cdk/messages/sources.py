@@ -1,6 +1,7 @@
-"""What starts sagas and sends signals besides callers: rules, schedules, buckets, topics and queues.
+"""Sources that start sagas and send signals: rules, schedules, buckets, topics and queues.
 
-Each is connected to the command queue, or its function to the queue, and each says what of its events makes a command.
+Each source sends to the command queue, or the command function consumes the source's queue. Each declares how an event
+becomes a command.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ Source = (
     | sqs.QueueBase
     | sqs.IQueue
 )
-"""What may start sagas. An ``events.Schedule`` makes a rule; a ``ScheduleExpression``, a schedule of Scheduler."""
+"""Sources of events. An ``events.Schedule`` creates a rule; a ``ScheduleExpression``, a schedule of Scheduler."""
 
 OBJECT_KEY = ["$.detail.object.key", "$.detail.object.sequencer"]
-"""What tells one event of a bucket from another, also where S3 tells it twice."""
+"""Identifies an event of a bucket, also if S3 delivers it twice."""
 EVENT_ID = "$.id"
-"""Of EventBridge's events, SNS's notifications, SQS's messages and Scheduler's executions."""
+"""Identifies EventBridge's events, SNS's notifications, SQS's messages and Scheduler's executions."""
 _SCHEDULED: dict[str, Any] = {
     "id": "<aws.scheduler.execution-id>",
     "time": "<aws.scheduler.scheduled-time>",
@@ -53,13 +54,13 @@ _SCHEDULED: dict[str, Any] = {
     "resources": ["<aws.scheduler.schedule-arn>"],
     "detail": {},
 }
-"""The event that Scheduler sends, in the form of EventBridge's: it fills in what is in angle brackets."""
+"""The event that Scheduler sends, in EventBridge's form. Scheduler replaces the parts in angle brackets."""
 _NOTIFICATIONS = "Notifications"
-"""The id of what the CDK makes below a bucket that has notifications of the CDK's own."""
+"""The id of the construct that the CDK adds to a bucket with notifications of its own."""
 
 
 def default_key(source: object) -> str | list[str]:
-    """Return the JSON paths to what identifies an event of a source."""
+    """Return the JSON paths that identify an event of a source."""
     return OBJECT_KEY if isinstance(source, s3.BucketBase) else EVENT_ID
 
 
@@ -70,8 +71,8 @@ class Connector:
     Args:
         service: its construct.
         commands: the queue.
-        function: that works it off.
-        key: of KMS, if the queue is encrypted by one of one's own.
+        function: the queue's function.
+        key: the user's KMS key, if one encrypts the queue.
     """
 
     service: Construct
@@ -80,7 +81,7 @@ class Connector:
     key: AnyKey | None
 
     def connect(self, source: object, command: Mapping[str, Any], what: str) -> None:
-        """Have a source's events lead to a command."""
+        """Turn a source's events into a command."""
         match source:
             case events.Rule():
                 self._rule(source, command, what)
@@ -97,7 +98,7 @@ class Connector:
                     description=what,
                     target=self._scheduled(command),
                 )
-            case scheduler.Schedule():  # which has one target only
+            case scheduler.Schedule():  # it has only one target
                 cast("scheduler.CfnSchedule", source.node.default_child).target = self._scheduled(command)
             case s3.BucketBase():
                 self._bucket(source, command, what)
@@ -108,22 +109,22 @@ class Connector:
             case sqs.QueueBase():
                 self._queue(source, command, what)
             case _:
-                told = "a Rule, a Schedule, a ScheduleExpression, a Bucket, a Topic or a Queue"
-                raise DefinitionError(f"{what}: the source must be {told}, not {source!r}")
+                expected = "a Rule, a Schedule, a ScheduleExpression, a Bucket, a Topic or a Queue"
+                raise DefinitionError(f"{what}: the source must be {expected}, not {source!r}")
 
     def _rule(self, rule: events.Rule, command: Mapping[str, Any], what: str) -> None:
         self.commands.let_send("events", rule, what)
         target = targets.SqsQueue(
-            self.commands.known,
+            self.commands.imported,
             message=cast("events.RuleTargetInput", _WholeEvent(command)),
-            dead_letter_queue=self.commands.known_dead_letters,
+            dead_letter_queue=self.commands.imported_dead_letters,
         )
         rule.add_target(cast("events.IRuleTarget", target))
 
     def _scheduled(self, command: Mapping[str, Any]) -> scheduler.CfnSchedule.TargetProperty:
         """The command queue as the target of a schedule."""
         queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
-        # One role for all schedules that start sagas here.
+        # One role for all schedules of the service.
         role = cast("iam.Role | None", self.commands.node.try_find_child("SchedulerRole"))
         if role is None:
             condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
@@ -142,7 +143,7 @@ class Connector:
         resource = bucket.node.default_child
         if isinstance(resource, s3.CfnBucket):
             if bucket.node.try_find_child(_NOTIFICATIONS) is not None:
-                # A custom resource sets what the bucket tells: it would take back what is said beside it.
+                # A custom resource sets the bucket's notifications and would revert any other setting.
                 bucket.enable_event_bridge_notification()
             else:
                 enabled = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
@@ -160,15 +161,15 @@ class Connector:
         resource = queue.node.default_child
         hidden = resource.visibility_timeout if isinstance(resource, sqs.CfnQueue) else None
         if hidden is not None and hidden < TIMEOUT:
-            told = f"hides messages for {hidden:g} s; it must be {TIMEOUT} at least"
-            raise DefinitionError(f"{what}: the queue {queue.node.path} {told}")
+            fault = f"has a visibility timeout of {hidden:g} s; it must be at least {TIMEOUT} s"
+            raise DefinitionError(f"{what}: the queue {queue.node.path} {fault}")
         if queue.fifo:
-            raise DefinitionError(f"{what}: the queue {queue.node.path} is a FIFO queue, whose order sagas do not keep")
+            raise DefinitionError(f"{what}: the queue {queue.node.path} is a FIFO queue; sagas cannot keep its order")
         self.function.listen(cast("sqs.IQueue", queue))
         self.function.declare(queue.queue_arn, command)
 
     def _free_id(self, what: str) -> str:
-        """An id for a construct that is made for a source."""
+        """Return an unused id for the construct of a source."""
         base = "".join(part[:1].upper() + part[1:] for part in what.replace("_", " ").replace(".", " ").split())
         number, id = 1, base
         while self.service.node.try_find_child(id) is not None:
@@ -179,14 +180,14 @@ class Connector:
 
 @jsii.implements(sns.ITopicSubscription)
 class _Subscription:
-    """The command queue as the CDK subscribes it to a topic, but for the statement in its policy."""
+    """The CDK's subscription of a queue to a topic, without the statement in the queue's policy."""
 
     def __init__(self, commands: CommandQueue, policy: IDependable | None) -> None:
         self._commands, self._policy = commands, policy
 
     def bind(self, topic: sns.ITopic) -> sns.TopicSubscriptionConfig:
         """Return the subscription."""
-        queue, letters = self._commands.known, self._commands.known_dead_letters
+        queue, letters = self._commands.imported, self._commands.imported_dead_letters
         usual = subscriptions.SqsSubscription(queue, dead_letter_queue=letters).bind(topic)
         return sns.TopicSubscriptionConfig(
             endpoint=usual.endpoint,
@@ -200,14 +201,14 @@ class _Subscription:
 
 
 class _WholeEvent(events.RuleTargetInput):
-    """A command with the whole event in it: what is taken of the event, its function takes.
+    """A command that contains the whole event, from which the command function takes the values.
 
-    EventBridge itself would put texts into the message as they are, and a quotation mark would break it.
+    EventBridge would insert texts without escaping, and a quotation mark would break the message.
     """
 
     def __init__(self, command: Mapping[str, Any]) -> None:
         super().__init__()
-        # What is in angle brackets EventBridge takes for a variable, and refuses what it does not know.
+        # EventBridge takes angle brackets for a variable, and refuses unknown ones.
         text = json.dumps(dict(command)).replace("<", "\\u003c").replace(">", "\\u003e")
         self._template = f'{text[:-1]}, "event": <aws.events.event.json>}}'
 

@@ -1,4 +1,4 @@
-"""What the archive of the audit trail is to be like."""
+"""Options of the archive of the audit trail."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sagas.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A copy of the audit trail in S3, out of reach of those who may write the tables. It holds no payloads.
+    """A copy of the audit trail in S3, safe from principals that can write the tables. It contains no payloads.
 
     Args:
-        bucket: where it goes; when absent a bucket is made, versioned, and kept when it leaves the stack.
-        lock: how long S3 refuses to let objects be overwritten or deleted (Object Lock), in whole days; not at all when
-            absent. Of a bucket of your own its own settings decide.
-        compliance: whether the lock holds for everybody, the account's owner included, until it ends. Without,
+        bucket: your own bucket. Default: the service creates a versioned bucket, which stays when it leaves the stack.
+        lock: how long S3 refuses to overwrite or delete objects (Object Lock), in whole days. Default: not at all.
+            Your own bucket keeps its own settings.
+        compliance: whether the lock binds everybody, including the account's owner, until it expires. If False,
             ``s3:BypassGovernanceRetention`` lifts it.
 
     Raises:
-        DefinitionError: the time is out of range, or is that of a bucket of your own; or nothing is locked.
+        DefinitionError: the lock is out of range, is set for your own bucket, or is missing with ``compliance``.
     """
 
     bucket: s3.IBucket | s3.BucketBase | None = None
@@ -40,6 +40,6 @@ class Archive:
         if self.lock is not None and self.lock % timedelta(days=1):
             raise DefinitionError(f"Archive: lock must be whole days, not {self.lock}")
         if self.lock is not None and self.bucket is not None:
-            raise DefinitionError("Archive: lock is a setting of the bucket that you gave")
+            raise DefinitionError("Archive: lock cannot be used with bucket; set Object Lock on your bucket")
         if self.compliance and self.lock is None:
-            raise DefinitionError("Archive: compliance takes a lock")
+            raise DefinitionError("Archive: compliance requires lock")

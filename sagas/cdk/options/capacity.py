@@ -1,4 +1,4 @@
-"""What a table of a service can take from the start, at most, and for which price of storage."""
+"""Options of the tables that a service creates: initial and maximum capacity, and storage class."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from sagas.cdk.options.checks import of_kind, within
 from sagas.errors import DefinitionError
 
 _NEWBORN_READS, _NEWBORN_WRITES = 12_000, 4_000
-"""Units a second that a new table takes anyway; DynamoDB refuses less."""
+"""Units per second of any new table; DynamoDB refuses less."""
 _MOST = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Capacity and storage of a table that the service makes.
+    """Capacity and storage of a table that the service creates.
 
     Args:
-        warm_reads: read units a second that the table and its indexes take at once, 12,000 or more. Costs once, when it
-            is raised. AWS never lowers it.
-        warm_writes: write units a second, 4,000 or more, likewise.
-        max_writes: write units a second that the table takes at most, so that sagas which run away cost no more. Beyond
-            it writes are refused and tried again: sagas become slow, and starts are answered with 503.
-        infrequent_access: whether storage costs less and each request more, as suits an audit trail that is kept for
+        warm_reads: read units per second that the table and its indexes support at once, 12,000 or more. You pay once,
+            when you raise it. AWS never lowers it.
+        warm_writes: the same for write units, 4,000 or more.
+        max_writes: maximum write units per second, to limit the cost of runaway sagas. Writes above it are refused and
+            retried: sagas slow down, and starts return 503.
+        infrequent_access: whether storage costs less and each request more. This suits an audit trail that is kept for
             months.
 
     Raises:
-        DefinitionError: a value that DynamoDB would refuse.
+        DefinitionError: DynamoDB would refuse a value.
     """
 
     warm_reads: int | None = None

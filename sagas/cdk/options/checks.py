@@ -1,4 +1,4 @@
-"""What options are checked by: numbers within limits, words that are known, platforms the library runs on."""
+"""Checks of options: numbers within limits, allowed words, supported platforms."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _OF_LAMBDA = frozenset(
         *(f"AWS_LAMBDA_{name}" for name in ("INITIALIZATION_TYPE", "LOG_GROUP_NAME", "LOG_STREAM_NAME", "RUNTIME_API")),
     }
 )
-"""Variables that Lambda sets itself, and lets nobody set."""
+"""Variables that only Lambda may set."""
 
 
 def within(where: str, option: str, value: Any, least: float, most: float) -> None:
-    """Refuse a number outside of what AWS or the library allows; ``None`` stands for the default."""
+    """Refuse a number outside the limits of AWS or the library. ``None`` stands for the default."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
@@ -34,36 +34,36 @@ def within(where: str, option: str, value: Any, least: float, most: float) -> No
 
 
 def of_kind(where: str, option: str, value: object, kind: type, *, none: bool = False) -> None:
-    """Refuse what is not of a type of this library's, or Python's: the CDK would fail on it far from here."""
+    """Refuse a value of the wrong type. The CDK would report it later, without naming the option."""
     if isinstance(value, kind) or (none and value is None):
         return
     name = kind.__name__
-    told = "True or False" if kind is bool else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-    raise DefinitionError(f"{where}: {option} must be {told}{' or None' if none else ''}, not {value!r}")
+    expected = "True or False" if kind is bool else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    raise DefinitionError(f"{where}: {option} must be {expected}{' or None' if none else ''}, not {value!r}")
 
 
-def variables(where: str, given: Mapping[str, str]) -> None:
-    """Refuse environment variables that Lambda does not take."""
-    of_kind(where, "environment", given, Mapping)
-    for name, value in given.items():
+def variables(where: str, environment: Mapping[str, str]) -> None:
+    """Refuse environment variables that Lambda does not accept."""
+    of_kind(where, "environment", environment, Mapping)
+    for name, value in environment.items():
         of_kind(where, f"environment: {name}", value, str)
         if name in _OF_LAMBDA:
-            raise DefinitionError(f"{where}: environment: {name} must be left to Lambda, which sets it itself")
+            raise DefinitionError(f"{where}: environment: {name} must be left out: Lambda sets it")
         if _VARIABLE.fullmatch(name) is None:
-            told = "must be two letters, digits or _ at least, the first a letter"
-            raise DefinitionError(f"{where}: environment: a name {told}, not {name!r}")
+            form = "at least two letters, digits or underscores, the first a letter"
+            raise DefinitionError(f"{where}: environment: a name must be {form}, not {name!r}")
 
 
 def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_.Runtime | None) -> None:
-    """Refuse what the library does not run on; ``None`` stands for the service's own."""
+    """Refuse platforms that the library does not support. ``None`` stands for the service's own."""
     if architecture is not None:
         one_of(where, "architecture", architecture.name, ARCHITECTURES)
     version = re.fullmatch(r"python3\.(\d+)", runtime.name) if runtime is not None else None
     if runtime is not None and (version is None or int(version[1]) < _OLDEST_PYTHON):
-        raise DefinitionError(f"{where}: runtime must be a Python from 3.{_OLDEST_PYTHON} on, not {runtime.name}")
+        raise DefinitionError(f"{where}: runtime must be Python 3.{_OLDEST_PYTHON} or newer, not {runtime.name}")
 
 
-def one_of(where: str, option: str, value: object, known: Sequence[str]) -> None:
-    """Refuse a word that is none of those known."""
-    if value not in known:
-        raise DefinitionError(f"{where}: {option} must be one of {', '.join(known)}, not {value!r}")
+def one_of(where: str, option: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse a value that is not allowed."""
+    if value not in allowed:
+        raise DefinitionError(f"{where}: {option} must be one of {', '.join(allowed)}, not {value!r}")

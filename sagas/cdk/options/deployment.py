@@ -1,4 +1,4 @@
-"""How new code takes over: the option ``deployment``."""
+"""How functions move to new code: the option ``deployment``."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sagas.errors import DefinitionError
 
 AnyAlarm = cloudwatch.IAlarm | cloudwatch.Alarm
 _MOST_ALARMS = 6
-"""CodeDeploy takes ten for a function, of which the service has four."""
+"""CodeDeploy allows ten per function, and the service needs four."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """How the alias of each function moves to new code; by :meth:`canary`, :meth:`linear` or :meth:`all_at_once`.
+    """How the alias of each function moves to new code. Use :meth:`canary`, :meth:`linear` or :meth:`all_at_once`.
 
     Args:
-        kind: which of them.
-        percent: of the invocations that go to the new code at first, or with each step.
-        minutes: until the rest follows, or between steps.
-        alarms: further ones that undo a deployment, at most six. The service's own are those of a function's errors,
-            and of records that fail, failed undos and sagas that need attention of its saga. None of these goes on for
-            a step that raises: it is retried, and undone.
+        kind: ``canary``, ``linear`` or ``all_at_once``.
+        percent: percentage of invocations that move to the new code first, or with each increment.
+        minutes: minutes until the other invocations move, or between increments.
+        alarms: additional alarms that roll a deployment back, at most six. The service's own alarms watch the
+            function's errors, and its saga's failing records, failed undos and sagas that need attention. None of them
+            fires for a step that raises: it is retried, then undone.
 
     Raises:
-        DefinitionError: a value that CodeDeploy would refuse.
+        DefinitionError: CodeDeploy would refuse a value.
     """
 
     kind: Literal["canary", "linear", "all_at_once"]
@@ -40,23 +40,23 @@ class Deployment:
     def __post_init__(self) -> None:
         if self.kind != "all_at_once":
             within(f"Deployment.{self.kind}", "percent", self.percent, 1, 99)
-            # Two days, CodeDeploy's longest, for the whole of it.
+            # A deployment can last two days, which is CodeDeploy's limit.
             steps = 1 if self.kind == "canary" else -(-100 // self.percent)
             within(f"Deployment.{self.kind}", "minutes", self.minutes, 1, 2_880 // steps)
         if len(self.alarms) > _MOST_ALARMS:
-            raise DefinitionError(f"Deployment: alarms must be {_MOST_ALARMS} at most, not {len(self.alarms)}")
+            raise DefinitionError(f"Deployment: alarms: at most {_MOST_ALARMS} are allowed, not {len(self.alarms)}")
 
     @classmethod
     def canary(cls, *, percent: int, minutes: int, alarms: Sequence[AnyAlarm] = ()) -> Deployment:
-        """Return a deployment that gives a part of the invocations to the new code, and the rest some minutes later."""
+        """Return a deployment that moves ``percent`` of the invocations first, and the others ``minutes`` later."""
         return cls("canary", percent, minutes, alarms)
 
     @classmethod
     def linear(cls, *, percent: int, minutes: int, alarms: Sequence[AnyAlarm] = ()) -> Deployment:
-        """Return a deployment that gives the new code so much more of the invocations every so many minutes."""
+        """Return a deployment that moves another ``percent`` of the invocations every ``minutes``."""
         return cls("linear", percent, minutes, alarms)
 
     @classmethod
     def all_at_once(cls, *, alarms: Sequence[AnyAlarm] = ()) -> Deployment:
-        """Return a deployment that moves all at once, by CodeDeploy, so that an alarm which is on stops it."""
+        """Return a deployment by CodeDeploy that moves all invocations at once, unless an alarm has fired."""
         return cls("all_at_once", alarms=alarms)

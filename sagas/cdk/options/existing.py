@@ -1,4 +1,4 @@
-"""Tables and an API that are there already: what they must be like."""
+"""Checks of existing tables and an existing API."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ AnyTable = dynamodb.ITable | dynamodb.Table | dynamodb.TableV2
 AnyResource = apigateway.IResource | apigateway.Resource | apigateway.ResourceBase
 
 EXPIRES = "expires_at"
-"""The attribute by which DynamoDB deletes items."""
+"""The time-to-live attribute."""
 
 Keys = Mapping[str, str]
-"""Types (``S``, ``N``) of the partition key and the sort key, by name, in this order."""
+"""Types (``S``, ``N``) by name, first the partition key, then the sort key."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """What a table of a service is like.
+    """The required form of a table.
 
     Args:
-        keys: of the table.
-        indexes: keys of its global indexes, by name. Keys are all they need to project.
+        keys: keys of the table.
+        indexes: keys of its global indexes, by name. They need to project only keys.
     """
 
     keys: Keys
@@ -37,7 +37,7 @@ class TableForm:
 
 
 def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) -> None:
-    """Refuse a table that does not fit. One that is imported, and so unknown, is believed to."""
+    """Refuse a table of another form. An imported table cannot be checked and is accepted."""
     resource: Any = table.node.default_child
     if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):
         return
@@ -45,12 +45,14 @@ def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) 
     def plain(value: Any) -> Any:
         return Stack.of(resource).resolve(value)
 
-    types = {one["attributeName"]: one["attributeType"] for one in plain(resource.attribute_definitions) or ()}
+    definitions = plain(resource.attribute_definitions) or ()
+    types = {definition["attributeName"]: definition["attributeType"] for definition in definitions}
     _same_keys(f"{where}: the table", _keys(plain(resource.key_schema), types), form.keys)
-    indexes = {one["indexName"]: one["keySchema"] for one in plain(resource.global_secondary_indexes) or ()}
+    existing = plain(resource.global_secondary_indexes) or ()
+    indexes = {index["indexName"]: index["keySchema"] for index in existing}
     for name, keys in form.indexes.items():
         if name not in indexes:
-            raise DefinitionError(f"{where}: the table lacks the index {name} with {_shown(keys)}")
+            raise DefinitionError(f"{where}: the table lacks the index {name} with {_described(keys)}")
         _same_keys(f"{where}: the index {name}", _keys(indexes[name], types), keys)
     ttl: dict[str, Any] = plain(resource.time_to_live_specification) or {}
     if expires and ttl.get("attributeName") != EXPIRES:
@@ -58,16 +60,16 @@ def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) 
 
 
 def _keys(schema: Any, types: Mapping[str, str]) -> Keys:
-    ordered = sorted(schema, key=lambda one: one["keyType"])  # HASH comes before RANGE
-    return {one["attributeName"]: types[one["attributeName"]] for one in ordered}
+    ordered = sorted(schema, key=lambda key: key["keyType"])  # HASH comes before RANGE
+    return {key["attributeName"]: types[key["attributeName"]] for key in ordered}
 
 
-def _same_keys(what: str, found: Keys, needed: Keys) -> None:
-    if list(found.items()) != list(needed.items()):
-        raise DefinitionError(f"{what} must have {_shown(needed)}, not {_shown(found)}")
+def _same_keys(what: str, actual: Keys, expected: Keys) -> None:
+    if list(actual.items()) != list(expected.items()):
+        raise DefinitionError(f"{what} must have {_described(expected)}, not {_described(actual)}")
 
 
-def _shown(keys: Keys) -> str:
+def _described(keys: Keys) -> str:
     parts = [
         f"the {role} key {name} ({kind})"
         for role, (name, kind) in zip(("partition", "sort"), keys.items(), strict=False)
@@ -80,7 +82,7 @@ def mounted_api(where: str, scope: Construct, mount: AnyResource) -> apigateway.
     api: Any = mount.api
     if not isinstance(api, apigateway.RestApi):
         raise DefinitionError(
-            f"{where}: mount must be a resource of a RestApi that this app makes, not of an imported one"
+            f"{where}: mount must be a resource of a RestApi that this app creates, not of an imported one"
         )
     if Stack.of(api) != Stack.of(scope):
         raise DefinitionError(f"{where}: mount must be a resource of an API in the service's own stack")

@@ -1,4 +1,4 @@
-"""What a user of :class:`SagaService` may choose for one function."""
+"""Options of one function of a :class:`SagaService`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _LEAST_STORAGE = 512
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The part of a VPC that functions run in. It needs a way to DynamoDB, SQS and S3: endpoints or NAT.
+    """The part of a VPC that functions run in. It needs a route to DynamoDB, SQS and S3: endpoints or NAT.
 
     Args:
-        vpc: the network.
-        subnets: which of its subnets; those with egress when absent.
-        security_groups: of the functions; when absent, one that lets everything out, which all functions of the service
-            in this VPC share. Lambda has an interface for each subnet and group, of which a VPC takes a few hundred.
+        vpc: the VPC.
+        subnets: the subnets. Default: those with egress.
+        security_groups: the security groups of the functions. Default: one group that allows all outbound traffic,
+            shared by all functions of the service in this VPC. Lambda creates an interface per subnet and group, and a
+            VPC allows a few hundred.
     """
 
     vpc: ec2.IVpc | ec2.Vpc
@@ -34,33 +35,33 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOptions:
-    """How the function of a step is run, or that of a whole saga.
+    """Options of the function of a step or of a whole saga.
 
     Args:
-        memory_size: megabytes; processor time grows with it.
-        ephemeral_storage: size of ``/tmp``; Lambda's 512 MB when absent.
-        batch_size: messages an invocation takes, 1 to 10. The function's timeout covers them one after the other. With
-            a ``timeout`` of your own it need not: messages for which no time is left go back to the queue unbegun.
-        timeout: seconds the function may run, instead of what its steps' timeouts make it.
-        maximum_concurrency: most invocations the queue may cause at a time, from 2. Keeps five pollers awake instead
-            of two, so an idle queue costs more.
-        reserved_concurrency: executions set aside for the function, and its most. Rather use ``maximum_concurrency``
-            to hold it back: a message that Lambda refuses counts as received.
-        weight: its part of the service's ``max_concurrency``, in proportion to those of the other functions; it counts
-            only there, and only without a limit of its own.
-        environment: further environment variables of this function.
-        network: the VPC it runs in; that of the service when absent.
-        log_level: of this function; that of the service when absent.
-        architecture: of this function; that of the service when absent. A layer is built for it.
-        runtime: a Python from 3.11 on; that of the service when absent. A layer is built for it.
-        provisioned_concurrency: executions that Lambda keeps ready, at a price by the hour; at most
+        memory_size: memory in MB. CPU time grows with it.
+        ephemeral_storage: size of ``/tmp``. Default: Lambda's 512 MB.
+        batch_size: messages per invocation, 1 to 10. The function's default timeout covers them one after the other.
+            With a ``timeout`` of your own it may not: messages without enough time return to the queue, not started.
+        timeout: seconds the function may run. Default: derived from the timeouts of its steps.
+        maximum_concurrency: maximum concurrent invocations from the queue, 2 or more. An idle queue then costs more:
+            it keeps five pollers instead of two.
+        reserved_concurrency: executions reserved for the function, which is also its limit. To limit a function, prefer
+            ``maximum_concurrency``: a message that Lambda refuses counts as received.
+        weight: the function's share of the service's ``max_concurrency``, relative to other functions. It has no other
+            effect, and none if the function has a limit of its own.
+        environment: additional environment variables of this function.
+        network: its VPC. Default: the service's.
+        log_level: its log level. Default: the service's.
+        architecture: its architecture, for which a layer is built. Default: the service's.
+        runtime: Python 3.11 or newer, for which a layer is built. Default: the service's.
+        provisioned_concurrency: executions that Lambda keeps ready, billed by the hour; at most
             ``reserved_concurrency``.
-        snap_start: whether a new environment begins with a snapshot of one whose imports are done. Takes Python 3.12 or
-            newer, 512 MB of storage, and no ``provisioned_concurrency``. What a module makes when it is imported, such
-            as random ids, all environments have in common then.
+        snap_start: whether a new environment starts from a snapshot taken after the imports. Requires Python 3.12 or
+            newer, 512 MB of storage, and no ``provisioned_concurrency``. All environments then share the values that
+            modules create on import, such as random ids.
 
     Raises:
-        DefinitionError: a value that Lambda would refuse.
+        DefinitionError: Lambda would refuse a value.
     """
 
     memory_size: int = 256
@@ -94,6 +95,6 @@ class FunctionOptions:
         variables("FunctionOptions", self.environment)
         fits("FunctionOptions", self.architecture, self.runtime)
         if self.snap_start and self.provisioned_concurrency is not None:
-            raise DefinitionError("FunctionOptions: snap_start goes without provisioned_concurrency")
+            raise DefinitionError("FunctionOptions: snap_start cannot be combined with provisioned_concurrency")
         if self.snap_start and storage is not None and storage > _LEAST_STORAGE:
-            raise DefinitionError(f"FunctionOptions: snap_start takes an ephemeral_storage of {_LEAST_STORAGE} MB only")
+            raise DefinitionError(f"FunctionOptions: snap_start requires an ephemeral_storage of {_LEAST_STORAGE} MB")

@@ -38,7 +38,7 @@ _OWN_FUNCTIONS = {
     "now": ("batch_size", "weight"),
     "commands": ("batch_size", "timeout", "weight"),
 }
-"""The functions that a service has besides those of steps, and the options that make no sense there."""
+"""The functions of a service that run no steps, and the options that do not apply to them."""
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
@@ -54,13 +54,13 @@ AnyTopic = sns.ITopic | sns.TopicBase
 
 @dataclass(frozen=True, slots=True)
 class PrivateEndpoint:
-    """An API that can be reached through endpoints of a VPC only.
+    """An API that can be reached only through endpoints of a VPC.
 
     Args:
         vpc_endpoints: interface endpoints for ``execute-api``, at least one.
 
     Raises:
-        DefinitionError: none is given.
+        DefinitionError: ``vpc_endpoints`` is empty.
     """
 
     vpc_endpoints: Sequence[ec2.IVpcEndpoint | ec2.InterfaceVpcEndpoint]
@@ -72,7 +72,7 @@ class PrivateEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """What the API's stage lets through: ``rate`` calls a second, ``burst`` at once."""
+    """Limits of the API's stage: ``rate`` calls per second, ``burst`` calls at once."""
 
     rate: float = 500
     burst: int = 1000
@@ -83,89 +83,89 @@ class Throttling:
 
 
 class SagaServiceProps(TypedDict, total=False):
-    """The keywords of :class:`sagas.cdk.SagaService`, for those too who pass them on from a construct of their own.
+    """The keywords of :class:`sagas.cdk.SagaService`, also for constructs of your own that pass them on.
 
     Args:
-        sagas: the saga classes, at least one; their names must differ.
-        functions: options of functions, by step (``CreateZip.upload``), or by saga class for all its steps. Steps that
-            follow each other share a queue, a function and a role where they are named together:
-            ``(CreateZip.check, CreateZip.upload)``. Of such a step's own options only ``memory_size`` counts: the
-            largest. The service's own functions have names: ``"api"`` (512 MB), ``"supervisor"`` (256 MB, 300
-            seconds), ``"bulk"`` (recovers, purges and sweeps; 1,024 MB, 300 seconds, a ``maximum_concurrency`` of 10),
-            ``"now"`` (ends waits, where some saga waits; 512 MB, 30 seconds, 15 at least, 20 at a time) and
-            ``"commands"`` (works the command queue off, where there is one; 512 MB, 10 at a time).
-        function_options: of all functions of steps that ``functions`` does not name.
-        environment: variables that reach every function, the supervisor included.
-        tables: by name (``sagas``, ``audit``, and ``joins`` where sagas have children), a table that is there already,
-            of this service alone; or :class:`TableOptions` of the one that the service makes.
-        mount: the resource of an API of this stack, such as ``api.root.add_resource("orders")``, below which the
-            service's own go; an API of its own when absent. Its stage, and what it answers itself, stay as they are.
-        isolation: ``step`` gives each step a queue, a function and a role of its own, but for those that ``functions``
-            names together; ``saga`` gives all steps of a saga one of each, for cost, latency and cold starts. One
-            invocation runs as many of the steps that share a function as its time covers.
-        alias: of every function, for the version that is in use; queues, API and rules call it.
-        keep_versions: whether versions of functions stay when newer ones take over, so that an alias can be moved back
-            at once. Nothing deletes them.
-        deployment: how the aliases move to new code: ``Deployment.canary(percent=10, minutes=15)``, for one. When
-            absent, all at once, with the stack.
-        nested_stacks: whether the functions, alarms and queues of each saga are in stacks of their own, nested in this
-            one. When absent, queues are in this stack, and so are functions and alarms while there is room; when there
-            is none left, they leave it without harm. To go to or from True makes new queues.
-        service_name: in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``. The stack's
-            name and the construct's path in it when absent, so that no two stacks of an account share metrics.
-        alarm_topic: told when an alarm goes on. An alarm cannot publish to a topic under ``aws/sns``.
-        runbook_url: where you publish the runbook's page; each alarm names its section there. By default its path here.
-        dashboard: whether the service has one in CloudWatch. It costs 3 USD a month beyond the account's first three.
-        removal_policy: what becomes of tables, bucket and logs when they leave the stack. They stay unless said; only a
-            first deployment that fails takes along what it made.
-        deletion_protection: whether the tables refuse to be deleted. Unless said, only with RETAIN: a first deployment
-            that fails could not take them back. Switch it on once the stack stands.
-        encryption_key: of KMS, for tables, queues, bucket, logs, variables and the service's own event bus; AWS's own
-            keys when absent. It must leave access to IAM, as those made by the CDK do. The policy of an imported key
-            stays as it is: it must let CloudWatch Logs use it, EventBridge for events and rules, and SNS for topics.
-        network: the VPC all functions run in, the supervisor's and the API's included.
-        authorizer: decides who may call the API, in place of IAM.
-        endpoint: of the API: ``regional``; ``edge``, by way of CloudFront, which aws-cn lacks; or a
+        sagas: saga classes, at least one; their names must differ.
+        functions: function options by step (``CreateZip.upload``), or by saga class for all its steps. Consecutive
+            steps that are named together share a queue, a function and a role:
+            ``(CreateZip.check, CreateZip.upload)``. Of the options of each such step only ``memory_size`` counts, and
+            the largest applies. The service's own functions have names: ``"api"`` (512 MB), ``"supervisor"`` (256 MB,
+            300 seconds), ``"bulk"`` (recovers, purges and sweeps; 1,024 MB, 300 seconds, ``maximum_concurrency`` 10),
+            ``"now"`` (ends waits, if a saga waits; 512 MB, 30 seconds, minimum 15, ``maximum_concurrency`` 20) and
+            ``"commands"`` (processes the command queue, if there is one; 512 MB, ``maximum_concurrency`` 10).
+        function_options: options of all step functions that ``functions`` does not name.
+        environment: environment variables of every function, including the supervisor's.
+        tables: by name (``sagas``, ``audit``, and ``joins`` if sagas have children): an existing table that only this
+            service uses, or :class:`TableOptions` for the table that the service creates.
+        mount: a resource of an API in this stack, such as ``api.root.add_resource("orders")``; the service adds its
+            resources below it. Default: an API of its own. Your API's stage and its own responses do not change.
+        isolation: ``step`` gives each step its own queue, function and role, except steps that ``functions`` names
+            together. ``saga`` gives all steps of a saga one of each, for lower cost and latency and fewer cold starts.
+            One invocation then runs as many steps in a row as its time allows.
+        alias: the alias of every function for the version in use; queues, API and rules call it.
+        keep_versions: whether old versions of functions stay, so that an alias can be moved back at once. Nothing
+            deletes them.
+        deployment: how the aliases move to new code, for example ``Deployment.canary(percent=10, minutes=15)``.
+            Default: all at once, with the stack.
+        nested_stacks: whether the functions, alarms and queues of each saga go to nested stacks. Default: queues stay
+            in this stack; functions and alarms stay while there is room, and can move to nested stacks without harm.
+            Changing to or from True creates new queues.
+        service_name: the name in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``.
+            Default: the stack's name and the construct's path, so that no two stacks of an account share metrics.
+        alarm_topic: notified when an alarm fires. An alarm cannot publish to a topic encrypted with ``aws/sns``.
+        runbook_url: the address where you publish the runbook; each alarm links to its section. Default: its path here.
+        dashboard: whether to create a CloudWatch dashboard. It costs 3 USD a month beyond the account's first three.
+        removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they stay, except
+            after a first deployment that fails.
+        deletion_protection: whether the tables refuse to be deleted. Default: only with RETAIN, because a first
+            deployment that fails could not delete them. Switch it on once the stack is deployed.
+        encryption_key: a KMS key for tables, queues, bucket, logs, variables and the service's own event bus. Default:
+            AWS's own keys. Its policy must leave access to IAM, as the CDK's keys do. The policy of an imported key is
+            not changed: it must allow CloudWatch Logs, EventBridge for events and rules, and SNS for topics.
+        network: the VPC of all functions, including those of the supervisor and the API.
+        authorizer: authorizes calls of the API, instead of IAM.
+        endpoint: the API's endpoint: ``regional``; ``edge``, through CloudFront, which aws-cn lacks; or a
             :class:`PrivateEndpoint`.
-        access_log: whether the API logs its calls: ``off``; ``account``, by the role that API Gateway has for logs in
-            this account and region; ``role`` makes that role, and replaces the one that all other APIs there use.
+        access_log: whether the API logs its calls: ``off``; ``account``, with the role that API Gateway has for logs in
+            this account and region; or ``role``, which creates that role and replaces the one other APIs use.
         tracing: whether functions and API send traces to X-Ray.
-        bundle_sdk: whether the layer holds boto3 and botocore as installed here, instead of relying on those of the
-            runtime, which AWS updates by itself: True for all of botocore, some 60 MB; or the services that steps call,
-            as in ``["sns", "kms"]``, to leave out the descriptions of all others.
-        payload_versions: how long overwritten and deleted payloads can be had back from the bucket, in whole days; not
-            at all when absent. A purge leaves them for as long.
-        throttling: what the API lets through.
-        callback_base_url: what callback URLs begin with, where the API is behind a domain of yours, as in
-            ``https://hooks.example.com``; the API's own address when absent.
-        callback_throttling: what the route of public waits lets through, besides; 50 a second and 100 at once when
-            absent.
-        web_acl_arn: a web ACL of AWS WAF that the API's stage is put behind.
-        architecture: of the functions, unless their options name another.
-        runtime: of the functions, a Python from 3.11 on, unless their options name another.
+        bundle_sdk: whether the layer contains the installed boto3 and botocore instead of relying on those of the
+            runtime, which AWS updates. True for all of botocore, about 60 MB; or the services that steps call, such as
+            ``["sns", "kms"]``, to leave out all others.
+        payload_versions: how long overwritten and deleted payloads can be recovered from the bucket, in whole days.
+            Default: not at all. A purge leaves them for the same time.
+        throttling: limits of the API.
+        callback_base_url: the start of callback URLs if the API is behind your own domain, such as
+            ``https://hooks.example.com``. Default: the API's own address.
+        callback_throttling: additional limits of the route of public waits. Default: 50 calls per second, 100 at once.
+        web_acl_arn: a web ACL of AWS WAF for the API's stage.
+        architecture: the architecture of functions whose options name none.
+        runtime: the runtime of functions whose options name none: Python 3.11 or newer.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
-        log_retention: of all log groups.
-        retention: how long sagas are kept after their end, for good when absent; then the supervisor purges them, audit
-            entries and payloads included. Those of types that own objects stay, and those that need a person until they
+        log_retention: the retention of all log groups.
+        retention: how long ended sagas are kept before the supervisor purges them, with audit entries and payloads.
+            Default: for good. Sagas whose type owns objects are kept; those that need an operator are kept until they
             are settled.
-        key_retention: how long what is left of a purged saga is kept, without payloads, and its idempotency key starts
-            no other; 30 days when absent.
-        payload_limit: bytes above which requests and results go to the bucket, 16 KB unless said.
-        carry_inputs: whether small requests and results travel in the messages too, so that a step reads nothing. If
-            not, no payload is in any queue, dead-letter queues included; steps read theirs, and an outcome that cannot
-            be committed is not kept: its step runs again, under the same idempotency key.
-        payload_key: of KMS: functions encrypt requests, results and signals before they store them, and need it to read
-            them. It implies ``carry_inputs=False``; what is stored already stays as it is.
-        auto_disable: of saga types that declare none; none when absent.
-        max_concurrency: executions that all functions of steps may take at once. It is divided over them by the
-            ``weight`` of their options, 2 at least for each; one with a ``maximum_concurrency`` of its own counts with
-            that.
-        events: a bus of EventBridge on which the service tells of its sagas, or a :class:`sagas.cdk.SagaEvents`, which
-            says what it tells. When absent nothing is told, unless :meth:`SagaService.event_bus` is called.
+        key_retention: how long a record of a purged saga is kept, without payloads, and its idempotency key cannot
+            start another saga. Default: 30 days.
+        payload_limit: the size in bytes above which requests and results go to the bucket. Default: 16 KB.
+        carry_inputs: whether small requests and results also travel in messages, so that a step reads nothing. If
+            False, no queue or dead-letter queue contains payloads and steps read theirs. An outcome that cannot be
+            committed is then lost: its step runs again with the same idempotency key.
+        payload_key: a KMS key. Functions encrypt requests, results and signals with it before they store them, and need
+            it to read them. It implies ``carry_inputs=False``. Payloads already stored do not change.
+        auto_disable: the policy of saga types that declare none. Default: none.
+        max_concurrency: the maximum number of concurrent executions of all step functions. It is divided by the
+            ``weight`` of their options, at least 2 for each. A function with its own ``maximum_concurrency`` counts
+            with that.
+        events: an EventBridge bus on which the service publishes events of its sagas, or a
+            :class:`sagas.cdk.SagaEvents`, which also chooses the events. Default: nothing is published, unless
+            :meth:`SagaService.event_bus` is called.
         recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
-        verify_sample: of how many sagas, taken at random, the supervisor verifies the audit trail each day; 0 for none.
-        archive: of the audit trail, in S3; none when absent.
-        shards: over how many keys the indexes of the control table are spread. It may be raised, never lowered.
+        verify_sample: how many sagas, chosen at random, have their audit trail verified each day; 0 for none.
+        archive: an archive of the audit trail in S3. Default: none.
+        shards: how many keys the indexes of the control table are spread over. It can be raised, never lowered.
     """
 
     sagas: Required[Sequence[type[Any]]]
@@ -228,7 +228,7 @@ _INSTEAD = {
     "joins_table": 'give tables={"joins": ...}',
     "table_options": "give tables={name: TableOptions(...)}",
 }
-"""What to do in place of options that are no longer there."""
+"""Replacements for removed options."""
 
 _KINDS: dict[type, str] = {
     FunctionOptions: "function_options?",
@@ -240,12 +240,12 @@ _KINDS: dict[type, str] = {
     Mapping: "functions? environment? tables?",
     bool: "dashboard keep_versions tracing carry_inputs nested_stacks? deletion_protection?",
 }
-"""Options by what they must be; with a question mark those that may be None."""
+"""Options by required type. A question mark allows None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """A service's name in metrics and messages, the options it was given, and the defaults of the rest.
+    """A service's name in metrics and messages, with its options and their defaults.
 
     Raises:
         DefinitionError: a value that AWS or the library would refuse.
@@ -327,25 +327,25 @@ class ServiceOptions:
         variables(self.service, self.environment or {})
 
     def own_function(self, name: str, memory_size: int) -> FunctionOptions:
-        """Return what ``functions`` has for one of the service's own functions, else options with this memory."""
+        """Return the options of one of the service's own functions; by default, options with this memory."""
         return (self.functions or {}).get(name) or FunctionOptions(memory_size=memory_size)
 
     def existing_table(self, name: str) -> AnyTable | None:
-        """Return the table that is there already; ``None`` where the service makes it."""
+        """Return an existing table; ``None`` if the service creates it."""
         table = (self.tables or {}).get(name)
         return None if isinstance(table, TableOptions) else table
 
     def table_options(self, name: str) -> TableOptions:
-        """Return the options of a table that the service makes."""
+        """Return the options of a table that the service creates."""
         options = (self.tables or {}).get(name)
         return options if isinstance(options, TableOptions) else TableOptions()
 
     def _check_functions(self) -> None:
-        """The service's own functions take the options that make sense there."""
+        """Refuse options that do not apply to the service's own functions."""
         for key, options in (self.functions or {}).items():
-            of_kind(self.service, "each of functions", options, FunctionOptions)
+            of_kind(self.service, "each value of functions", options, FunctionOptions)
             if not isinstance(key, str):
-                continue  # steps and saga classes are known to the catalogue
+                continue  # the catalogue checks steps and saga classes
             if key not in _OWN_FUNCTIONS:
                 raise DefinitionError(
                     f"{self.service}: functions: {key!r} is not a function of the service; name a step by its class, "
@@ -353,13 +353,13 @@ class ServiceOptions:
                 )
             for name in _OWN_FUNCTIONS[key]:
                 if getattr(options, name) != getattr(FunctionOptions(), name):
-                    raise DefinitionError(f"{self.service}: functions: {key} takes no {name}")
+                    raise DefinitionError(f"{self.service}: functions: {key} does not support {name}")
             if key == "now":
                 within(self.service, "functions: now: timeout", options.timeout, _LEAST_NOW, 900)
 
     def _check_tables(self) -> None:
         for name, table in (self.tables or {}).items():
-            one_of(self.service, "a name in tables", name, TABLES)
+            one_of(self.service, "each key of tables", name, TABLES)
             if not isinstance(table, TableOptions) and not hasattr(table, "table_arn"):
                 raise DefinitionError(f"{self.service}: tables: {name} must be a table or TableOptions, not {table!r}")
         existing = [table for name in TABLES if (table := self.existing_table(name)) is not None]
@@ -367,14 +367,14 @@ class ServiceOptions:
             raise DefinitionError(f"{self.service}: tables must be different tables")
 
     def _check_times(self) -> None:
-        for option, kept, least in (
+        for option, period, least in (
             ("retention", self.retention, 3600),
             ("key_retention", self.key_retention, 86_400),
             ("payload_versions", self.payload_versions, 86_400),
         ):
-            if not isinstance(cast("object", kept), timedelta | None):
-                raise DefinitionError(f"{self.service}: {option} must be a timedelta, not {kept!r}")
-            seconds = None if kept is None else kept.total_seconds()
+            if not isinstance(cast("object", period), timedelta | None):
+                raise DefinitionError(f"{self.service}: {option} must be a timedelta, not {period!r}")
+            seconds = None if period is None else period.total_seconds()
             within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
         every: object = self.recover_every
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
@@ -387,25 +387,25 @@ class ServiceOptions:
         url = self.callback_base_url
         if url is not None and not Token.is_unresolved(url) and _BASE_URL.fullmatch(url) is None:
             raise DefinitionError(
-                f"{self.service}: callback_base_url must be a URL by https without a slash at the end, not {url!r}"
+                f"{self.service}: callback_base_url must be an https URL without a trailing slash, not {url!r}"
             )
-        given = {
+        stage_options = {
             "throttling": self.throttling is not None,
             "callback_throttling": self.callback_throttling is not None,
             "web_acl_arn": self.web_acl_arn is not None,
             "endpoint": self.endpoint != "regional",
             "access_log": self.access_log != "off",
         }
-        for option in (name for name, one in given.items() if one and self.mount is not None):
-            raise DefinitionError(f"{self.service}: {option} is that of the stage of the API you mount on")
+        for option in (name for name, chosen in stage_options.items() if chosen and self.mount is not None):
+            raise DefinitionError(f"{self.service}: {option} cannot be used with mount; set it on your API's stage")
 
 
 def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
     """Return the options of a service."""
-    known, given = SagaServiceProps.__annotations__, dict[str, Any](props)
+    allowed, options = SagaServiceProps.__annotations__, dict[str, Any](props)
     for name in props:
-        if name not in known:
-            meant = get_close_matches(name, known, 1) or known
-            instead = _INSTEAD.get(name, f"is it {' or '.join(meant)}?")
+        if name not in allowed:
+            similar = get_close_matches(name, allowed, 1) or allowed
+            instead = _INSTEAD.get(name, f"did you mean {' or '.join(similar)}?")
             raise DefinitionError(f"{service}: SagaService has no option {name}; {instead}")
-    return ServiceOptions(service=given.pop("service_name", None) or service, **given)
+    return ServiceOptions(service=options.pop("service_name", None) or service, **options)

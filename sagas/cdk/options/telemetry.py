@@ -1,4 +1,4 @@
-"""Tracing by OpenTelemetry: the variables of the functions, and what their layer needs."""
+"""Tracing with OpenTelemetry: the functions' variables and their layer's packages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _EXPORTER = "OTEL_TRACES_EXPORTER"
 
 @dataclass(frozen=True, slots=True)
 class OpenTelemetry:
-    """Where spans go, and which: ``SagaService(environment=OpenTelemetry("http://...").environment)``.
+    """Collector and sampling of spans: ``SagaService(environment=OpenTelemetry("http://...").environment)``.
 
     Args:
-        endpoint: of a collector, by OTLP over HTTP; spans go to ``/v1/traces`` below it. A collector that needs a key
-            needs ``OTEL_EXPORTER_OTLP_HEADERS`` besides, which all see who may read the function's configuration.
-        sample: the share of sagas that are traced, 0 to 1: of those whose caller has not decided.
+        endpoint: the collector's URL, for OTLP over HTTP; spans go to ``/v1/traces`` below it. If the collector needs a
+            key, also set ``OTEL_EXPORTER_OTLP_HEADERS``, which readers of the function's configuration can see.
+        sample: the share of sagas that are traced, 0 to 1, if the caller has not decided.
 
     Raises:
         DefinitionError: a value is out of range.
@@ -31,13 +31,13 @@ class OpenTelemetry:
     def __post_init__(self) -> None:
         within("OpenTelemetry", "sample", self.sample, 0, 1)
         parts = urlsplit(self.endpoint)
-        # A token, whose value only the deployment knows, is believed to be one.
+        # Only the deployment knows a token's value, so a token is accepted.
         if "${Token" not in self.endpoint and (parts.scheme not in ("http", "https") or not parts.netloc):
-            raise DefinitionError(f"OpenTelemetry: endpoint must be a URL by http or https, not {self.endpoint!r}")
+            raise DefinitionError(f"OpenTelemetry: endpoint must be an http or https URL, not {self.endpoint!r}")
 
     @property
     def environment(self) -> dict[str, str]:
-        """The standard variables; add others, such as ``OTEL_RESOURCE_ATTRIBUTES``, as you like."""
+        """The standard variables; add others, such as ``OTEL_RESOURCE_ATTRIBUTES``, as needed."""
         return {
             _EXPORTER: "otlp",
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
@@ -47,5 +47,5 @@ class OpenTelemetry:
 
 
 def needed_extras(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the extras of the library that functions with these variables need."""
+    """Return the library's extras that functions with these variables need."""
     return ("otel",) if environment.get(_EXPORTER, "none").strip().lower() not in ("", "none") else ()

@@ -1,4 +1,4 @@
-"""What a service tells of its sagas, and where: the option ``events``."""
+"""Which events a service publishes, and on which bus: the option ``events``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ AnyBus = events.IEventBus | events.EventBus
 
 @dataclass(frozen=True, slots=True)
 class SagaEvents:
-    """What a service tells of its sagas, and where.
+    """Which events a service publishes, and on which bus.
 
     Args:
-        bus: that it tells it on; one of its own when absent.
-        steps: whether it tells of steps, too: then its function reads each committed entry.
-        payloads: whether requests and results are told, as the API shows them, where an event has room for them.
+        bus: the bus for the events. Default: a bus of the service's own.
+        steps: whether events of steps are published too. The function then reads each committed entry.
+        payloads: whether events contain requests and results, as the API shows them, if they fit.
     """
 
     bus: AnyBus | None = None
@@ -28,20 +28,20 @@ class SagaEvents:
     payloads: bool = False
 
     @classmethod
-    def of(cls, service: str, given: object) -> SagaEvents | None:
-        """Return what the option ``events`` of a service stands for.
+    def of(cls, service: str, option: object) -> SagaEvents | None:
+        """Return the events that the option ``events`` of a service asks for.
 
         Args:
             service: its name, for the message.
-            given: a bus, a :class:`SagaEvents`, or ``None``.
+            option: a bus, a :class:`SagaEvents`, or ``None``.
 
         Raises:
-            DefinitionError: it is neither.
+            DefinitionError: the option has another type.
         """
-        match given:
+        match option:
             case None | SagaEvents():
-                return given
+                return option
             case events.EventBus() | Construct():
-                return cls(bus=cast("AnyBus", given))
+                return cls(bus=cast("AnyBus", option))
             case _:
-                raise DefinitionError(f"{service}: events must be an EventBus or SagaEvents, not {given!r}")
+                raise DefinitionError(f"{service}: events must be an EventBus or SagaEvents, not {option!r}")

@@ -1,1 +1,1 @@
-"""What a part of a service is, its alarms, and how new code of it is released."""
+"""The parts of a service, their alarms, and releases of new code."""

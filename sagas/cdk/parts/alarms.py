@@ -1,4 +1,4 @@
-"""What wakes an operator: alarms, each of which names in its description its section of the runbook."""
+"""Alarms for operators. Each description links to a section of the runbook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sagas.errors import DefinitionError
 MINUTE = Duration.minutes(1)
 FEW_MINUTES = Duration.minutes(5)
 _LONGEST = 1_024
-"""Characters that CloudWatch takes in a description."""
+"""CloudWatch's limit for a description, in characters."""
 _TOO_MUCH = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _SILENT = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
 _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
@@ -31,12 +31,12 @@ _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
 def saga_metric(
     name: str, saga: str, service: str, period: Duration = MINUTE, statistic: str = "Sum"
 ) -> cloudwatch.Metric:
-    """A metric that the functions count by saga type."""
+    """Return a metric that the functions count by saga type."""
     return _metric(name, {"saga": saga, "service": service}, period, statistic)
 
 
 def service_metric(name: str, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """A metric that the functions count for the whole service."""
+    """Return a metric that the functions count for the whole service."""
     return _metric(name, {"service": service}, FEW_MINUTES, statistic)
 
 
@@ -48,16 +48,16 @@ def _metric(name: str, dimensions: Mapping[str, str], period: Duration, statisti
 
 @dataclass(frozen=True, slots=True)
 class Waking:
-    """What all alarms of a service have in common.
+    """Settings that all alarms of a service share.
 
     Args:
         service: the service's name, a dimension of its metrics.
         topic: notified when an alarm fires.
-        runbook: where the page is that says what to do, to which each alarm's section is added.
-        releases: move new code to the functions gradually; ``None`` where a deployment moves all at once.
+        runbook: the address of the runbook's page, to which each alarm adds its section.
+        releases: move new code to the functions gradually; ``None`` if a deployment moves all at once.
 
     Raises:
-        DefinitionError: that is no address of a page.
+        DefinitionError: ``runbook`` is not the address of a page.
     """
 
     service: str
@@ -67,12 +67,11 @@ class Waking:
 
     def __post_init__(self) -> None:
         if re.fullmatch(r"[^\s#]+", self.runbook) is None:
-            told = f"runbook_url must be the address of a page, without a section of it, not {self.runbook!r}"
-            raise DefinitionError(told)
+            raise DefinitionError(f"runbook_url must be the address of a page, without a section, not {self.runbook!r}")
 
 
 class Alarms(Construct):
-    """Alarms that fire when a metric exceeds a threshold. Each watches one metric, as CloudWatch charges by metric.
+    """Alarms that fire when a metric exceeds a threshold. Each watches one metric: CloudWatch charges per metric.
 
     Args:
         scope: parent construct.
@@ -98,9 +97,9 @@ class Alarms(Construct):
         silence: bool = False,
     ) -> cloudwatch.Alarm:
         """Add an alarm."""
-        told, link = what, f"What to do: {self._waking.runbook}#{section}"
-        if len(told) + len(link) >= _LONGEST:  # it names many steps
-            told = f"{told[: _LONGEST - len(link) - 4]}..."
+        text, link = what, f"What to do: {self._waking.runbook}#{section}"
+        if len(text) + len(link) >= _LONGEST:  # it names many steps
+            text = f"{text[: _LONGEST - len(link) - 4]}..."
         alarm = cloudwatch.Alarm(
             self,
             id,
@@ -110,7 +109,7 @@ class Alarms(Construct):
             evaluation_periods=periods,
             datapoints_to_alarm=breaching,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING if silence else _QUIET,
-            alarm_description=f"{told} {link}",
+            alarm_description=f"{text} {link}",
         )
         if self._waking.topic is not None:
             action = actions.SnsAction(cast("sns.ITopic", self._waking.topic))
@@ -118,7 +117,7 @@ class Alarms(Construct):
         return alarm
 
     def watch_errors(self, id: str, function: lambda_.Function, what: str) -> cloudwatch.Alarm:
-        """Watch invocations that crashed or timed out. A step that merely raised is recorded, and no error of these."""
+        """Watch invocations that crashed or timed out. A step that raises is recorded and does not count here."""
         metric = function.metric_errors(period=FEW_MINUTES, statistic="Sum")
         return self.watch(id, metric, f"{what} crashed or timed out.", "function-errors", periods=3, breaching=2)
 
@@ -128,11 +127,11 @@ class Alarms(Construct):
         self.watch(id, throttles, f"{what} was refused by Lambda.", "throttles", periods=2)
 
     def watch_letters(self, id: str, letters: sqs.Queue, what: str, section: str, *, period: Duration = MINUTE) -> None:
-        """Watch a dead-letter queue, in which there should be nothing."""
+        """Watch a dead-letter queue, which should be empty."""
         metric = letters.metric_approximate_number_of_messages_visible(period=period, statistic="Maximum")
         self.watch(id, metric, what, section)
 
     def guard(self, function: Construct, alias: lambda_.Alias, *alarms: cloudwatch.Alarm) -> None:
-        """Have the alarms undo a gradual deployment of the function that is under way."""
+        """Have the alarms roll back a gradual deployment of the function."""
         if self._waking.releases is not None:
             self._waking.releases.add(function, alias, alarms)

@@ -1,4 +1,4 @@
-"""What a service is made of: each part says what it counts, holds and watches."""
+"""The parts of a service: each counts its resources, names the stateful ones and adds its alarms."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from sagas.cdk.parts.alarms import Alarms
 
 
 class Part:
-    """A part of a service, which goes through its parts and asks each of them the same."""
+    """A part of a service."""
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Return how many CloudFormation resources it takes in this service, beyond what every service has.
+        """Return the number of its CloudFormation resources, in addition to those that every service has.
 
-        The service asks before it makes the part: the answer decides where the resources go.
+        It is called before the part is created, because the total decides where the resources go.
         """
         del catalogue
         return 0
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """Return the same for a part that may be added to a deployed service: its stack keeps that much room."""
+        """Return the number for a part that may be added later. The service's stack reserves room for it."""
         return cls.count(catalogue)
 
     def held(self) -> Mapping[str, object]:
-        """Return what holds sagas, messages, payloads or keys, by what it is. A deployment must not replace it."""
+        """Return resources that hold sagas, messages, payloads or keys, by description. A deployment must not replace
+        them."""
         return {}
 
     def watch(self, alarms: Alarms) -> None:
-        """Add its alarms, and guard the deployment of its function with them."""
+        """Add its alarms, and have them guard the deployment of its function."""
 
 
 def resources(parts: Iterable[type[Part]], catalogue: Catalogue) -> tuple[int, int]:
-    """Return how many resources these parts take, and for how many the service's stack keeps room."""
+    """Return the number of resources of these parts, and the number that the service's stack reserves room for."""
     kinds = list(parts)
     return sum(part.count(catalogue) for part in kinds), sum(part.reserve(catalogue) for part in kinds)

@@ -1,4 +1,4 @@
-"""How new code takes over: a version and an alias for every function, and CodeDeploy to move the alias by and by."""
+"""Releases of new code: every function has a version and an alias, and CodeDeploy moves the alias gradually."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Releases(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        service: the service's name, which no other of the account and region has.
+        service: the service's name, unique in the account and region.
         deployment: how aliases move.
     """
 
@@ -42,8 +42,8 @@ class Releases(Construct):
             assumed_by=codedeploys,
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_POLICY)],
         )
-        acknowledge(Validations.of(role), {_FINDING: "What CodeDeploy needs to move aliases; AWS keeps it up to date."})
-        # Each group would attach the policy anew.
+        acknowledge(Validations.of(role), {_FINDING: "CodeDeploy needs it to move aliases; AWS keeps it up to date."})
+        # Otherwise each group would attach the policy again.
         self._role = role.without_policy_updates()
         self._configuration: Any = codedeploy.LambdaDeploymentConfig.ALL_AT_ONCE
         if deployment.kind != "all_at_once":
@@ -51,8 +51,8 @@ class Releases(Construct):
                 "canary": codedeploy.TimeBasedCanaryTrafficRouting,
                 "linear": codedeploy.TimeBasedLinearTrafficRouting,
             }[deployment.kind](interval=Duration.minutes(deployment.minutes), percentage=deployment.percent)
-            # The CDK would make the name from the construct's path, which another stack may have. It changes with the
-            # configuration, as one that is in use cannot be changed.
+            # The CDK would derive the name from the construct's path, which another stack may have. It changes with the
+            # configuration, because a configuration in use cannot be changed.
             name = f"{service.replace('/', '-')}-{deployment.kind}-{deployment.percent}-{deployment.minutes}"
             if len(name) > _MOST_NAME:
                 name = f"{name[-_MOST_NAME:]}-{hashlib.sha256(service.encode()).hexdigest()[:8]}"

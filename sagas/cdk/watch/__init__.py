@@ -1,1 +1,1 @@
-"""What operators see: the alarms of saga types, the dashboard, and notes of the synthesis."""
+"""The alarms of saga types, the dashboard, and notes of the synthesis."""

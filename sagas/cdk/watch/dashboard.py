@@ -1,4 +1,4 @@
-"""The operators' page in CloudWatch: what starts and ends, how long steps take, what waits, what it costs."""
+"""The dashboard in CloudWatch: starts and ends of sagas, durations of steps, queues, and cost."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from sagas.cdk.parts.alarms import saga_metric
 _PERIOD = Duration.minutes(5)
 _WIDTH = 24
 _HEIGHT = 6
-_MOST_SHOWN = 150
-"""Functions of steps that a dashboard shows one by one."""
+_MOST_FUNCTIONS = 150
+"""Most step functions that a dashboard shows individually."""
 _ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered", "NeedsAttention")
 
 
 class ServiceDashboard(Construct):
-    """A dashboard: one row for the service, one for each saga type. It has no metric of its own, and so no cost of one.
+    """A dashboard: one row for the service and one per saga type. It needs no custom metrics, which would cost extra.
 
     Args:
         scope: parent construct.
         id: construct id.
         service: the service's name, a dimension of its metrics.
-        api: starts are the calls of its ``POST /sagas/{type}``.
-        base_path: what precedes that.
+        api: the API, whose calls of ``POST /sagas/{type}`` are the starts.
+        base_path: the prefix of that path.
         supervisor: the supervisor's function.
         tables: of the service.
-        runbook: where the page is that says what to do.
+        runbook: the address of the runbook.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ServiceDashboard(Construct):
         super().__init__(scope, id)
         self._service = service
         self._dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(12))
-        heading = f"# Sagas of {service}\nWhat to do when an alarm is on: `{runbook}`"
+        heading = f"# Sagas of {service}\nWhat to do when an alarm fires: `{runbook}`"
         self._row(cloudwatch.TextWidget(markdown=heading, width=_WIDTH, height=2))
         named = (("sagas", tables.sagas), ("audit", tables.audit))
         written = [t.metric_consumed_write_capacity_units(period=_PERIOD, label=f"{name} written") for name, t in named]
@@ -79,7 +79,7 @@ class ServiceDashboard(Construct):
         self._row(
             _graph("Starts and refused calls", calls),
             _graph("Supervisor", [supervisor.metric_duration(period=_PERIOD, statistic="Maximum")]),
-            _graph("Units written and read (cost)", [*written, *read]),
+            _graph("Write and read units (cost)", [*written, *read]),
         )
 
     def add_saga(
@@ -87,7 +87,7 @@ class ServiceDashboard(Construct):
     ) -> None:
         """Add a row for a saga type."""
         ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
-        known = [(group, queues.seen_from(self, group)) for group in queues.by_group] if by_step else []
+        by_group = [(group, queues.seen_from(self, group)) for group in queues.by_group] if by_step else []
         functions = functions if by_step else ()
         durations = [f.metric_duration(period=_PERIOD, statistic="p95", label=name) for name, f in functions]
         runs = [f.metric_invocations(period=_PERIOD, statistic="Sum", label=name) for name, f in functions]
@@ -98,7 +98,7 @@ class ServiceDashboard(Construct):
         ]
         backlog = [
             queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum", label=name)
-            for name, queue in (*known, ("dead letters", queues.dead_letters))
+            for name, queue in (*by_group, ("dead letters", queues.dead_letters))
         ]
         self._row(
             _graph(f"{saga}: ends", ends),
@@ -108,9 +108,8 @@ class ServiceDashboard(Construct):
         )
 
     def _row(self, *widgets: cloudwatch.GraphWidget | cloudwatch.TextWidget) -> None:
-        """Widgets beside each other, over the whole width."""
-        shown = [cast("cloudwatch.IWidget", widget) for widget in widgets]
-        self._dashboard.add_widgets(*shown)
+        """Add widgets next to each other, over the whole width."""
+        self._dashboard.add_widgets(*(cast("cloudwatch.IWidget", widget) for widget in widgets))
 
 
 def add_dashboard(
@@ -123,7 +122,7 @@ def add_dashboard(
     api: apigateway.RestApi,
     base_path: str,
 ) -> None:
-    """Give a service its dashboard, with a row for each of its saga types."""
+    """Add a service's dashboard, with a row per saga type."""
     dashboard = ServiceDashboard(
         service,
         "Dashboard",
@@ -136,7 +135,7 @@ def add_dashboard(
     )
     for saga in catalogue.sagas:
         own = [(group.names, functions[saga.name, group.id].function) for group in catalogue.groups(saga)]
-        dashboard.add_saga(saga.name, own, queues[saga.name], by_step=len(functions) <= _MOST_SHOWN)
+        dashboard.add_saga(saga.name, own, queues[saga.name], by_step=len(functions) <= _MOST_FUNCTIONS)
 
 
 def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:

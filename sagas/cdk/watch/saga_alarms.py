@@ -1,4 +1,4 @@
-"""The alarms of saga types and of their step groups, and those on what the types of a service share."""
+"""The alarms of saga types and their step groups, and those that all types of a service share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, Waking, saga_metric, ser
 
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900
-"""Seconds a message may wait beyond what its step's own policies explain."""
+"""Seconds a message may wait beyond the delays of its step's own policies."""
 
 
 def watch_sagas(
@@ -25,7 +25,7 @@ def watch_sagas(
     functions: Mapping[tuple[str, str], SagaFunction],
     waking: Waking,
 ) -> None:
-    """Watch all saga types and step groups of a service, each in the stack where its functions are."""
+    """Watch all saga types and step groups of a service, each in the stack of its functions."""
     saga_wide: dict[str, Sequence[cloudwatch.Alarm]] = {}
     for placement in placements:
         saga, own = placement.saga, queues[placement.saga.name]
@@ -45,61 +45,62 @@ def _watch_group(alarms: Alarms, group: StepGroup, queues: SagaQueues, function:
     )
     above = min(group.longest + _SPARE_AGE, _MOST_AGE)
     where = f"{group.names} of saga {group.saga.name}"
-    waits = f"Messages of {where} wait longer than its retries explain."
+    waits = f"Messages of {where} have waited longer than its retries explain."
     alarms.watch(f"{group.id}-Age", oldest, waits, "oldest-message", above=above, periods=2)
     return alarms.watch_errors(f"{group.id}-Errors", function, f"The function of {where}")
 
 
 def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Sequence[cloudwatch.Alarm]:
-    """Watch a saga type. Returns the alarms that undo a deployment that is under way.
+    """Watch a saga type. Returns the alarms that roll back a deployment.
 
-    That on dead letters is not among them: a saga that waits for an operator would hold back every deployment.
+    The alarm on dead letters is not one of them: a saga that waits for an operator would block every deployment.
     """
     service = alarms.service
 
     def count(status: str, what: str, section: str) -> cloudwatch.Alarm:
         return alarms.watch(status, saga_metric(f"Saga{status}", saga.name, service), what, section)
 
-    letters = f"Saga {saga.name} has dead letters: sagas that wait for you."
+    letters = f"Dead letters of saga {saga.name}: one or more sagas wait for an operator."
     alarms.watch_letters("DeadLetters", queues.dead_letters, letters, "dead-letters")
     failed = count("CompensationFailed", f"An undo of saga {saga.name} failed for good.", "compensation-failed")
-    attention = count("NeedsAttention", f"A saga {saga.name} needs a person.", "needs-attention")
-    # A throttled record is back in seconds: only what goes on for a quarter of an hour is more than a hiccup.
+    attention = count("NeedsAttention", f"A saga {saga.name} needs attention.", "needs-attention")
+    # A throttled record returns within seconds. Only failures that last a quarter of an hour count.
     failing = saga_metric("RecordFailed", saga.name, service, FEW_MINUTES)
-    cannot = f"Messages of saga {saga.name} cannot be handled, again and again."
+    cannot = f"Messages of saga {saga.name} repeatedly cannot be handled."
     unrecorded = alarms.watch("RecordFailed", failing, cannot, "failing-records", periods=3)
     oldest = saga_metric("OldestOverdueSaga", saga.name, service, FEW_MINUTES, "Maximum")
     overdue = f"A stalled saga {saga.name} has waited for the supervisor for more than 15 minutes."
     alarms.watch("OldestOverdue", oldest, overdue, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     if saga.auto_disable is not None:
-        count("TypePaused", f"Saga {saga.name} keeps failing: its starts are paused.", "type-paused")
+        count("TypePaused", f"Saga {saga.name} keeps failing, so its starts are paused.", "type-paused")
     if any(step.circuit_breaker is not None for step in saga.steps):
         opened = saga_metric("BreakerOpened", saga.name, service, FEW_MINUTES)
-        alarms.watch("BreakerOpened", opened, f"A step of saga {saga.name} is held back.", "breaker-opened")
+        paused = f"A circuit breaker of saga {saga.name} has opened: one of its steps is paused."
+        alarms.watch("BreakerOpened", opened, paused, "breaker-opened")
     if saga.orphans is not None:
-        # A sweep runs every few hours at most: it is seen in the period in which it ran.
-        for name, what in (("SweepStopped", "found too many orphans and stopped"), ("SweepFailed", "failed")):
+        # A sweep runs every few hours at most, so the alarm watches the period in which it ran.
+        for name, what in (("SweepStopped", "stopped: it found too many orphans"), ("SweepFailed", "failed")):
             metric = saga_metric(name, saga.name, service, FEW_MINUTES)
             alarms.watch(name, metric, f"The sweep of saga {saga.name} {what}.", "sweep")
     return unrecorded, failed, attention
 
 
 def watch_service(alarms: Alarms) -> None:
-    """Watch what all saga types of a service share, and the account that they share with others."""
+    """Watch conditions of the whole service, and the account that it shares with others."""
     newer = service_metric("NewerMessageFormat", alarms.service)
     alarms.watch(
         "NewerMessageFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3
     )
-    # Of the whole account, whose executions all share: an alarm takes ten metrics, and there may be 200 steps.
-    # The age of messages does not show it: SQS leaves one that was received three times out of it.
+    # All functions share the account's executions. An alarm allows ten metrics, and there may be 200 steps.
+    # The age of messages does not show throttling: SQS ignores messages that were received three times.
     account = cloudwatch.Metric(
         namespace="AWS/Lambda", metric_name="Throttles", period=FEW_MINUTES, statistic="Sum", dimensions_map={}
     )
-    alarms.watch("AccountThrottles", account, "Lambda refuses functions of this account.", "throttles", periods=3)
+    alarms.watch("AccountThrottles", account, "Lambda throttles functions of this account.", "throttles", periods=3)
     oldest = service_metric("OldestOverdueSaga", alarms.service, "Maximum")
     waits = "A stalled saga has waited for the supervisor for more than 15 minutes."
     alarms.watch("OldestOverdue", oldest, waits, "oldest-due-saga", above=_SPARE_AGE, periods=2)
     without = service_metric("SagaWithoutCode", alarms.service)
     alarms.watch("WithoutCode", without, "Sagas are in flight whose type is not deployed.", "saga-without-code")
     broken = service_metric("AuditMismatch", alarms.service)
-    alarms.watch("AuditMismatch", broken, "The audit trail of a saga is not what was written.", "audit-broken")
+    alarms.watch("AuditMismatch", broken, "The audit trail of a saga differs from what was written.", "audit-broken")

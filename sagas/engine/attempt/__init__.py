@@ -1,1 +1,1 @@
-"""What one attempt of a step or undo takes: the claim, the call, the outcome."""
+"""One attempt of a step or undo: the claim, the call, the outcome."""

@@ -1,4 +1,4 @@
-"""One attempt of one step or undo: claim it, run it, journal and commit what came of it."""
+"""One attempt of a step or undo: claim it, run it, journal and commit its outcome."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def _no_callbacks(saga: str, saga_id: str, step: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AttemptServices:
-    """What an attempt works with.
+    """Services of an attempt.
 
     Args:
-        delay: has a message come back in so many seconds, should its worker die.
+        delay: makes a message return after some seconds, in case its worker dies.
         connect: makes the clients of ``ctx.client``.
-        goes_on: told of each further step that an invocation goes on with.
+        goes_on: called with each further step that an invocation continues with.
         callback_url: makes the URL of a public wait, from saga, id and step.
         accept: puts a signal into the inbox, as ``sagas.store.signals.inbox.Inbox`` does.
-        gates: what may hold a message back before its claim, in the order in which they are asked.
+        gates: gates that may refuse a claim, in order.
     """
 
     control: ControlItems
@@ -81,12 +81,12 @@ class AttemptServices:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The Lambda invocation that a message is handled in.
+    """The Lambda invocation that handles a message.
 
     Args:
-        deadline: epoch seconds at which the function is stopped.
+        deadline: epoch seconds at which Lambda stops the function.
         trace_id: its trace.
-        lambda_context: Lambda's own, for Powertools.
+        lambda_context: Lambda's own context, for Powertools.
     """
 
     deadline: float
@@ -95,11 +95,11 @@ class Invocation:
 
 
 class NotCommitted(Unavailable):
-    """The code ran, but what came of it could not be committed: the store is out of reach.
+    """The code ran, but its outcome could not be committed: the store is unreachable.
 
     Args:
         pending: the outcome, to be committed later.
-        message: the message at hand, naming the step that it is about.
+        message: the current message, which names the step.
     """
 
     def __init__(self, pending: PendingCommit, message: Message) -> None:
@@ -109,22 +109,22 @@ class NotCommitted(Unavailable):
 
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
-    """Return a fresh lease: it ends with ``lock_expiry``, or as soon as its holder's function cannot act any more.
-    ``deadline``: epoch seconds at which the function is stopped."""
+    """Return a fresh lease. It ends after ``lock_expiry``, or as soon as its holder's function can no longer act.
+    ``deadline``: epoch seconds at which Lambda stops the function."""
     act_until = round(deadline + SKEW, 3)
     expiry = round(clock.now() + saga_type.definition.lock_expiry.total_seconds(), 3)
     return Lease(clock.new_owner(), min(expiry, act_until), act_until)
 
 
 class Attempt:
-    """One execution of the code that a message is for.
+    """One execution of the code that a message names.
 
     Args:
         services: store, runner, clock.
         saga_type: the message's saga type, which has the code.
-        message: the message at hand.
-        invocation: what it is handled in.
-        course: what it shares with the steps that the same invocation runs before and after it.
+        message: the current message.
+        invocation: the invocation that handles it.
+        course: the state that the steps of one invocation share.
 
     ``shut`` is the gate that refused the claim, if one did.
     """
@@ -151,19 +151,19 @@ class Attempt:
         self.shut: Gate | None = None
 
     def run(self) -> Committed | None:
-        """Claim, run, journal, commit. Returns what was committed; ``None`` when the claim was refused."""
+        """Claim, run, journal, commit. Returns the commit; ``None`` if the claim was refused."""
         held = self.claim()
         if held is None:
             return None
         try:
             payload = self.execute(held)
-        except Exception as error:  # noqa: BLE001 - whatever the code raises is a failed attempt
+        except Exception as error:  # noqa: BLE001 - any exception of the code is a failed attempt
             return self.fail(held, error)
         return self.complete(held, payload)
 
     def claim(self) -> SagaState | None:
-        """Lock the saga and count the attempt, without reading first, if the last commit has not done so. Not while a
-        gate is shut."""
+        """Lock the saga and count the attempt without a read, unless the last commit did so. Refused while a gate is
+        shut."""
         held = self._course.take()
         if held is None:
             self.shut = shut_gate(self._services.gates, self._message)
@@ -176,7 +176,7 @@ class Attempt:
         return held
 
     def refuse(self, error: Exception) -> Committed | None:
-        """Have the attempt fail without running its code.
+        """Fail the attempt without running its code.
 
         Returns, raises: as :meth:`run`.
         """
@@ -192,15 +192,15 @@ class Attempt:
         return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
-        """A fresh lease for code with that timeout."""
+        """Return a fresh lease for code with that timeout."""
         lease = lease_for(self._type, self._services.clock, self._invocation.deadline)
         needed = self._course.lease_end(self._services.clock.now(), timeout)
         return structs.replace(lease, expires_at=min(lease.expires_at, needed))
 
     def _onward(self, state: SagaState, send: Send) -> Lease | None:
-        """Return the lease to go on with, if this invocation has the code and the time for what follows.
+        """Return the lease for the next step, if this invocation has its code and enough time.
 
-        The same one each time: an earlier try may have taken it, and its answer been lost.
+        It returns the same lease each time: an earlier try may have taken it, and its answer been lost.
         """
         if self._next is not None:
             return self._next
@@ -220,28 +220,28 @@ class Attempt:
         return self._next
 
     def _delay_until_after(self, lease_end: float) -> None:
-        """Have the message come back soon after the lease, which ends before the queue's visibility timeout would."""
+        """Make the message return soon after the lease, which ends before the queue's visibility timeout."""
         try:
             until = self._course.comes_back(lease_end)
             self._services.delay(self._message, until - self._services.clock.now())
             self._course.hidden(until)
         except SagaError:
             fields = {"saga_id": self._message.saga_id, "step": self._message.step}
-            self._services.logger.warning("the message comes back with its visibility timeout only", extra=fields)
+            self._services.logger.warning("the message returns only after its visibility timeout", extra=fields)
 
     def execute(self, held: SagaState) -> str | None:
-        """Run the code on the inputs it names; return the result as JSON text.
+        """Run the code with the inputs it names; return the result as JSON text.
 
-        If the store stays out of reach while they are read, the attempt has failed, though no code ran: it was counted
-        with the claim, so that a crash counts, and only a journaled outcome may end a claim. Never is code run after a
-        wait that outlasted the lease: another worker may have begun.
+        If the store stays unreachable while they are read, the attempt fails although no code ran. The claim counted
+        it, so that a crash counts, and only a journaled outcome may end a claim. Code never runs after its lease has
+        expired: another worker may have started.
         """
         message, services, definition = self._message, self._services, self._type.definition
         clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
         if held.lease is not None:
             needed_until = self._course.lease_end(claimed_at(held.lease.owner), self._code.timeout)
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
-            raise Unavailable("the step was claimed, and its lease was over before it could begin")
+            raise Unavailable("the lease expired before the step could start; it will be retried")
         code = self._type.step(message.step)
         self._refuse_another_kind(code, held)
         payloads = self._payloads = self._inputs(held)
@@ -263,14 +263,14 @@ class Attempt:
             context.callback = partial(services.callback_url, message.saga, message.saga_id, message.step)
         if code.waits_for == "signal" and not message.undo:
             context.answer = partial(self._answer, held, code.signal_type)
-        progress = ProgressReport(services.control.note_progress, held, clock, context.tell_lost)
-        context.report = progress.tell
+        progress = ProgressReport(services.control.note_progress, held, clock, context.mark_lost)
+        context.report = progress.report
         beat = Heartbeat(
             services.control.extend,
             held,
             lock_expiry,
             clock,
-            context.tell_lost,
+            context.mark_lost,
             progress.take,
             self._delay_until_after,
             needed_until,
@@ -282,15 +282,15 @@ class Attempt:
         return payload
 
     def _refuse_another_kind(self, code: StepDefinition, held: SagaState) -> None:
-        """What a wait asks, or which children a step wants, is no result of what the saga was started with."""
+        """Refuse a step that changed between a wait, a children step and an ordinary step since the saga started."""
         was = held.steps[self._message.index].waits_for
         if not self._message.undo and code.waits_for not in ("", was):
-            told = f"step {code.name!r} is {KINDS[code.waits_for]} now, and was {KINDS[was]} when the saga was started"
-            raise TypeChanged(told)
+            change = f"was {KINDS[was]} when the saga started, but is now {KINDS[code.waits_for]}"
+            raise TypeChanged(f"step {code.name!r} {change}")
 
     def _inputs(self, held: SagaState) -> dict[str, str | None]:
-        """Return the payloads that the code names, by parameter: what the message brought and is proven, else from the
-        journal, in several tries while the lease lasts."""
+        """Return the payloads that the code names, by parameter. Proven payloads come from the message, the others from
+        the journal, with retries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
         cached = self._course.cached(self._message.inputs, held.digest)
         missing = [seq for seq in needed.values() if seq not in cached]
@@ -300,9 +300,9 @@ class Attempt:
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
             except Changed as error:
-                # It waits for a person, as with a type that changed: there is nothing to call it with.
+                # Without its inputs the saga waits for an operator, as after a change of type.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
-                raise TypeChanged(f"what is stored of {names} {ev.GONE}") from error
+                raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
             cached |= {seq: read[seq].payload for seq in missing}
         return {name: cached[seq] for name, seq in needed.items()}
 
@@ -312,7 +312,7 @@ class Attempt:
             self._context.begin(self._code.timeout)
 
     def _cancel_accepted(self) -> bool:
-        """While the store is out of reach nobody knows of a cancel."""
+        """Whether a cancel was accepted; not while the store is unreachable."""
         try:
             state = self._services.control.get(self._message.saga_id)
         except Unavailable:
@@ -320,11 +320,11 @@ class Attempt:
         return state is not None and bool(state.cancel.at)
 
     def _answer(self, held: SagaState, type_: Any, value: object) -> None:
-        """Send a signal to the very step that runs: the commit of its wait is then refused, and the signal taken."""
+        """Send a signal to the running step. The commit of its wait is then refused, and the signal is used."""
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
-        # Refused, another signal or a cancel came first, or the lease is lost: the commit finds out.
+        # A refusal means that another signal or a cancel came first, or the lease is lost. The commit finds out.
         stale_after = self._type.definition.stale_after.total_seconds()
         patiently(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
 
@@ -335,13 +335,13 @@ class Attempt:
             return self._commit(held, ev.StepCompensated(index, step.undo_attempts.made), None, {})
         code = self._type.step(step.name)
         if step.waits_for == "children" and code.children is not None:
-            many, types = len(json.loads(payload or "[]")), tuple(one.name for one in code.children.sagas)
+            many, types = len(json.loads(payload or "[]")), tuple(child.name for child in code.children.sagas)
             if many > MOST_CHILDREN:
-                told = f"the step {step.name!r} asks for {many:,} children, {MOST_CHILDREN:,} are allowed"
-                return self.fail(held, WrongResult(told))
+                excess = f"step {step.name!r} requested {many:,} children; the limit is {MOST_CHILDREN:,}"
+                return self.fail(held, WrongResult(excess))
             return self._commit(held, ev.ChildrenStarted(index, step.attempts.made, many, types), payload, {})
         if step.waits_for and code.waits_for:
-            # It has asked: the wait begins, which is no result yet.
+            # The step's code has run. The wait begins, and is not a result yet.
             until = self._until or round(self._services.clock.now() + code.wait, 3)
             return self._commit(held, ev.WaitStarted(index, step.attempts.made, until), None, {})
         return self._commit(held, ev.StepCompleted(index, step.attempts.made), payload, {})
@@ -353,14 +353,14 @@ class Attempt:
         if isinstance(error, NotYet):
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
             return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
-        given = retry, step, index, error, self._services.clock
+        failure = retry, step, index, error, self._services.clock
         redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
         if self._message.undo:
-            fact, details = undo_failure(*given, self._invocation.trace_id, began=self._began, redact=redact)
+            fact, details = undo_failure(*failure, self._invocation.trace_id, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(*given, cancelled=cancelled, began=self._began, redact=redact)
-        # The error itself goes to the journal. The log has its kind, not its text, which may quote payloads.
+            fact, details = step_failure(*failure, cancelled=cancelled, began=self._began, redact=redact)
+        # The error goes to the journal. The log has only its type, because its text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
@@ -373,12 +373,12 @@ class Attempt:
         return self._commit(held, fact, None, details)
 
     def _number(self, held: SagaState) -> int:
-        """The number of this execution."""
+        """Return the number of this execution."""
         step = held.steps[self._message.index]
         return step.undo_attempts.made if self._message.undo else step.attempts.made
 
     def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
-        """Commit an outcome, in several tries while there is time."""
+        """Commit an outcome, with retries while there is time."""
         message, trace_id = self._message, self._invocation.trace_id
         dying = DeadLetter(message.dispatch, message.hops, message.message_id)
         chained = message.chained
@@ -398,14 +398,14 @@ class Attempt:
             )
         except Unavailable as error:
             owner = held.lease.owner if held.lease else ""
-            kept = details_of(fact) | details
+            stored = details_of(fact) | details
             number = self._number(held)
-            pending = PendingCommit(fact.action, number, held.token, held.seq, owner, kept, trace_id, payload)
+            pending = PendingCommit(fact.action, number, held.token, held.seq, owner, stored, trace_id, payload)
             raise NotCommitted(pending, message) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
-        """Return what ``request`` returns, in several tries while there is time. ``until``: epoch seconds by which the
-        last try must have ended, as far as its predecessor's length tells."""
+        """Return what ``request`` returns, with retries while there is time. ``until``: epoch seconds by which the last
+        try must have ended, if it takes as long as the previous one."""
         clock = self._services.clock
         for pause in PAUSES:
             began = clock.now()

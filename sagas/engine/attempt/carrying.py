@@ -1,9 +1,9 @@
-"""Results that travel with a saga's messages, so that a step need not read them from the journal.
+"""Results that travel in a saga's messages, so that a step need not read them from the journal.
 
-The journal stays the authority. The control item keeps one digest over number and hash of each result so far, the
-request first; a claim returns it. A message brings number, hash and, where they are small, the payloads themselves:
-what it brings counts only if its hashes add up to the digest, and a payload only if it has its hash. Everything else is
-read. So a principal that can write to a queue, but not to the table, cannot pass anything off as a result.
+The journal stays the authority. The control item has a digest over number and hash of each result, the request first,
+and a claim returns it. A message contains numbers, hashes and small payloads. It counts only if its hashes match the
+digest, and a payload only if it matches its hash. Everything else is read. So a principal that can write to a queue,
+but not to the table, cannot forge a result.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from sagas.store.journal.entry_hash import chained, payload_hash
 
 
 def carried(entry: Entry) -> CarriedInput:
-    """Return an entry's payload as a message brings it."""
+    """Return an entry's payload in the form of a message."""
     return CarriedInput(entry.seq, entry.payload_hash, entry.salt, entry.payload)
 
 
 def digest_of(inputs: Iterable[CarriedInput]) -> str:
-    """Return the digest of results, in order of their numbers; empty for none."""
+    """Return the digest of results, in the order of their numbers; empty for none."""
     digest = ""
-    for one in inputs:
-        digest = chained(digest, one.seq, one.hash)
+    for carried_input in inputs:
+        digest = chained(digest, carried_input.seq, carried_input.hash)
     return digest
 
 
-def brought(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str]:
-    """Return the payloads that a message brought, by the numbers of their entries, as far as they are proven."""
+def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str]:
+    """Return a message's proven payloads, by the numbers of their entries."""
     if not inputs or digest_of(inputs) != digest:
         return {}
     return {
-        one.seq: one.payload
-        for one in inputs
-        if one.payload is not None and payload_hash(one.salt, one.payload) == one.hash
+        each.seq: each.payload
+        for each in inputs
+        if each.payload is not None and payload_hash(each.salt, each.payload) == each.hash
     }
 
 
 def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -> tuple[CarriedInput, ...]:
-    """Return what the next message brings: what the last one did, and the result that was committed since. Returns
-    nothing if it does not add up, as after a recovery: then the next step reads."""
+    """Return the inputs of the next message: those of the last one, and the result committed since. If they do not
+    match the digest, for example after a recovery, return nothing: the next step then reads."""
     if entry is not None and entry.action in RESULTS:
         inputs = (*inputs, carried(entry))
     return fitting(inputs) if inputs and digest_of(inputs) == digest else ()
 
 
 def correlated(state: SagaState, message: Message) -> SagaState:
-    """Return the saga with its correlation id: a long one is in its messages and its journal only."""
+    """Return the saga with its correlation id. A long one is only in its messages and its journal."""
     return state if state.correlation_id else replace(state, correlation_id=message.correlation_id)

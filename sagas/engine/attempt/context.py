@@ -1,4 +1,4 @@
-"""The context handed to a running step."""
+"""The context of a running step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sagas.engine.clock import Clock
 from sagas.errors import Cancelled, SagaError
 
 _CANCEL_CHECK = 4.0
-"""Seconds for which the answer to "was it cancelled?" is good; the contract allows five."""
+"""Seconds for which the answer to "was it cancelled?" is cached; the contract allows five."""
 _CLEANUP = 3.0
-"""Seconds that an ``async`` step has to clean up in after its deadline."""
+"""Seconds that an ``async`` step has to clean up after its deadline."""
 _LEAST_CLEANUP = 1.0
-"""The same where its function ends so soon that nothing would be left."""
+"""The minimum, even if its function ends very soon."""
 
 
 def _client(service: str) -> Any:
@@ -32,9 +32,9 @@ class StepContext:
     """One attempt of one step or undo, as user code sees it.
 
     Args:
-        deadline_at: epoch seconds at which its function must have ended; once its code begins, when that must have.
-        callback: makes the URL of a public wait; ``None`` where the step is none.
-        answer: sends a signal to the step itself; ``None`` where it waits for none.
+        deadline_at: epoch seconds by which its function must end; once its code has started, by which the code must.
+        callback: makes the URL of a public wait; ``None`` for other steps.
+        answer: sends a signal to the step itself; ``None`` if it waits for none.
     """
 
     saga_id: str
@@ -60,17 +60,17 @@ class StepContext:
     _ended_at: float = field(default=0.0)
 
     def begin(self, timeout: float) -> None:
-        """The code begins now, and may take ``timeout`` seconds: reading its inputs was not its time."""
+        """Start the code's ``timeout``: reading its inputs does not count."""
         self._began_at, self._ends_at = self.clock.now(), self.deadline_at
         self.deadline_at = min(self._began_at + timeout, self._ends_at)
 
     def end(self) -> None:
-        """The code has ended: what it left behind takes none of its time."""
+        """Note the end of the code: tasks it left behind do not count as its time."""
         self._ended_at = self.clock.now()
 
     @property
     def overtime(self) -> float:
-        """Seconds from the deadline to the end of the code, or to now if it has not ended; negative before it."""
+        """Seconds from the deadline to the end of the code, or to now if it still runs; negative before it."""
         return (self._ended_at or self.clock.now()) - self.deadline_at
 
     @property
@@ -80,7 +80,7 @@ class StepContext:
 
     @property
     def cleanup_until(self) -> float:
-        """Epoch seconds until which code that was stopped at its deadline may clean up."""
+        """Epoch seconds until which code stopped at its deadline may clean up."""
         latest = min(self.deadline_at + _CLEANUP, self._ends_at)
         return max(latest, self.deadline_at + _LEAST_CLEANUP)
 
@@ -91,7 +91,7 @@ class StepContext:
 
     @property
     def cancel_check_due(self) -> bool:
-        """Whether the code has run, and not asked, for so long that an accepted cancel would go unnoticed."""
+        """Whether the code has run so long without asking that an accepted cancel could go unnoticed."""
         return not self.undo and self.clock.now() - max(self._checked_at, self._began_at) >= _CANCEL_CHECK
 
     @property
@@ -101,7 +101,7 @@ class StepContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same on every attempt of this step, or of this undo."""
+        """The same on every attempt of this step or undo."""
         return f"{self.forward_key}:undo" if self.undo else self.forward_key
 
     @property
@@ -111,44 +111,44 @@ class StepContext:
 
     @property
     def signal_path(self) -> str:
-        """Where a signal for this step is sent, below the API's URL."""
+        """The path for signals to this step, below the API's URL."""
         return f"/sagas/{self.saga}/{self.saga_id}/signals/{self.step}"
 
     @property
     def callback_url(self) -> str:
-        """Where a signal for this step is sent without AWS credentials."""
+        """The URL for signals to this step without AWS credentials."""
         if self.callback is None:
-            told = "is not public; say wait_for(..., public=True)"
-            raise SagaError(f"ctx.callback_url: step {self.step} of saga {self.saga} {told}")
+            fault = "is not public; declare it with wait_for(..., public=True)"
+            raise SagaError(f"ctx.callback_url: step {self.step} of saga {self.saga} {fault}")
         return self.callback()
 
     def signal(self, value: object) -> None:
-        """Answer the wait that this code asks for, as if a caller had sent ``value``: then nothing is waited for."""
+        """Answer this step's wait at once, as if a caller had sent ``value``."""
         if self.answer is None:
-            raise SagaError(f"ctx.signal: step {self.step} of saga {self.saga} waits for no signal")
+            raise SagaError(f"ctx.signal: step {self.step} of saga {self.saga} does not wait for a signal")
         self.answer(value)
 
     @property
     def now(self) -> datetime:
-        """The time by the saga's clock (UTC)."""
+        """The current time of the saga's clock (UTC)."""
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
     @property
     def deadline(self) -> datetime:
-        """When the attempt must have ended (UTC)."""
+        """The time by which the attempt must end (UTC)."""
         return datetime.fromtimestamp(self.deadline_at, UTC)
 
     def remaining_time(self) -> float:
         """Seconds until the deadline, never negative."""
         return max(0.0, self.deadline_at - self.clock.now())
 
-    def tell_lost(self) -> None:
-        """The lease was taken over: whatever this attempt returns will be refused."""
+    def mark_lost(self) -> None:
+        """Note that the lease was taken over: the result of this attempt will be refused."""
         self._lost = True
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the time is over, the lease lost, or a cancel accepted, which does not stop an undo."""
+        """Whether to stop: the timeout or lease has expired, or a cancel was accepted, which does not stop an undo."""
         now = self.clock.now()
         if self._lost or self.late:
             return True
@@ -158,33 +158,33 @@ class StepContext:
 
     @property
     def knows_of_cancel(self) -> bool:
-        """Whether the code has been told of an accepted cancel; asks nobody."""
+        """Whether the code already knows of an accepted cancel. Sends no request."""
         return self._cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise ``Cancelled`` once a cancel was accepted, the lease was lost, or the time is over."""
+        """Raise ``Cancelled`` if a cancel was accepted, the lease was lost, or the timeout has expired."""
         if not self.cancelled:
             return
         if self._lost:
-            raise Cancelled(f"saga {self.saga_id} is in other hands: this attempt took too long")
+            raise Cancelled(f"saga {self.saga_id} was taken over by another worker: this attempt took too long")
         if self._cancelled:
             raise Cancelled(f"saga {self.saga_id} was cancelled")
-        raise Cancelled(f"the time of step {self.step} is over")
+        raise Cancelled(f"the timeout of step {self.step} has expired")
 
     @property
     def trace_headers(self) -> dict[str, str]:
-        """Headers for calls of other services; nothing where the saga is not traced."""
+        """Headers for calls to other services; empty if the saga is not traced."""
         return self.trace()
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client, one a service and environment."""
+        """Return a boto3 client, cached per service in this environment."""
         return self.connect(service)
 
     def s3_key(self, filename: str) -> str:
-        """Return the key under which this saga keeps a file of that name."""
+        """Return the key of this saga's file of that name."""
         return object_key(self.prefix, self.saga_id, filename)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Tell how far the step is, from 0 to 1; what is no number is ignored."""
+        """Report the step's progress, from 0 to 1; NaN is ignored."""
         if not math.isnan(fraction):
             self.report(min(1.0, max(0.0, fraction)), message)

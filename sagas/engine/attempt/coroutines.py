@@ -1,6 +1,6 @@
-"""Awaiting what user code returned. An ``async`` step is cancelled when its time is over, or its saga was cancelled.
+"""Awaiting user code. An ``async`` step is cancelled when its timeout has expired or its saga was cancelled.
 
-Imported where there is something to await: asyncio takes a while to load.
+Imported only if there is something to await: asyncio takes a while to load.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from sagas.engine.attempt.context import StepContext
 from sagas.errors import SagaError
 
 _LOOK = 0.2
-"""Seconds between two looks at what may have happened: the clock is the engine's, not the event loop's."""
+"""Seconds between two checks: the clock is the engine's, not the event loop's."""
 _LEFT = 1.0
-"""Seconds that the tasks which a coroutine left behind have to clean up in."""
+"""Seconds that tasks left behind by a coroutine have to clean up."""
 _STUCK: list[asyncio.Runner] = []
-"""The event loops of coroutines that did not end. No loop here runs again, so neither do they; kept, since a coroutine
-that is collected runs its ``finally`` blocks."""
+"""The event loops of coroutines that did not end. They never run again, but are kept: a coroutine that is collected
+runs its ``finally`` blocks."""
 
 
 class _Threads(ThreadPoolExecutor):
-    """The threads that a coroutine starts (``asyncio.to_thread``). Closing its event loop waits for none of them."""
+    """The threads that a coroutine starts (``asyncio.to_thread``). Closing its event loop does not wait for them."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Begin nothing more; what runs ends by itself."""
+        """Start nothing more; running threads end by themselves."""
         super().shutdown(wait=False, cancel_futures=True)
 
 
 class NotEnded(SagaError):
-    """A coroutine was cancelled at its deadline and did not end in the time that it had to clean up."""
+    """A coroutine was cancelled at its deadline and did not end within its time to clean up."""
 
 
 def awaited(result: Awaitable[Any]) -> Any:
-    """Await what user code returned."""
+    """Await the result of user code."""
 
     async def outcome() -> Any:
         return await result
@@ -44,14 +44,14 @@ def awaited(result: Awaitable[Any]) -> Any:
 
 
 def awaited_in_time(result: Awaitable[Any], context: StepContext) -> Any:
-    """Await what a step or undo returned.
+    """Await the result of a step or undo.
 
-    A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline, and before that once: when its lease
-    was lost, or its saga cancelled, unless it has found that out by itself. Of a cancel it hears within five seconds,
-    by a read for each four seconds that it runs. What it makes of it is its own: what it returns is returned.
+    A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline. Before that it is cancelled once if
+    its lease is lost or its saga is cancelled, unless it already knows. It learns of a cancel within five seconds,
+    through a read every four seconds. It may handle the cancellation: its result still counts.
 
-    Its end is noted in ``context`` when its task ends. Tasks and threads that it left behind take none of its time:
-    tasks are cancelled, threads run on.
+    Its end is noted in ``context`` when its task ends. Tasks and threads that it left behind do not count as its time:
+    tasks are cancelled, threads continue.
     """
     runner, stuck = asyncio.Runner(), False
     runner.get_loop().set_default_executor(_Threads(thread_name_prefix="asyncio"))
@@ -70,27 +70,27 @@ def awaited_in_time(result: Awaitable[Any], context: StepContext) -> Any:
 
 async def _in_time(code: Awaitable[Any], context: StepContext) -> Any:
     task, loop = asyncio.ensure_future(code), asyncio.get_running_loop()
-    told = over = False
+    notified = expired = False
     look: asyncio.Future[bool] | None = None
     while not task.done():
-        await asyncio.wait([task], timeout=_LOOK if over else min(_LOOK, context.remaining_time()))
+        await asyncio.wait([task], timeout=_LOOK if expired else min(_LOOK, context.remaining_time()))
         if task.done():
             break
         if context.late:
-            if over and context.clock.now() >= context.cleanup_until:
-                raise NotEnded("it did not end when it was cancelled at its deadline")
-            over = over or task.cancel()
-        elif not told and (context.lost or (look is not None and look.done() and look.result())):
-            told = task.cancel()
-        elif not told and (look is None or look.done()) and context.cancel_check_due:
-            # In a thread: it is a request, and the code goes on meanwhile.
+            if expired and context.clock.now() >= context.cleanup_until:
+                raise NotEnded("the step ignored its cancellation at the deadline")
+            expired = expired or task.cancel()
+        elif not notified and (context.lost or (look is not None and look.done() and look.result())):
+            notified = task.cancel()
+        elif not notified and (look is None or look.done()) and context.cancel_check_due:
+            # In a thread: it is a request, and the code continues.
             look = loop.run_in_executor(None, lambda: context.cancelled)
     context.end()
     return task.result()
 
 
 async def _left_behind(context: StepContext) -> bool:
-    """Cancel the tasks that the code left behind; return whether one did not end in the time that it had."""
+    """Cancel the tasks that the code left behind; return whether one did not end in time."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

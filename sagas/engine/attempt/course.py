@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sagas.core.states import SagaState
-from sagas.engine.attempt.carrying import brought
+from sagas.engine.attempt.carrying import proven_inputs
 from sagas.messaging.message.carried import CarriedInput
 from sagas.store.journal.entries import Entry
 
@@ -114,7 +114,7 @@ class Course:
 
     def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str | None]:
         """Return the payloads that need no reading, by the numbers of their entries: to begin with, those that the
-        message brought and that are proven. The caller adds what it reads."""
+        message proven_inputs and that are proven. The caller adds what it reads."""
         if not self._cached or not self.chained:
-            self._cached = {0: None, **brought(inputs, digest)}
+            self._cached = {0: None, **proven_inputs(inputs, digest)}
         return self._cached

@@ -1,4 +1,4 @@
-"""An exception as a fact: what a failed attempt leaves in the journal, and when the next one is due."""
+"""Exceptions as facts: the journal entry of a failed attempt, and the time of the next one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, t
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
 _SHORT_TRACE = 600
-"""Characters that the first attempt keeps of it: its entry stays within a write unit."""
+"""Characters of the trace stored for the first attempt, so that its entry fits a write unit."""
 _LONGEST_REASON = 100
-"""Characters of what a step says it waits for: they are in the control item."""
+"""Characters of a step's message about what it waits for, which the control item stores."""
 _MANY, _SLOW = 100, 60.0
-"""Looks after which the next is at least so many seconds later."""
+"""Number of looks, and the least seconds until the next one after so many."""
 _HELD_UP = 60.0
-"""Seconds of delay that queues and functions cause. A look that comes later than that was held up by a pause, an open
-breaker or an outage, and a step's poll_timeout does not count the time for which nobody could look."""
+"""Seconds of delay that queues and functions cause. A later look was delayed by a pause, an open breaker or an outage.
+A step's poll_timeout does not count that time."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
@@ -44,7 +44,7 @@ def step_failure(
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
-    """Return the fact that a step raised, or could not be called, and what its entry keeps besides."""
+    """Return the fact that a step raised, or could not be called, and further details for its entry."""
     if isinstance(error, TypeChanged) and not began:
         failure = _failure(error, began, redact)
         return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
@@ -61,18 +61,17 @@ def step_failure(
         excused=cancelled or not began,
         outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
     )
-    # The first attempt tells what is wrong while others follow, the last one what was wrong to the end.
+    # The first attempt shows the fault while others follow, the last one shows the final fault.
     if cancelled or (again and used > 1):
         return fact, {}
     return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
 def checked(error: NotYet) -> Exception:
-    """Return a ``NotYet`` whose fields hold what its constructor lets pass; the constructor's error if they do not. A
-    subclass may have set them itself."""
+    """Return a ``NotYet`` with valid fields, or its constructor's error: a subclass may have set the fields itself."""
     try:
         return NotYet(error.after, error.message, steady=error.steady)
-    except Exception as wrong:  # noqa: BLE001 - the fields are not ours, and the failure must be recorded all the same
+    except Exception as wrong:  # noqa: BLE001 - the fields are the user's, and the failure must be recorded anyway
         return wrong
 
 
@@ -96,7 +95,7 @@ def postponement(
 
 
 def _held_up(held: SagaState, polling: Polling) -> float:
-    """Return the seconds by which a look came later than it was due, if more than queues and functions cause."""
+    """Return the seconds by which a look was late, if queues and functions cannot have caused the delay."""
     late = claimed_at(held.lease.owner) - polling.due if held.lease else 0.0
     return late if late > _HELD_UP else 0.0
 
@@ -112,7 +111,7 @@ def undo_failure(
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
-    """Return the fact that a step's undo raised, and what its entry keeps besides."""
+    """Return the fact that a step's undo raised, and further details for its entry."""
     used, failure = step.undo_attempts.used, _failure(error, began, redact)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
         attempts = step.undo_attempts.made - (1 if failure.type_changed else 0)
@@ -123,7 +122,7 @@ def undo_failure(
 
 
 def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
-    """The error by its class. What the library says of code that did not run, the author's own class cannot say."""
+    """Return the failure by the error's class. The library's own errors about code that did not run come first."""
     failure = ev.Failure(type(error).__name__, redact(text_of(error))[:_LONGEST_MESSAGE])
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
@@ -131,7 +130,7 @@ def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.
 
 
 def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
-    """The trace from where the saga's own code begins: what led there is always the same, and bytes are paid for."""
+    """Return the trace from the saga's own code on: the frames above are always the same, and bytes cost money."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next
@@ -140,6 +139,6 @@ def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = 
 
 
 def _retry_at(retry: Retry, failures: int, clock: Clock) -> float:
-    """Epoch seconds of the next attempt; never 0, which would say that there is none."""
+    """Return the epoch seconds of the next attempt; never 0, which means none."""
     at = clock.now() + retry.delay(failures, clock.chance())
-    return math.ceil(round(at * 1000, 2)) / 1000  # rounded first: a float's last bits are no millisecond
+    return math.ceil(round(at * 1000, 2)) / 1000  # rounded first, so that a float's last bits do not add a millisecond

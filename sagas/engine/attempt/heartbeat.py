@@ -1,4 +1,4 @@
-"""Keeping a lease alive while a step that may outlast it runs."""
+"""Extending a lease while a step that may outlast it runs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
 _SHORTEST = 0.25
-"""Seconds between two extensions at least."""
+"""Minimum seconds between two extensions."""
 
 
 class Heartbeat:
     """Extends a lease at half its length, from a thread that ends before the handler returns.
 
-    A lease that lasts as long as its function can act needs none: then nothing is started and nothing written. It is
-    never extended beyond ``act_until``, when the holder cannot act any more, nor beyond ``until``.
+    A lease that lasts as long as its function can act needs no extension, no thread and no write. It is never extended
+    beyond ``act_until``, after which the holder can no longer act, nor beyond ``until``.
 
     Args:
-        extend: has the lease of a saga expire later; see :meth:`sagas.store.control.control.ControlItems.extend`.
+        extend: extends the lease of a saga; see :meth:`sagas.store.control.control.ControlItems.extend`.
         state: the claimed saga.
         length: seconds a lease lasts.
-        clock: tells the time.
+        clock: the engine's clock.
         lost: called once when the lease was taken over.
-        news: what the step told of its progress, if it is to be written; it goes with the extension.
-        extended: called with the epoch seconds at which the lease expires from now on.
-        until: epoch seconds beyond which it is not needed; ``act_until`` unless said.
+        news: returns the step's progress, if it is due to be written with the extension.
+        extended: called with the epoch seconds at which the extended lease expires.
+        until: epoch seconds after which the lease is not needed. Default: ``act_until``.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Heartbeat:
             try:
                 held = self._extend(self._state, round(expires_at, 3), self._news())
             except SagaError:
-                continue  # no answer is no loss yet: the next beat tries again
+                continue  # without an answer the lease may still be held: the next beat tries again
             if held:
                 self._extended(expires_at)
             else:

@@ -1,8 +1,8 @@
 """An attempt under Powertools' idempotency, whose record is the saga itself.
 
-Powertools asks a persistence layer for four things. Here they are: in progress = claim, completed = journal and commit,
-failed = the same with the error, which the stock layer does not record. What Powertools keeps in a record of its own,
-updated without condition, is here the control item and the journal, and the completion is fenced.
+Powertools needs four operations of a persistence layer. In progress is the claim, completed is journal and commit, and
+failed is the same with the error, which the stock layer does not record. Powertools' own record is updated without
+conditions. Here the record is the control item and the journal, and the completion is fenced.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         )
         message = self._message
         try:
-            # A text: Powertools copies what it is given, and looks into it twice, if it has parts.
+            # A text: Powertools copies a structured argument, and walks through it twice.
             guarded(key=f"{message.saga_id}/{message.index}/{message.undo}")
         except IdempotencyAlreadyInProgressError:
             return None
@@ -68,13 +68,13 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         except Exception:
             if self._committed is None:
                 raise
-            # The code's own error, which is in the journal.
+            # The error of the code is in the journal.
         return self._committed
 
     def _execute(self, key: str) -> None:
         if self._held is None:
-            raise SagaError("no step runs without its claim: unset POWERTOOLS_IDEMPOTENCY_DISABLED")
-        self._payload = self.execute(self._held)  # not returned: Powertools would encode it once more
+            raise SagaError("POWERTOOLS_IDEMPOTENCY_DISABLED is set; unset it: steps cannot run without idempotency")
+        self._payload = self.execute(self._held)  # not returned: Powertools would encode it again
 
     def _put_record(self, data_record: DataRecord) -> None:
         self._held = self.claim()

@@ -1,7 +1,7 @@
-"""Outcomes that could not be committed: they wait in their step's queue until the store is within reach again.
+"""Outcomes that could not be committed: they wait in their step's queue until the store is reachable again.
 
-A message with a pending commit takes the place of the message whose attempt it is about: same dispatch number, one more
-copy. Once that is committed, or the lease was taken over, it is that message and nothing more.
+A message with a pending commit replaces the message of its attempt, with the same dispatch number, as another copy.
+Once the outcome is committed, or the lease was taken over, it is an ordinary message again.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from sagas.store.journal.entries import Entry, fact_of
 LARGEST_BODY = 1_000_000
 """Bytes of a message's body. SQS accepts 1 MiB with the attributes."""
 _LONGEST_PAUSE = 30.0
-"""Seconds between two tries: less than the supervisor takes to find the lease expired."""
+"""Seconds between two tries: less than the supervisor needs to find the expired lease."""
 
 
 def with_pending(message: Message, pending: PendingCommit) -> Message | None:
-    """Return the message that takes the place of ``message``; ``None`` if it is too large to be sent."""
+    """Return the message that replaces ``message``; ``None`` if it is too large to be sent."""
     copy = replace(message, pending_commit=pending, hops=message.hops + 1)
     return copy if len(copy.body.encode()) <= LARGEST_BODY else None
 
 
 def comes_back(message: Message, clock: Clock) -> Postpone:
-    """Have a message with a pending commit come back, the later the more often it came; not all at the same time."""
+    """Postpone a message with a pending commit, longer each time, with jitter."""
     tries = message.receives + message.hops
     return Postpone(clock.now() + backoff(tries, clock.chance(), _LONGEST_PAUSE))
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:
-    """Return what is to be committed, if it still counts: its claim holds, expired or not, and nothing came after
-    it."""
+    """Return the fact to commit, if it still counts: its claim holds, expired or not, and no entry followed."""
     step, lease = state.current, state.lease
     if step is None or lease is None or lease.owner != pending.owner:
         return None

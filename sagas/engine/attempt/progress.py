@@ -1,4 +1,4 @@
-"""How far a step says it is, written now and then beside it."""
+"""The progress that a step reports, written from time to time by a thread."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
 INTERVAL = 2.0
-"""Seconds from the first word, and between two writes at least: a short step costs nothing."""
+"""Minimum seconds from the first report and between two writes, so that a short step costs nothing."""
 _LONGEST = 200
 
 
 class ProgressReport:
-    """Keeps the last thing a step told, and writes it from a thread of its own that ends before the handler returns.
+    """Keeps the last report of a step, and writes it from a thread that ends before the handler returns.
 
-    The step never waits for a write, and no failing one fails it. A step that tells nothing starts no thread.
+    The step never waits for a write and never fails because of one. A step that reports nothing starts no thread.
 
     Args:
         note: stores it; see :meth:`sagas.store.control.control.ControlItems.note_progress`.
         state: the claimed saga.
-        clock: tells the time.
+        clock: the engine's clock.
         lost: called when the lease was taken over.
         interval: seconds between two writes.
     """
@@ -47,7 +47,7 @@ class ProgressReport:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._told: Progress | None = None
+        self._latest: Progress | None = None
         self._taken_at = 0.0
 
     def __enter__(self) -> Self:
@@ -61,32 +61,32 @@ class ProgressReport:
         if self._thread is not None:
             self._thread.join()
 
-    def tell(self, fraction: float, message: str) -> None:
-        """Keep what the step says; ``fraction`` from 0 to 1."""
+    def report(self, fraction: float, message: str) -> None:
+        """Keep a report of the step; ``fraction`` from 0 to 1."""
         with self._lock:
             if self._stop.is_set():
                 return
-            self._told = Progress(round(fraction, 4), str(message)[:_LONGEST], self._clock.now())
+            self._latest = Progress(round(fraction, 4), str(message)[:_LONGEST], self._clock.now())
             if self._thread is None:
                 self._taken_at = time.monotonic()
                 self._thread = threading.Thread(target=self._write, name="sagas-progress", daemon=True)
                 self._thread.start()
 
     def take(self) -> Progress | None:
-        """Return what is to be written now, if anything is: news, and not too soon after the last."""
+        """Return the report to write now, if there is a new one and the last write is not too recent."""
         with self._lock:
-            told, now = self._told, time.monotonic()
-            if told is None or now - self._taken_at < self._interval:
+            latest, now = self._latest, time.monotonic()
+            if latest is None or now - self._taken_at < self._interval:
                 return None
-            self._told, self._taken_at = None, now
-            return told
+            self._latest, self._taken_at = None, now
+            return latest
 
     def _write(self) -> None:
         while not self._stop.wait(max(self._interval - (time.monotonic() - self._taken_at), self._interval / 10)):
             progress = self.take()
             if progress is None:
                 continue
-            # What fails is forgotten: the next word may fare better.
+            # A failed write is forgotten: the next one may succeed.
             with suppress(SagaError):
                 if not self._note(self._state, progress):
                     self._lost()

@@ -1,4 +1,4 @@
-"""Running user code: which inputs it names, what it returns, what it raises."""
+"""Running user code: its inputs, its results, its exceptions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 
 LARGEST_RESULT = 4_000_000
-"""Bytes of JSON that a step may return: what is larger would fit into no answer of the API."""
+"""Bytes of JSON that a step may return. Larger results would not fit a response of the API."""
 
 
 class StepExited(SagaError):
-    """User code called ``sys.exit``, or cancelled its own task: the attempt failed, the function lives on."""
+    """User code called ``sys.exit``, or cancelled its own task. The attempt failed, but the function continues."""
 
 
 def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[str, int]:
-    """Return, for each parameter that takes a payload, the journal entry that holds it; 0 where there is none."""
+    """Return the number of the journal entry for each parameter with a payload; 0 if there is no entry."""
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
     for parameter in parameters:
@@ -51,31 +51,32 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 def secrets_in(
     definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
 ) -> list[str]:
-    """Return the values that are not to be shown of what a step or undo was given, as texts to look for."""
-    found = list[str]()
+    """Return the redacted values among the inputs of a step or undo, as texts to search for."""
+    secrets = list[str]()
     for parameter in parameters if definition.redaction.hides else ():
         text = payloads.get(parameter.name)
         if text is not None:
-            found += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
-    return found
+            secrets += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
+    return secrets
 
 
 def new_instance(definition: SagaDefinition) -> Any:
-    """Return what the saga's ``create()`` makes; what that raises is raised."""
+    """Return the instance from the saga's ``create()``, whose exceptions are raised."""
     instance: Any = definition.saga_class.create()
-    if instance is None or inspect.iscoroutine(instance):  # a return forgotten, or a create() that is async
-        raise TypeError(f"it returned {type(instance).__name__}, not an instance")
+    if instance is None or inspect.iscoroutine(instance):  # a missing return, or an async create()
+        expected = f"it must return an instance of {definition.saga_class.__name__}"
+        raise TypeError(f"create() returned {type(instance).__name__}; {expected}")
     return instance
 
 
 class Runner:
-    """Calls steps and undos on one instance a saga class, made on first use."""
+    """Calls steps and undos on one instance per saga class, created on first use."""
 
     def __init__(self) -> None:
         self._instances: dict[type[Any], Any] = {}
 
     def instance(self, definition: SagaDefinition) -> Any:
-        """Return the saga's instance, which its ``create()`` makes on first use; what that raises is raised."""
+        """Return the saga's instance. The first use calls its ``create()``, whose exceptions are raised."""
         if definition.saga_class not in self._instances:
             self._instances[definition.saga_class] = new_instance(definition)
         return self._instances[definition.saga_class]
@@ -96,7 +97,7 @@ class Runner:
             if parameter.source is Source.CONTEXT:
                 arguments[parameter.name] = context
                 continue
-            # A payload is read as what its producer declared: what takes it may declare less.
+            # A payload is read as the type that its producer declared: its consumer may declare less.
             text = payloads[parameter.name]
             producer = None if parameter.step is None else definition.step(parameter.step)
             produced = definition.request_type if producer is None else producer.result_type
@@ -104,8 +105,8 @@ class Runner:
                 arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
             except InvalidRequest as error:
                 whose = "the request" if producer is None else f"the result of step {producer.name!r}"
-                told = f"{whose} does not fit {type_name(produced)} any more: {listed(error.problems)}"
-                raise TypeChanged(told) from None
+                mismatch = f"{whose} no longer matches {type_name(produced)}: {listed(error.problems)}"
+                raise TypeChanged(mismatch) from None
         instance = self.instance(definition)
         began()
         try:
@@ -115,8 +116,8 @@ class Runner:
             raise
         if isinstance(code, UndoDefinition):
             if kind := _not_run(result):
-                told = f"returned a {kind} that has not run; it must have done its work when it returns"
-                raise WrongResult(f"compensation {code.name!r} {told}")
+                fault = f"returned a {kind} that has not run; it must have done its work when it returns"
+                raise WrongResult(f"compensation {code.name!r} {fault}")
             if code.declares_none and result is not None:
                 raise WrongResult(f"compensation {code.name!r} returned {type(result).__name__}, but declares None")
             return None
@@ -124,12 +125,12 @@ class Runner:
 
 
 def moment(payload: str | None, now: float) -> float:
-    """Return the epoch seconds until which a step says the saga is to wait. ``now``: epoch seconds."""
+    """Return the epoch seconds until which a step makes the saga wait. ``now``: epoch seconds."""
     until: datetime = decode(json.loads(payload or "null"), datetime)
     if until.tzinfo is None:
-        raise ValueError("until returned a datetime without a time zone")
+        raise ValueError("until() returned a datetime without a time zone")
     if until.timestamp() > now + LONGEST_WAIT.total_seconds():
-        raise ValueError(f"until returned {until.isoformat()}, which is more than a year (365 days) ahead")
+        raise ValueError(f"until() returned {until.isoformat()}; a wait can last at most 365 days")
     return max(round(until.timestamp(), 3), 0.001)
 
 
@@ -140,23 +141,23 @@ def _written(step: StepDefinition, result: object) -> str:
     except InvalidRequest as error:
         hint = "; is a return missing?" if result is None else ""
         declared = f"the {type_name(step.returned_type)} it declares"
-        told = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
-        raise WrongResult(told) from None
+        mismatch = f"the result of step {step.name!r} is not {declared}: {listed(error.problems)}{hint}"
+        raise WrongResult(mismatch) from None
     except Exception as error:
-        told = f"cannot be read: {type(error).__name__}: {text_of(error)}"
-        raise WrongResult(f"the result of step {step.name!r} {told}") from error
+        fault = f"cannot be read: {type(error).__name__}: {text_of(error)}"
+        raise WrongResult(f"the result of step {step.name!r} {fault}") from error
     size = len(written.encode())
     if size > LARGEST_RESULT:
-        too_large = f"has {size:,} bytes of JSON, {LARGEST_RESULT:,} are allowed"
-        rather = "keep it in S3 and return where, as an S3Object"
-        raise WrongResult(f"the result of step {step.name!r} {too_large}: {rather}")
+        too_large = f"is {size:,} bytes of JSON; the limit is {LARGEST_RESULT:,}"
+        instead = "store it in S3 and return an S3Object"
+        raise WrongResult(f"the result of step {step.name!r} {too_large}: {instead}")
     return written
 
 
 def _note_state(
     error: Exception, definition: SagaDefinition, code: StepDefinition | UndoDefinition, instance: object
 ) -> None:
-    """Say in the stack trace who sets the attribute that the code did not find on its instance, if somebody does."""
+    """Note in the stack trace which method sets an attribute that the code did not find on its instance."""
     missing = error.__cause__ if isinstance(error, TimedOut) else error
     if isinstance(missing, AttributeError) and missing.obj is instance:
         note = note_on_instance_state(definition, code.name, missing.name or "")
@@ -167,7 +168,7 @@ def _note_state(
 def _called(
     code: StepDefinition | UndoDefinition, instance: Any, arguments: dict[str, Any], context: StepContext
 ) -> Any:
-    """Return what the code returned in time. That it gives up (``PermanentError``) holds whenever it says so."""
+    """Return the code's result if it came in time. A ``PermanentError`` counts at any time."""
     try:
         result = code.function(instance, **arguments)
         if inspect.isawaitable(result):
@@ -179,8 +180,8 @@ def _called(
         if not cancelled and not isinstance(error, Exception | SystemExit):
             raise
         if context.overtime >= 0 and not isinstance(error, PermanentError):
-            told = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
-            raise TimedOut(_too_late(context, code.timeout, told)) from error
+            end = "it was cancelled" if cancelled else f"it raised {type(error).__name__}: {text_of(error)}"
+            raise TimedOut(_too_late(context, code.timeout, end)) from error
         if isinstance(error, SystemExit):
             raise StepExited(f"the step called sys.exit({text_of(error)})") from error
         if cancelled:
@@ -188,32 +189,32 @@ def _called(
             raise StepExited("the step was cancelled by its own code") from error
         raise
     if context.overtime >= 0:
-        raise TimedOut(_too_late(context, code.timeout, "what it returned is refused"))
+        raise TimedOut(_too_late(context, code.timeout, "its result is refused"))
     return result
 
 
-def _too_late(context: StepContext, timeout: float, told: str) -> str:
-    return f"it ended {context.overtime:.1f} s after its timeout of {timeout:g} s; {told}"
+def _too_late(context: StepContext, timeout: float, end: str) -> str:
+    return f"it ended {context.overtime:.1f} s after its timeout of {timeout:g} s; {end}"
 
 
 def _not_run(value: Any) -> str:
-    """Return the type of what in a value has not run, or not ended without an error; empty if there is nothing."""
+    """Return the type of a part of a value that has not run, or has ended with an error; empty if there is none."""
     seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
     while remaining:
-        one = remaining.pop()
-        if isinstance(one, futures):
-            future = cast("Future[Any]", one)
+        part = remaining.pop()
+        if isinstance(part, futures):
+            future = cast("Future[Any]", part)
             if not future.done() or future.cancelled() or future.exception() is not None:
                 return type(future).__name__
-        elif isinstance(one, GeneratorType | AsyncGeneratorType | map | filter) or inspect.isawaitable(one):
-            return type(cast("object", one)).__name__
-        elif isinstance(one, dict | list | tuple | set | frozenset) and id(cast("object", one)) not in seen:
-            seen.add(id(cast("object", one)))
-            remaining += cast("dict[Any, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
+        elif isinstance(part, GeneratorType | AsyncGeneratorType | map | filter) or inspect.isawaitable(part):
+            return type(cast("object", part)).__name__
+        elif isinstance(part, dict | list | tuple | set | frozenset) and id(cast("object", part)) not in seen:
+            seen.add(id(cast("object", part)))
+            remaining += cast("dict[Any, Any]", part).values() if isinstance(part, dict) else cast("list[Any]", part)
     return ""
 
 
 def _of_asyncio(name: str) -> tuple[type[Any], ...]:
-    """Return a class of asyncio; nothing where nobody has imported it, so that there is none of its objects."""
+    """Return a class of asyncio; nothing if asyncio is not imported, because then no such object exists."""
     asyncio = sys.modules.get("asyncio")
     return () if asyncio is None else (getattr(asyncio, name),)

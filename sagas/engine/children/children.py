@@ -244,7 +244,7 @@ class Children:
             advanced = self.advancer.advance(state, seen, EntryContext(payload=payload, actor="supervisor"))
         except Fenced:
             return True
-        return advanced.beaten
+        return advanced.lost_race
 
     # Backward: close, cancel, order, and end.
 

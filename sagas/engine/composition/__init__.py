@@ -1,1 +1,1 @@
-"""Putting the parts together: each function composes those that it runs, and loads no others."""
+"""Compositions of the engine's parts: each function composes those it runs, and loads no others."""

@@ -18,11 +18,11 @@ class Api(Starting, Operating, Recovering, Purging, Verifying):
 
     @cached_property
     def breaker_operations(self) -> BreakerOperations:
-        """What operators do about circuit breakers."""
+        """Operations on circuit breakers."""
         return BreakerOperations(self.breakers, self.control, self.listing, self.advancer, self.logger)
 
     @cached_property
     def statistics(self) -> Statistics:
-        """What counts sagas."""
+        """Counts sagas."""
         operations = self.breaker_operations
         return Statistics(self.registry, self.control, self.listing, self.queues, self.pauses, operations, self.clock)

@@ -1,7 +1,7 @@
-"""What all functions share: types, store, queues, and what moves a saga on.
+"""The parts that all functions share: types, store, queues, and the advancer.
 
-A function's composition is a subclass with the parts that this function runs. A part is made on first use. What is
-imported in a property belongs to something that few services declare: a step's function without it does not load it.
+A function's composition is a subclass with the parts that this function runs. A part is created on first use. A module
+imported in a property belongs to a feature that few services declare: other step functions do not load it.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Core:
 
     Args:
         registry: the saga types.
-        settings: where the store is.
+        settings: of the store.
         routes: the queues.
-        clock: tells the time.
-        observer: told of every committed fact.
+        clock: the engine's clock.
+        observer: called with every committed fact.
         logger: of the engine.
-        clients: makes the clients of ``ctx.client``; boto3's unless said.
-        carry: whether messages bring small results along.
-        chain: the steps that this function goes on to in the same invocation.
-        goes_on: told of each further step that an invocation goes on with.
-        tracer: makes spans; ``None`` where nothing is traced.
-        every: seconds from one visit of the supervisor to the next.
-        callbacks: makes and reads callback URLs; ``None`` where the service has none.
+        clients: makes the clients of ``ctx.client``. Default: boto3's.
+        carry: whether messages contain small results.
+        chain: the steps that this function continues with in the same invocation.
+        goes_on: called with each further step that an invocation continues with.
+        tracer: makes spans; ``None`` if nothing is traced.
+        every: seconds between two runs of the supervisor.
+        callbacks: makes and reads callback URLs; ``None`` if the service has none.
     """
 
     registry: Registry
@@ -96,18 +96,18 @@ class Core:
         tracer: Tracer | None = None,
         goes_on: Callable[[Message], None] | None = None,
     ) -> Self:
-        """Return the parts that a Lambda function's environment describes."""
+        """Return the parts that the environment of a Lambda function describes."""
         missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
         if missing:
             raise SagaError(f"the environment lacks {', '.join(missing)}")
         usual = environment.get("SAGAS_AUTO_DISABLE")
         classes, groups = environment["SAGAS_CLASSES"], dict[str, dict[str, str]]()
-        if classes.startswith("@"):  # many types: they, and the steps that share a queue, are in a file beside the code
+        if classes.startswith("@"):  # many types: they and the steps that share a queue are in a file next to the code
             path = Path(environment.get("LAMBDA_TASK_ROOT", "."), classes[1:])
             try:
                 types = json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:
-                raise SagaError(f"SAGAS_CLASSES names {path}, which is not there") from None
+                raise SagaError(f"SAGAS_CLASSES names {path}, which does not exist") from None
             classes, groups = json.dumps(types["classes"]), types["groups"]
         registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
         steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
@@ -120,7 +120,7 @@ class Core:
             clock=clock,
             observer=observer or NullObserver(),
             logger=logger or logging.getLogger("sagas"),
-            # What is encrypted in tables and bucket is not to be read in queues.
+            # Payloads encrypted in tables and bucket must not be readable in queues.
             carry=environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY"),
             chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
             goes_on=goes_on,
@@ -130,8 +130,8 @@ class Core:
         )
 
     def connect(self) -> None:
-        """Make the clients of DynamoDB and SQS, which the first requests do otherwise, and what moves sagas on. No
-        request is sent."""
+        """Create the clients of DynamoDB and SQS, and the advancer, before the first request needs them. Sends no
+        request."""
         self.tables.connect()
         self.queues.connect()
         _ = self.advancer
@@ -143,7 +143,7 @@ class Core:
 
     @cached_property
     def payloads(self) -> Payloads:
-        """What is stored aside."""
+        """Large payloads."""
         return Payloads(self.settings)
 
     @cached_property
@@ -158,17 +158,17 @@ class Core:
 
     @cached_property
     def inbox(self) -> Inbox:
-        """Signals that were accepted."""
+        """Accepted signals."""
         return Inbox(self.tables, self.settings, self.payloads)
 
     @cached_property
     def joins(self) -> Joins:
-        """What became of children."""
+        """Outcomes of children."""
         return Joins(self.tables, self.settings)
 
     @cached_property
     def pauses(self) -> Pauses:
-        """What is paused."""
+        """Pauses."""
         return Pauses(self.tables, self.settings.sagas_table, self.clock.now)
 
     @cached_property
@@ -178,7 +178,7 @@ class Core:
 
     @cached_property
     def sender(self) -> MessageSender:
-        """The queues, with a span for each message where sagas are traced."""
+        """The queues, with a span per message if sagas are traced."""
         if self.tracer is None:
             return self.queues
         from sagas.engine.observe.tracing import TracedSender
@@ -187,14 +187,14 @@ class Core:
 
     @cached_property
     def listing(self) -> Listing:
-        """Lists of sagas. Of the functions that run steps only those need them whose types declare ``auto_disable``."""
+        """Lists of sagas. A step's function needs them only if its type declares ``auto_disable``."""
         from sagas.store.index.listing import Listing
 
         return Listing(self.tables, self.settings)
 
     @cached_property
     def auto_disabler(self) -> AutoDisabler:
-        """Failed sagas in a row."""
+        """Counts consecutive failed sagas."""
         from sagas.engine.operate.auto_disable import AutoDisabler
         from sagas.store.types.streaks import Streaks
 
@@ -217,7 +217,7 @@ class Core:
 
     @cached_property
     def committer(self) -> Committer:
-        """What makes facts permanent."""
+        """Makes facts permanent."""
         observers: list[CommitObserver] = [self.breakers] if self._breaks else []
         observers.append(self.observer)
         if any(saga.definition.auto_disable for saga in self.registry):
@@ -227,7 +227,7 @@ class Core:
 
     @cached_property
     def services(self) -> AttemptServices:
-        """What an attempt works with."""
+        """Services of an attempt."""
         gates: Gates = (Parking(self.pauses, self.control), *([self.breakers] if self._breaks else []))
         services = AttemptServices(
             self.control,
@@ -246,17 +246,17 @@ class Core:
 
     @cached_property
     def attempts(self) -> MakesAttempts:
-        """What makes the attempts."""
+        """Makes the attempts."""
         return Attempt
 
     @cached_property
     def advancer(self) -> Advancer:
-        """What moves sagas on."""
+        """Advances sagas."""
         return Advancer(self.services, self.registry, self.sender, self.attempts, self.carry, self.chain, self.queues)
 
 
 def settings_from(environment: Mapping[str, str]) -> StoreSettings:
-    """Read where the store is."""
+    """Read the settings of the store."""
     missing = [name for name in ("SAGAS_TABLE", "SAGAS_AUDIT_TABLE") if not environment.get(name)]
     if missing:
         raise SagaError(f"the environment lacks {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""The parts that do what sagas owe without code of their own: waits that end, and children."""
+"""The parts that advance sagas without step code: ends of waits, and children."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sagas.engine.supervise.looking import Looker
 
 
 class Families(Finding):
-    """Looks after sagas that wait, and after those with children."""
+    """Advances sagas that wait, and sagas with children."""
 
     @cached_property
     def looker(self) -> Looker:
-        """What looks after one saga."""
+        """Advances one saga."""
         return Looker(self.advancer, self.control)
 
     @cached_property
     def children(self) -> Children:
-        """What looks after a saga with children."""
+        """Advances a saga with children."""
         headers = None if self.tracer is None else self.tracer.headers
         births = Births(self.registry, self.control, self.journal, self.clock, self.carry, headers, self.findings)
         return Children(self.advancer, self.control, self.joins, births, self.sender, self.queues)

@@ -1,4 +1,4 @@
-"""The index of what sagas are found by."""
+"""The index of search keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sagas.store.index.findings import Findings
 
 
 class Finding(Core):
-    """Knows what sagas are found by."""
+    """Finds sagas by search keys."""
 
     @cached_property
     def findings(self) -> Findings:
-        """The values that sagas are found by."""
+        """Search keys."""
         return Findings(self.tables, self.settings)

@@ -1,4 +1,4 @@
-"""The parts that do what callers ask of single sagas."""
+"""The parts for operations on single sagas."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sagas.engine.operate.signals import Signals
 
 
 class Operating(Reading):
-    """Cancels, retries, undoes and settles sagas, and sends them signals."""
+    """Cancels, retries, undoes and resolves sagas, and sends them signals."""
 
     @cached_property
     def operations(self) -> Operations:
-        """What does something to a saga."""
+        """Operations on a saga."""
         return Operations(self.reader, self.control, self.advancer)
 
     @cached_property
     def signals(self) -> Signals:
-        """What accepts signals."""
+        """Accepts signals."""
         return Signals(self.reader, self.inbox, self.advancer, self.queues)

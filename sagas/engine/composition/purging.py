@@ -14,7 +14,7 @@ class Purging(Reading):
 
     @cached_property
     def purger(self) -> Purger:
-        """What purges them."""
+        """Purges sagas."""
         return Purger(
             self.control,
             self.journal,

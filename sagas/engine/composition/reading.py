@@ -10,11 +10,11 @@ from sagas.engine.read.remains import Remains
 
 
 class Reading(Finding):
-    """Answers questions about sagas."""
+    """Reads sagas."""
 
     @cached_property
     def reader(self) -> Reader:
-        """What answers them."""
+        """Reads sagas."""
         return Reader(
             self.registry,
             self.control,

@@ -1,4 +1,4 @@
-"""The parts that find sagas that stall, and recover them."""
+"""The parts that find and recover stalled sagas."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sagas.store.schedule.lanes import Watermarks
 
 
 class Recovering(Core):
-    """Recovers sagas, those that were paused included."""
+    """Recovers sagas, including paused ones."""
 
     @cached_property
     def pausing(self) -> Pausing:
-        """What pauses and resumes."""
+        """Pauses and resumes."""
         return Pausing(
             self.pauses, self.registry, self.control, self.listing, self.advancer, self.auto_disabler, self.logger
         )
 
     @cached_property
     def recovery(self) -> Recovery:
-        """What recovers sagas."""
+        """Recovers sagas."""
         marks, ahead = Watermarks(self.tables), look_ahead(self.every)
         return Recovery(self.advancer, self.control, self.listing, self.queues, marks, self.queues, self.pausing, ahead)

@@ -17,7 +17,7 @@ class Running(Core):
 
     @cached_property
     def attempts(self) -> MakesAttempts:
-        """What makes the attempts, under Powertools' idempotency; with spans where sagas are traced."""
+        """Makes the attempts, under Powertools' idempotency, with spans if sagas are traced."""
         if self.tracer is None:
             return IdempotentAttempt
         from sagas.engine.observe.tracing import traced_attempts
@@ -26,10 +26,10 @@ class Running(Core):
 
     @cached_property
     def worker(self) -> Worker:
-        """What handles a message."""
+        """Handles messages."""
         return Worker(self.advancer)
 
     @cached_property
     def lanes(self) -> LaneNotes:
-        """Notes how far the queue has got."""
+        """Records the progress of the queue."""
         return LaneNotes(Watermarks(self.tables), self.clock, self.routes.lane)

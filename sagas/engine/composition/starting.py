@@ -13,7 +13,7 @@ class Starting(Finding):
 
     @cached_property
     def starter(self) -> Starter:
-        """What starts a saga."""
+        """Starts sagas."""
         return Starter(
             self.registry,
             self.control,

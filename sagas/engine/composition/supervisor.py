@@ -12,10 +12,10 @@ from sagas.store.schedule.hand_outs import HandOuts
 
 
 class Supervisor(Recovering, Purging, Verifying):
-    """Finds what is due, hands it out, and does by hand what its messages do otherwise."""
+    """Finds due sagas and sends them to work queues, or handles them itself on request."""
 
     @cached_property
     def finder(self) -> Finder:
-        """What finds what is due."""
+        """Finds due sagas."""
         ahead = look_ahead(self.every)
         return Finder(self.listing, HandOuts(self.tables), self.queues, self.clock, self.pausing.shards, ahead)

@@ -13,5 +13,5 @@ class Verifying(Reading):
 
     @cached_property
     def verifier(self) -> Verifier:
-        """What verifies them."""
+        """Verifies audit trails."""
         return Verifier(self.control, self.journal, self.reader, self.clock, self.settings.shards)

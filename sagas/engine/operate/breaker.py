@@ -102,7 +102,7 @@ class Breakers:
         self._logger = logger
         self._all: defaultdict[tuple[str, str], _Cached] = defaultdict(_Cached)
 
-    def known_until(self, message: Message) -> float:
+    def cached_until(self, message: Message) -> float:
         """Return when a message should come back if it has to wait here; see :class:`sagas.engine.gates.Gate`.
 
         A message that may have another problem must be handled in any case. If it was received before, its worker may

@@ -77,7 +77,7 @@ class Operations:
             advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
         except Fenced:
             return self.reader.state(state.saga, state.saga_id)
-        return self.reader.state(state.saga, state.saga_id) if advanced.beaten else advanced.state
+        return self.reader.state(state.saga, state.saga_id) if advanced.lost_race else advanced.state
 
     def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
         """Grant new attempts to the dead-lettered step or the failed undos. A message without response is sent again
@@ -129,6 +129,6 @@ class Operations:
             except Fenced:
                 continue
             # The commit may have completed a predecessor's work instead. Then the request is still to be decided.
-            if not advanced.beaten and not advanced.adopted:
+            if not advanced.lost_race and not advanced.adopted:
                 return advanced.state
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)

@@ -31,7 +31,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     if decision.state is state:
         stall = StallNoticed(advancer.lease(), math.inf)
         advanced = advancer.advance(state, stall, EntryContext(actor="supervisor"))
-        return None if advanced.beaten else advanced.state
+        return None if advanced.lost_race else advanced.state
     control.request_cancel(state, decision.state)
     current = control.get(state.saga_id)
     # The request is also refused if it had succeeded before and its response was lost, or if there was another cancel.
@@ -64,6 +64,6 @@ class Looker:
             else StallNoticed(lease, math.inf)
         )
         advanced = self.advancer.advance(state, arrival, EntryContext())
-        if advanced.beaten:
+        if advanced.lost_race:
             return clock.now() + _RACE
         return advanced.then.until if isinstance(advanced.then, Postpone) else 0.0

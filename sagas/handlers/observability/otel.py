@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry. Imported only where tracing is on: ``sagas.handlers.observability.tracing`` decides."""
+"""Spans with OpenTelemetry. ``sagas.handlers.observability.tracing`` imports this only if tracing is on."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _OF_LAMBDA = {
     "cloud.region": "AWS_REGION",
 }
 _W3C = TraceContextTextMapPropagator()
-"""Of the standard propagators this one alone: baggage is what callers choose, and would get into messages."""
+"""Only this standard propagator: callers choose the baggage, which would get into messages."""
 
 
 class OtelSpan:
-    """A span of OpenTelemetry's; see :class:`sagas.engine.observe.tracing.Span`."""
+    """An OpenTelemetry span; see :class:`sagas.engine.observe.tracing.Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
 
     def set(self, attributes: Attributes) -> None:
-        """Add attributes, or change some."""
+        """Add or change attributes."""
         self._span.set_attributes(dict(attributes))
 
     def failed(self, kind: str) -> None:
-        """Mark it as failed."""
+        """Mark the span as failed."""
         self._span.set_attribute("error.type", kind)
         self._span.set_status(StatusCode.ERROR, kind)
 
@@ -48,7 +48,7 @@ class OtelTracer:
     """Makes spans; see :class:`sagas.engine.observe.tracing.Tracer`.
 
     Args:
-        provider: what exports them.
+        provider: exports them.
     """
 
     def __init__(self, provider: TracerProvider) -> None:
@@ -66,8 +66,8 @@ class OtelTracer:
         parent: Mapping[str, str] | None = None,
         link: str = "",
     ) -> Generator[OtelSpan]:
-        """Make a span and have it be the active one."""
-        # A parent that is none leads to a new trace, not to that of whatever happens to be active.
+        """Make a span and activate it."""
+        # An invalid parent starts a new trace; it does not join the trace that happens to be active.
         context = None if parent is None else _W3C.extract(parent, Context())
         followed = trace.get_current_span(_W3C.extract({"traceparent": link}, Context())).get_span_context()
         links = [Link(followed)] if followed.is_valid else []
@@ -79,8 +79,8 @@ class OtelTracer:
             links=links,
             record_exception=False,
             set_status_on_exception=False,
-        ) as made:
-            span = OtelSpan(made)
+        ) as active:
+            span = OtelSpan(active)
             try:
                 yield span
             except BaseException as error:
@@ -94,8 +94,8 @@ class OtelTracer:
         return carrier
 
     def flush(self, seconds: float) -> bool:
-        """Export what has ended, for so long at most; what is left goes with the next flush. Returns whether all is
-        exported, or was given up by the exporter."""
+        """Export ended spans within a limit of time; the next flush exports the rest. Returns whether all are
+        exported, or given up by the exporter."""
         if self._flush is None or not self._flush.is_alive():
             self._flush = Thread(target=self._provider.force_flush, name="sagas-spans", daemon=True)
             self._flush.start()
@@ -106,18 +106,18 @@ class OtelTracer:
 def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
     """Return the tracer that the standard variables ``OTEL_*`` describe.
 
-    A provider that is there already, such as that of a layer which instruments the function, is used as it is.
+    An existing provider, such as that of a layer that instruments the function, is used unchanged.
     """
     provider: Any = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
-        known = {name: environment[variable] for name, variable in _OF_LAMBDA.items() if environment.get(variable)}
-        known |= {"cloud.provider": "aws", "cloud.platform": "aws_lambda"} if "faas.name" in known else {}
-        given = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
+        attributes = {name: environment[variable] for name, variable in _OF_LAMBDA.items() if environment.get(variable)}
+        attributes |= {"cloud.provider": "aws", "cloud.platform": "aws_lambda"} if "faas.name" in attributes else {}
+        named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
             "OTEL_RESOURCE_ATTRIBUTES", ""
         )
-        if not given:
-            known["service.name"] = environment.get("POWERTOOLS_SERVICE_NAME") or "sagas"
-        provider = TracerProvider(resource=Resource.create(known))
+        if not named:
+            attributes["service.name"] = environment.get("POWERTOOLS_SERVICE_NAME") or "sagas"
+        provider = TracerProvider(resource=Resource.create(attributes))
         provider.add_span_processor(BatchSpanProcessor(exporter_from(environment)))
         trace.set_tracer_provider(provider)
     return OtelTracer(provider)
@@ -128,8 +128,8 @@ def exporter_from(environment: Mapping[str, str]) -> SpanExporter:
     name = environment["OTEL_TRACES_EXPORTER"].strip()
     if name == "otlp":
         protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-        protocol = next((environment[one] for one in protocols if environment.get(one)), "http/protobuf")
+        protocol = next((environment[variable] for variable in protocols if environment.get(variable)), "http/protobuf")
         name = "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
-    for found in entry_points(group="opentelemetry_traces_exporter", name=name):
-        return found.load()()
-    raise LookupError(f"OTEL_TRACES_EXPORTER names {name!r}, and no exporter of that name is installed")
+    for entry in entry_points(group="opentelemetry_traces_exporter", name=name):
+        return entry.load()()
+    raise LookupError(f"OTEL_TRACES_EXPORTER is {name!r}, but no exporter of that name is installed")

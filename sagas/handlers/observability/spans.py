@@ -1,4 +1,4 @@
-"""The spans of messages and calls. Imported only where tracing is on."""
+"""The spans of messages and calls. Imported only if tracing is on."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from sagas.messaging.message.message import Message
 
 
 @contextmanager
-def processing(made: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Generator[str]:
-    """Have a message be handled in a span of its saga's trace, linked to the one that sent it. Returns the id of the
-    trace."""
+def processing(tracer: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Generator[str]:
+    """Handle a message in a span of its saga's trace, linked to the span that sent it. Returns the id of the trace."""
     queue = str(record.get("eventSourceARN", "")).rsplit(":", 1)[-1]
     trace = message.trace
     with (
-        made.span(
+        tracer.span(
             f"process {queue}",
             {**received(message, queue), **faas("pubsub", context)},
             kind="consumer",
             parent=trace.carrier if trace else {},
             link=trace.sent if trace else "",
         ),
-        handling(message, made),
+        handling(message, tracer),
     ):
-        yield made.headers().get("traceparent", "").partition("-")[2][:32]
+        yield tracer.headers().get("traceparent", "").partition("-")[2][:32]
 
 
 @contextmanager
-def serving(made: Tracer, call: Mapping[str, Any], context: Any) -> Generator[Span]:
-    """Have a call of the API be answered in a span whose parent is the caller's."""
-    given: Mapping[str, Any] = call.get("headers") or {}
-    headers = {name.lower(): value for name, value in given.items() if isinstance(value, str)}
+def serving(tracer: Tracer, call: Mapping[str, Any], context: Any) -> Generator[Span]:
+    """Serve a call of the API in a span whose parent is the caller's."""
+    received: Mapping[str, Any] = call.get("headers") or {}
+    headers = {name.lower(): value for name, value in received.items() if isinstance(value, str)}
     method, route = str(call.get("httpMethod")), str(call.get("resource") or "")
     attributes = {
         "http.request.method": method,
         "http.route": route,
-        # Who has the token of a callback may send the signal: it has no place in a trace.
+        # A callback's token allows anybody to send the signal, so it must not get into a trace.
         "url.path": route if route.endswith("/callbacks/{token}") else str(call.get("path") or ""),
         "url.scheme": headers.get("x-forwarded-proto", "https"),
         **faas("http", context),
     }
-    with made.span(f"{method} {route}".strip(), attributes, kind="server", parent=headers) as span:
+    with tracer.span(f"{method} {route}".strip(), attributes, kind="server", parent=headers) as span:
         yield span

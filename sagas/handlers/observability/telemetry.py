@@ -1,4 +1,4 @@
-"""Logs and metrics by Powertools, made on first use. No payload goes into either."""
+"""Logs and metrics with Powertools, created on first use. Neither contains payloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRAMES = 5
 
 
 class Telemetry:
-    """One function environment's logger and metrics; told of every committed fact."""
+    """The logger and metrics of a function environment; an observer of committed facts."""
 
     def __init__(self) -> None:
         self.logger = Logger()
@@ -28,14 +28,14 @@ class Telemetry:
 
     @property
     def plain_logger(self) -> logging.Logger:
-        """The standard logger behind Powertools', which keeps its format and the appended keys."""
+        """The standard logger behind Powertools' logger, with the same format and appended keys."""
         return logging.getLogger(self.logger.service)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Log the fact; count the saga when it has ended, with the time it took, or waits for a person, and each
-        attempt that is repeated.
+        """Log the fact. Count sagas that have ended, with their duration, sagas that wait for an operator, and retried
+        attempts.
 
-        After a cancel none is.
+        After a cancel no attempt is retried.
         """
         index: int | None = getattr(fact, "index", None)
         fields = {
@@ -47,9 +47,9 @@ class Telemetry:
             "attempt": getattr(fact, "attempt", None),
             "seq": after.seq,
         }
-        # An undo that failed for good is seen at every level of the log that leaves errors in.
-        tell = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
-        tell(fact.action, extra={key: value for key, value in fields.items() if value is not None})
+        # An undo that failed for good is an error, so that it shows at almost every log level.
+        log = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
+        log(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.over or after.status is SagaStatus.DEAD_LETTERED):
             if after.over:
                 took = round((after.updated_at - after.created_at) * 1000)
@@ -65,15 +65,15 @@ class Telemetry:
             self.count("StepRetried", after.saga)
 
     def paused(self, saga: str) -> None:
-        """Count that the library pauses starts of a saga type."""
+        """Count that the library has paused starts of a saga type."""
         self.count("SagaTypePaused", saga)
 
     def breaker_opened(self, saga: str) -> None:
-        """Count that a circuit breaker of a saga type holds a step back from now on."""
+        """Count that a circuit breaker of a saga type has opened."""
         self.count("BreakerOpened", saga)
 
     def breaker_closed(self, saga: str) -> None:
-        """Count that it lets the step through again."""
+        """Count that a circuit breaker has closed."""
         self.count("BreakerClosed", saga)
 
     def newer_format(self, error: NewerFormat, message_id: str) -> None:
@@ -82,13 +82,13 @@ class Telemetry:
         self.measure("NewerMessageFormat", 1)
 
     def record_failed(self, saga: str) -> None:
-        """Count that a message could not be handled; Lambda itself sees no error in that."""
+        """Count that a message could not be handled; Lambda does not count it as an error."""
         self.count("RecordFailed", saga)
 
     def count(self, metric: str, saga: str, times: int = 1) -> None:
         """Add to a metric of a saga type, in CloudWatch's embedded metric format.
 
-        One dimension besides the service: a metric costs by the month for each combination.
+        It has one dimension in addition to the service: each combination costs extra per month.
         """
         self.measure(metric, times, saga=saga)
 
@@ -100,12 +100,12 @@ class Telemetry:
         self._metrics.flush_metrics()
 
     def goes_on(self, message: Message) -> None:
-        """Have log lines name the step that an invocation goes on with."""
+        """Have log lines name the step that an invocation continues with."""
         self.logger.append_keys(step=message.step)
 
     @staticmethod
     def trace_id() -> str:
-        """The invocation's X-Ray trace id; empty if there is none."""
+        """Return the invocation's X-Ray trace id; empty if there is none."""
         parts = os.environ.get(_TRACE_VARIABLE, "").split(";")
         return next((part.removeprefix("Root=") for part in parts if part.startswith("Root=")), "")
 
@@ -121,5 +121,5 @@ def telemetry() -> Telemetry:
 
 
 def frames(error: BaseException) -> list[str]:
-    """Where an error arose, innermost last. Its text stays out of the log: it may quote what a caller sent."""
+    """Return the frames of an error, innermost last. Its text is not logged: it may quote a caller's data."""
     return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]

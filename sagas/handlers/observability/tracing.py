@@ -1,4 +1,4 @@
-"""Whether and how invocations are traced by OpenTelemetry. Where they are not, nothing of it is imported."""
+"""Tracing of invocations with OpenTelemetry. It is imported only if tracing is on."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from sagas.handlers.observability.otel import OtelTracer
 
 _LONGEST_FLUSH = 2.0
-"""Seconds that the end of an invocation may wait for the exporter. What is left goes with the next one's."""
+"""Seconds that the end of an invocation may wait for the exporter. The next invocation exports the rest."""
 _RESERVE = 0.5
-"""Seconds of the function's time that are not given to the exporter: the invocation has to end in them."""
+"""Seconds of the function's time reserved for the end of the invocation."""
 
 Handler = Callable[[Any, Any], dict[str, Any]]
 
 
 @lru_cache(maxsize=1)
 def tracer() -> OtelTracer | None:
-    """Return what makes spans; ``None`` where none are wanted.
+    """Return the tracer; ``None`` if tracing is off.
 
-    They are where ``OTEL_TRACES_EXPORTER`` names an exporter, unless ``OTEL_SDK_DISABLED`` is true. If what it takes is
-    not installed the log says so, and nothing is traced: no saga fails for it.
+    Tracing is on if ``OTEL_TRACES_EXPORTER`` names an exporter, unless ``OTEL_SDK_DISABLED`` is true. If packages are
+    missing, an error is logged and nothing is traced. No saga fails because of it.
     """
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     if exporter in ("", "none") or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
@@ -34,30 +34,30 @@ def tracer() -> OtelTracer | None:
         from sagas.handlers.observability.otel import tracer_from
 
         return tracer_from(os.environ)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with tracing, sagas go on without
+    except Exception as error:  # noqa: BLE001 - sagas continue without tracing
         reason = str(error) if isinstance(error, ImportError | LookupError) else type(error).__name__
-        telemetry().logger.error("nothing is traced: install lambda-sagas[otel]", error=reason)
+        telemetry().logger.error("tracing is off: install lambda-sagas[otel]", error=reason)
         return None
 
 
 def traced(trigger: str, name: str = "") -> Callable[[Handler], Handler]:
-    """Return a decorator of handlers: their spans are exported at the end of each invocation, within bounds."""
+    """Return a decorator that exports a handler's spans at the end of each invocation, within a limit of time."""
 
     def decorated(handler: Handler) -> Handler:
         @wraps(handler)
         def outer(event: Any, context: Any) -> dict[str, Any]:
-            made = tracer()
-            if made is None:
+            active = tracer()
+            if active is None:
                 return handler(event, context)
             try:
                 if not name:
                     return handler(event, context)
-                with made.span(name, faas(trigger, context), kind="server"):
+                with active.span(name, faas(trigger, context), kind="server"):
                     return handler(event, context)
             finally:
                 remaining = context.get_remaining_time_in_millis() / 1000 - _RESERVE
-                if not made.flush(min(_LONGEST_FLUSH, remaining)):
-                    telemetry().logger.warning("spans are left: their exporter is slow or out of reach")
+                if not active.flush(min(_LONGEST_FLUSH, remaining)):
+                    telemetry().logger.warning("some spans were not exported: the exporter is slow or unreachable")
 
         return outer
 
@@ -65,9 +65,9 @@ def traced(trigger: str, name: str = "") -> Callable[[Handler], Handler]:
 
 
 def faas(trigger: str, context: Any) -> dict[str, str]:
-    """Return what the semantic conventions want to know of an invocation."""
-    known = {
+    """Return the attributes of an invocation that the semantic conventions name."""
+    attributes = {
         "faas.invocation_id": getattr(context, "aws_request_id", ""),
         "cloud.resource_id": getattr(context, "invoked_function_arn", ""),
     }
-    return {"faas.trigger": trigger, **{name: str(value) for name, value in known.items() if value}}
+    return {"faas.trigger": trigger, **{name: str(value) for name, value in attributes.items() if value}}

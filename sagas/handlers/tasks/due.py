@@ -1,4 +1,4 @@
-"""Recovering what was found to be due: it comes by the queues ``bulk`` and ``now``."""
+"""Recovery of due sagas, from messages of the queues ``bulk`` and ``now``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sagas.messaging.work import DueSagas, Work
 from sagas.store.index.listing import IndexPosition
 
 SPARE = 5.0
-"""Seconds kept back at the end of an invocation: the saga at hand must not be left half recovered."""
+"""Seconds reserved at the end of an invocation, to finish recovering the current saga."""
 
 
 def look_after(work: Work, context: Any, engine: Recovering) -> None:
@@ -21,15 +21,15 @@ def look_after(work: Work, context: Any, engine: Recovering) -> None:
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if is_void(due, engine):
         return
-    report = engine.recovery.look_after([IndexPosition(*one) for one in due.sagas], budget)
+    report = engine.recovery.look_after([IndexPosition(*position) for position in due.sagas], budget)
     report_recovery(report, recovery_view(report))
 
 
 def is_void(due: DueSagas, engine: Core) -> bool:
-    """Whether a message came too late: what is still due of it is handed out anew, and would be looked at twice."""
+    """Whether a message came too late. Its sagas that are still due are found again, and would be recovered twice."""
     if engine.clock.now() < due.until:
         return False
-    telemetry().logger.info("a message came too late: what is still due of it is found again", sagas=len(due.sagas))
+    telemetry().logger.info("a message came too late; sagas still due are found again", sagas=len(due.sagas))
     return True
 
 
@@ -44,9 +44,9 @@ def recovery_view(report: RecoveryReport) -> RecoveryView:
     }
 
 
-def report_recovery(report: RecoveryReport, shown: RecoveryView) -> None:
-    """Log the counts; count in metrics what a person should see."""
-    telemetry().logger.info("recovery", extra={name: count for name, count in shown.items() if name != "saga_ids"})
+def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
+    """Log the counts, and write metrics that operators watch."""
+    telemetry().logger.info("recovery", extra={name: count for name, count in view.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
         telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)
     for saga, times in report.by_type.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether ``value``, of an event, is a number; NaN and the infinities, which some readers let in, are none."""
+    """Return whether an event's value is a finite number. Some readers accept NaN and the infinities."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, int) or math.isfinite(value)

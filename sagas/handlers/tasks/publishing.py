@@ -1,4 +1,4 @@
-"""Events of a service: what an event has in it, the bus that it goes to, and publishing events once more."""
+"""Events of a service: their content, their bus, and replays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagas.messaging.bus import LARGEST, EventBus
 _BUS = "SAGAS_EVENT_BUS"
 _PAGE = 100
 _RESERVE = 20_000
-"""Milliseconds of an invocation that must be left to begin with a page of a replay."""
+"""Milliseconds that an invocation needs to start a page of a replay."""
 
 
 @lru_cache(maxsize=1)
@@ -27,19 +27,18 @@ def bus() -> EventBus:
 
 
 def publish(events: Iterable[Told], engine: Callable[[], Reading]) -> int:
-    """Put events on the bus; return how many."""
-    return bus().put((one.name, _detail(one, engine)) for one in events)
+    """Put events on the bus; return their number."""
+    return bus().put((event.name, _detail(event, engine)) for event in events)
 
 
 def included(what: str) -> bool:
-    """Return whether the service publishes ``steps``, or ``payloads``, too."""
+    """Return whether the service also publishes ``steps``, or ``payloads``."""
     return what in os.environ.get("SAGAS_EVENTS", "").split(",")
 
 
 def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str, Any]:
-    """Publish events once more. They are read from the journals; the caller can only choose among them. Returns
-    ``{"told": N, "sagas": N, "cursor": TEXT}``: how many events, of how many sagas, and where to continue; ``None``
-    at the end."""
+    """Publish events again. They come from the journals, and the caller can only choose among them. Returns ``{"told":
+    N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue; ``None`` at the end."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
     since, name, cursor = event.get("since"), event.get("type"), event.get("cursor")
@@ -49,50 +48,50 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
         if not isinstance(value, str | None)
     ]
     if problems:
-        raise InvalidRequest("the replay does not fit", problems)
+        raise InvalidRequest("the replay is invalid", problems)
     try:
         begin = epoch(str(since))
     except ValueError:
         problem = Problem("$.since", "must be a time such as 2026-01-31T12:00:00.000Z")
-        raise InvalidRequest("the replay does not fit", [problem]) from None
-    known = [one.definition.name for one in engine.registry]
-    names = known if name is None else [engine.registry.get(name).definition.name]
-    told = looked = 0
+        raise InvalidRequest("the replay is invalid", [problem]) from None
+    deployed = [saga_type.definition.name for saga_type in engine.registry]
+    names = deployed if name is None else [engine.registry.get(name).definition.name]
+    events = sagas = 0
     while True:
         page = engine.reader.listing.by_name(names, _PAGE, cursor)
         states = engine.control.get_many(page.saga_ids)
-        looked += len(page.saga_ids)
+        sagas += len(page.saga_ids)
         for state in states.values():
             if state.updated_at < begin:
                 continue
             entries = engine.journal.history(state.saga_id, up_to=state.seq)
-            told += publish(told_of_entries(state, entries, begin, steps=included("steps")), lambda: engine)
+            events += publish(told_of_entries(state, entries, begin, steps=included("steps")), lambda: engine)
         cursor = page.cursor
         if cursor is None or context.get_remaining_time_in_millis() < _RESERVE:
-            return {"told": told, "sagas": looked, "cursor": cursor}
+            return {"told": events, "sagas": sagas, "cursor": cursor}
 
 
-def _detail(told: Told, engine: Callable[[], Reading]) -> dict[str, Any]:
-    """The event's detail, with the request or the result where that is asked for and there is room."""
-    detail = dict[str, Any](told.detail)
-    if not included("payloads") or told.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):
+def _detail(event: Told, engine: Callable[[], Reading]) -> dict[str, Any]:
+    """Return the event's detail, with the request or the result if payloads are published and it fits."""
+    detail = dict[str, Any](event.detail)
+    if not included("payloads") or event.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):
         return detail
-    saga, step = told.detail["type"], detail.get("step")
+    saga, step = event.detail["type"], detail.get("step")
     try:
-        view = cast("dict[str, Any]", engine().reader.show(saga, told.detail["saga_id"]))
-        if told.name == "SagaCompleted":  # by its step: the saga may have been undone since
+        view = cast("dict[str, Any]", engine().reader.show(saga, event.detail["saga_id"]))
+        if event.name == "SagaCompleted":  # by its step: the saga may have been undone since
             step = engine().registry.get(saga).definition.result_step.name
     except NotFound:
-        return detail  # its type is not deployed any more
+        return detail  # its type is no longer deployed
     if "purged_at" in view:
         return detail
-    # Null is a payload, too: what cannot be shown is not told at all.
-    missing = {one["path"] for one in view.get("left_out", ())}
+    # Null is a payload too, so a hidden payload is left out completely.
+    missing = {omission["path"] for omission in view.get("left_out", ())}
     steps = enumerate(view["steps"])
-    results = {one["name"]: one["result"] for at, one in steps if f"$.steps[{at}].result" not in missing}
+    results = {each["name"]: each["result"] for at, each in steps if f"$.steps[{at}].result" not in missing}
     with_payload = dict(detail)
-    if told.name == "SagaStarted" and "$.request" not in missing:
+    if event.name == "SagaStarted" and "$.request" not in missing:
         with_payload["request"] = view["request"]
-    elif told.name != "SagaStarted" and step in results:  # a saga of an older version may not have the step
+    elif event.name != "SagaStarted" and step in results:  # a saga of an older version may not have the step
         with_payload["result"] = results[step]
     return with_payload if len(json.dumps(with_payload).encode()) <= LARGEST else detail

@@ -1,4 +1,4 @@
-"""Purging: by hand, and what comes by the queue ``bulk``."""
+"""Purging: on request, and from messages of the queue ``bulk``."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def purge_due(work: Work, context: Any, engine: Purging) -> None:
     """Purge the sagas that a message of the queue ``bulk`` names, if it is not void."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if not is_void(due, engine):
-        report = engine.purger.work_off([IndexPosition(*one) for one in due.sagas], budget)
+        report = engine.purger.work_off([IndexPosition(*position) for position in due.sagas], budget)
         telemetry().logger.info("purge", extra=dict(_counts(report)))
 
 
 def purge(context: Any, engine: Purging) -> PurgeView:
-    """Purge the sagas whose retention is over."""
+    """Purge the sagas whose retention has expired."""
     report = engine.purger.run(context.get_remaining_time_in_millis() / 1000 - SPARE)
-    shown = _counts(report)
-    telemetry().logger.info("purge", extra=dict(shown))
-    return shown
+    view = _counts(report)
+    telemetry().logger.info("purge", extra=dict(view))
+    return view
 
 
 def _counts(report: PurgeReport) -> PurgeView:

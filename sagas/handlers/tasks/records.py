@@ -1,4 +1,4 @@
-"""What SQS hands to a function."""
+"""The records of SQS events."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sagas.errors import InvalidRequest, Problem
 
 
 def records_of(event: Any) -> list[dict[str, Any]]:
-    """Return the records of an event of SQS. None is handled unless each can be reported failed."""
+    """Return the records of an SQS event. They are refused together unless each can be reported as failed."""
     records: Any = cast("dict[str, Any]", event).get("Records", []) if isinstance(event, dict) else None
     if not isinstance(records, list):
-        raise InvalidRequest("this is no event of SQS", [Problem("$.Records", "must be a list")])
-    found = cast("list[Any]", records)
-    ids: list[Any] = [cast("dict[str, Any]", one).get("messageId") if isinstance(one, dict) else None for one in found]
-    missing = [place for place, one in enumerate(ids) if not isinstance(one, str)]
+        raise InvalidRequest("the event is not from SQS", [Problem("$.Records", "must be a list")])
+    listed = cast("list[Any]", records)
+    ids: list[Any] = [cast("dict[str, Any]", r).get("messageId") if isinstance(r, dict) else None for r in listed]
+    missing = [place for place, message_id in enumerate(ids) if not isinstance(message_id, str)]
     if missing:
         problems = [Problem(f"$.Records[{place}].messageId", "missing") for place in missing]
-        raise InvalidRequest("this is no event of SQS", problems)
-    return found
+        raise InvalidRequest("the event is not from SQS", problems)
+    return listed

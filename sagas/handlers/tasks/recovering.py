@@ -1,4 +1,4 @@
-"""Recovering by hand."""
+"""Recovery on request."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         f"a whole number from 0 to {MOST_RECOVERY_ATTEMPTS}",
     ),
 }
-"""Of each field of a ``recover`` event: when a value of it is right, and what is right."""
+"""Fields of a ``recover`` event: the check of a value, and a description of valid values."""
 
 
 def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> RecoveryView:
-    """Recover the sagas that are due. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds,
-    ``type`` (only this type), ``saga_id`` (only this saga), ``max_attempts`` (only those that stalled less often)
-    and ``limit`` (how many at most)."""
-    given = {field: event[field] for field in _RULES if event.get(field) is not None}
-    wrong = {field: _RULES[field][1] for field, value in given.items() if not _RULES[field][0](value)}
+    """Recover due sagas. ``event``: ``{"task": "recover"}``, optionally with ``stale_after`` in seconds, ``type`` (only
+    this type), ``saga_id`` (only this saga), ``max_attempts`` (only sagas that stalled less often) and ``limit`` (the
+    maximum number of sagas)."""
+    options = {field: event[field] for field in _RULES if event.get(field) is not None}
+    wrong = {field: _RULES[field][1] for field, value in options.items() if not _RULES[field][0](value)}
     if wrong:
         problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
-        raise InvalidRequest("what is to be recovered does not fit", problems)
-    saga_id = checked_id(given["saga_id"]) if "saga_id" in given else None
-    wanted = Wanted(given.get("type"), saga_id, given.get("max_attempts"))
-    if wanted.name is not None:
-        engine.registry.get(wanted.name)
+        raise InvalidRequest("the recovery is invalid", problems)
+    saga_id = checked_id(options["saga_id"]) if "saga_id" in options else None
+    selection = Wanted(options.get("type"), saga_id, options.get("max_attempts"))
+    if selection.name is not None:
+        engine.registry.get(selection.name)
     budget = context.get_remaining_time_in_millis() / 1000 - SPARE
-    patience = float(given["stale_after"]) if "stale_after" in given else None
-    limit = given.get("limit", MOST_RECOVERED)
-    report = engine.recovery.run(budget, patience, limit, None if wanted == Wanted() else wanted)
-    shown = recovery_view(report)
-    report_recovery(report, shown)
-    # Written only when there is something to see: a metric costs by the hours in which it is.
+    stale_after = float(options["stale_after"]) if "stale_after" in options else None
+    limit = options.get("limit", MOST_RECOVERED)
+    report = engine.recovery.run(budget, stale_after, limit, None if selection == Wanted() else selection)
+    view = recovery_view(report)
+    report_recovery(report, view)
+    # Written only when needed: a metric costs per hour in which it is written.
     if report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
-    return shown
+    return view

@@ -1,4 +1,4 @@
-"""The task ``sweep``: orphaned objects; of the supervisor, and of a worker on a part of a round."""
+"""The task ``sweep`` of orphaned objects: in the supervisor, and in a worker for a part of a round."""
 
 from __future__ import annotations
 
@@ -18,84 +18,84 @@ from sagas.handlers.tasks.numbers import is_number
 from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0
-"""Seconds kept back, of a long invocation, for the page at hand: it takes a second or two, with retries longer."""
+"""Seconds reserved for the current page in a long invocation: it takes a second or two, longer with retries."""
 
 _MOST_NUMBER = 2**53
-"""More than there are rounds, or parts."""
+"""More than the number of rounds or parts."""
 _FLAGS = ("now", "dry_run", "force")
 _TEXTS = ("type", "start_after")
 _LONGEST_TEXT = 1_024
-"""Characters: no name is longer, nor a key of S3."""
+"""Characters: names and keys of S3 are not longer."""
 _NOT_LOGGED = ("sample", "start_after", "type")
-"""Keys of objects, which a caller's data may have chosen; log lines call the type ``saga``."""
+"""Keys of objects: names that a caller's data may have chosen. Log lines call the type ``saga``."""
 
 
 def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
-    """Sweep what is due, or what the event names. ``event``: ``{"task": "sweep"}``, and if need be ``type`` (only this
-    type), ``now`` (whatever the schedule says), ``dry_run``, ``force`` (however many orphans there are),
-    ``start_after`` (a key) and ``seconds`` (to take at most). Returns ``{"swept": [...]}``: a report for each saga
-    type that was due."""
-    given = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
-    kinds = {name: "true or false" for name in _FLAGS if not isinstance(given.get(name, False), bool)}
+    """Sweep due saga types, or the one in the event. ``event``: ``{"task": "sweep"}``, optionally with ``type`` (only
+    this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of orphans),
+    ``start_after`` (a key) and ``seconds`` (the longest duration). Returns ``{"swept": [...]}``: a report per saga type
+    that was due."""
+    options = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
+    kinds = {name: "true or false" for name in _FLAGS if not isinstance(options.get(name, False), bool)}
     for name in _TEXTS:
-        text = given.get(name, "")
+        text = options.get(name, "")
         if not isinstance(text, str) or len(text) > _LONGEST_TEXT or has_surrogate(text):
             kinds[name] = "text"
     if kinds:
         problems = [Problem(f"$.{name}", f"must be {kind}") for name, kind in kinds.items()]
-        raise InvalidRequest("the event does not fit", problems)
+        raise InvalidRequest("the event is invalid", problems)
     remaining = context.get_remaining_time_in_millis() / 1000
     budget = max(remaining - _RESERVE, remaining / 2)
     seconds: Any = event.get("seconds", budget)
     if not is_number(seconds) or seconds <= 0:
-        raise InvalidRequest("the event does not fit", [Problem("$.seconds", "must be a number above 0")])
-    request, sweeper = SweepRequest(**given), _sweeper(engine)
+        raise InvalidRequest("the event is invalid", [Problem("$.seconds", "must be a number above 0")])
+    request, sweeper = SweepRequest(**options), _sweeper(engine)
     if request.type is not None:
         sweeper.declared(request.type)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
     for report in reports:
-        if report.bucket or report.error:  # else its parts were but sent out
-            _tell(report)
+        if report.bucket or report.error:  # otherwise its parts were only sent to the queue
+            _log_report(report)
     return {"swept": [asdict(report) for report in reports]}
 
 
 def stand(engine: Core) -> dict[str, Any]:
-    """Tell how the sweeps by schedule stand; nothing is swept. Returns ``{"sweeps": [...]}``: one for each saga type
-    that declares ``orphans``."""
+    """Return the state of scheduled sweeps without sweeping: ``{"sweeps": [...]}``, one per saga type that declares
+    ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
 
 
 def continue_sweep(details: Mapping[str, Any], context: Any, engine: Core) -> list[dict[str, Any]]:
-    """Work on a part of a round that a message names. Returns the details of the message to send next: the same ones,
-    when there is more to do; nothing else."""
+    """Sweep the part of a round that a message names. Returns the details of the next message: the same ones if there
+    is more to do, otherwise nothing."""
     saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
     wrong = [] if isinstance(saga, str) else [Problem("$.saga", "must be text")]
     for field, number in zip(("round", "part"), numbers, strict=True):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _MOST_NUMBER:
             wrong.append(Problem(f"$.{field}", "must be a whole number"))
     if wrong:
-        raise InvalidRequest("the message does not fit", wrong)
+        raise InvalidRequest("the message is invalid", wrong)
     remaining = context.get_remaining_time_in_millis() / 1000
     now, budget = engine.clock.now(), max(remaining - _RESERVE, remaining / 2)
     name = PartName(cast("str", saga), *cast("list[int]", numbers))
     report, again = _sweeper(engine).work(name, now + budget, now + remaining)
-    if report.bucket or report.error:  # else there was nothing to do
-        _tell(report)
+    if report.bucket or report.error:  # otherwise there was nothing to do
+        _log_report(report)
     return [dict(details)] if again else []
 
 
 def _sweeper(engine: Core) -> Sweeper:
-    """The sweeper, whose parts go through the queue ``bulk`` where there is one."""
+    """Return the sweeper, which sends its parts to the queue ``bulk`` if there is one."""
     queues = engine.queues
 
     def send(part: PartName) -> None:
         queues.send_work(BULK, [Work("sweep", {"saga": part.saga, "round": part.round, "part": part.number})])
 
-    return replace(sweeper_of(engine, os.environ), tell=_tell_end, send=send if queues.has_work(BULK) else None)
+    return replace(sweeper_of(engine, os.environ), tell=_log_end, send=send if queues.has_work(BULK) else None)
 
 
-def _tell(report: SweepReport) -> None:
-    """Log the counts; count in a metric what a person should see."""
+def _log_report(report: SweepReport) -> None:
+    """Log the counts, and write metrics that operators watch."""
     seen = telemetry()
     told = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
     seen.logger.info("swept", extra={"saga": report.type, **told})
@@ -107,11 +107,11 @@ def _tell(report: SweepReport) -> None:
         seen.count("SweepFailed", report.type)
 
 
-def _tell_end(ended: EndedRound) -> None:
-    """Log what a whole round saw and did, and put what is to be watched over weeks into metrics."""
+def _log_end(ended: EndedRound) -> None:
+    """Log the counts of a whole round, and write the metrics to be watched over weeks."""
     seen, counts = telemetry(), ended.counts
-    known = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
-    seen.logger.info("sweep round ended", extra={**known, **counts})
+    fields = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
+    seen.logger.info("sweep round ended", extra={**fields, **counts})
     seen.measure("SweepListed", counts["listed"], saga=ended.saga)
     seen.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
     seen.measure("SweepDuration", ended.seconds, ended.saga)

@@ -1,4 +1,4 @@
-"""A sample of audit trails, verified each night or by hand."""
+"""Verification of a sample of audit trails, each night or on request."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
 
 _SPARE = 10.0
-"""Seconds kept back at the end of an invocation: the saga at hand is looked at to the end."""
+"""Seconds reserved at the end of an invocation, to finish verifying the current saga."""
 _USUAL, _MOST = 100, 10_000
 
 
 def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleView:
-    """Verify the audit trails of sagas taken at random."""
+    """Verify the audit trails of sagas chosen at random."""
     sample: object = event.get("sample", _USUAL)
     if not isinstance(sample, int) or isinstance(sample, bool) or not 1 <= sample <= _MOST:
         problem = Problem("$.sample", f"must be a whole number from 1 to {_MOST}")
-        raise InvalidRequest("the event does not fit", [problem])
+        raise InvalidRequest("the event is invalid", [problem])
     report = engine.verifier.sample(sample, context.get_remaining_time_in_millis() / 1000 - _SPARE)
     for name, saga_id, bad in report.broken:
         fields = {"saga": name, "saga_id": saga_id, "seq": bad.seq, "what": bad.wrong.value}
-        telemetry().logger.error("the audit trail is broken", extra=fields)
-    # Written only when there is something to see: a metric costs by the hours in which it is.
+        telemetry().logger.error("the audit trail differs from what was written", extra=fields)
+    # Written only when needed: a metric costs per hour in which it is written.
     if report.broken:
         telemetry().measure("AuditMismatch", len(report.broken))
-    shown: SampleView = {
+    view: SampleView = {
         "verified": report.verified,
         "failed": report.failed,
         "broken": [{"type": name, "saga_id": saga_id} for name, saga_id, _ in report.broken],
     }
-    telemetry().logger.info("verified", extra={**shown, "broken": len(report.broken)})
-    return shown
+    telemetry().logger.info("verified", extra={**view, "broken": len(report.broken)})
+    return view

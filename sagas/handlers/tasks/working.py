@@ -1,4 +1,4 @@
-"""Working off the records of a work queue: what is done with each is the queue's own, what becomes of it is not."""
+"""Handle records of a work queue: run the named task, then delete, retry or reject the record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sagas.messaging.work import Work, parse_work
 
 Parts = TypeVar("Parts", bound=Core)
 Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
-"""What is done for the messages of each task, given Lambda's context and the function's parts."""
+"""Functions by task; they take a message, Lambda's context and the function's parts."""
 MOST_FAILURES = 5
-"""Receives of a message after which it is handled as a worn one: its function was killed, or failed, each time."""
+"""Receives after which a message counts as worn: its function was killed, or failed, each time."""
 _SPARE = 2.0
-"""Seconds of its function's time in which no record is begun."""
+"""Seconds at the end of the function's time in which it starts no record."""
 
 
 def worked_off(
@@ -30,10 +30,10 @@ def worked_off(
     tasks: Tasks[Parts],
     worn: Tasks[Parts] | None = None,
 ) -> dict[str, Any]:
-    """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records that must come back,
-    or die. One that is of no use any more is deleted: whatever is to be done is found again."""
+    """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry or
+    dead-letter. A useless record is deleted: due work is always found again."""
     records = records_of(event)
-    failed = [one["messageId"] for one in records if not _done(one, context, engine, tasks, worn or {})]
+    failed = [record["messageId"] for record in records if not _done(record, context, engine, tasks, worn or {})]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
@@ -45,7 +45,7 @@ def _done(
     worn: Tasks[Parts],
 ) -> bool:
     """Handle one record; return whether it may be deleted."""
-    known = {"message_id": record["messageId"]}
+    fields = {"message_id": record["messageId"]}
     receives = 1
     try:
         if context.get_remaining_time_in_millis() / 1000 < _SPARE:
@@ -55,24 +55,24 @@ def _done(
         try:
             work = parse_work(record)
             if work.task not in tasks:
-                # Code that knows the task may be deployed again: then it can be redriven.
-                told = f"must be one of {', '.join(tasks)}"
-                raise InvalidRequest(f"there is no task {work.task!r} here", [Problem("$.task", told)])
+                # Code for the task may be deployed again; then the message can be redriven.
+                expected = f"must be one of {', '.join(tasks)}"
+                raise InvalidRequest(f"this function does not handle task {work.task!r}", [Problem("$.task", expected)])
             task = worn.get(work.task) if receives > MOST_FAILURES else None
             (task or tasks[work.task])(work, context, engine)
         except NewerFormat as newer:
-            # Each receive would bring it closer to the dead-letter queue: a copy waits in its stead.
+            # Each receive would bring it closer to the dead-letter queue, so a copy waits instead.
             telemetry().newer_format(newer, record["messageId"])
             engine.queues.send_copy(record, newer.retry_after)
     except (InvalidRequest, NotFound) as error:
         # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
-        telemetry().logger.error("message refused", reason=str(error), **known)
+        telemetry().logger.error("message refused", reason=str(error), **fields)
         with suppress(SagaError, KeyError):
             engine.queues.delay_record(record, 0)
         return False
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with one record must not harm those beside it
-        telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **known)
-        with suppress(SagaError, KeyError):  # where SQS is away, too, it comes back by itself
+    except Exception as error:  # noqa: BLE001 - one bad record must not harm the others
+        telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **fields)
+        with suppress(SagaError, KeyError):  # during an outage of SQS the message returns by itself
             engine.queues.delay_record(record, backoff(receives, engine.clock.chance()))
         return False
     return True

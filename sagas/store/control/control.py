@@ -27,26 +27,26 @@ from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
-"""What waits until a time may go on: there is none, or it has passed."""
-_SHOWN = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-"""Has a refused write answer with the item that it met, which saves a read."""
+"""A time to wait for is absent, or has passed."""
+_RETURN_ITEM = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+"""Makes a refused write return the existing item, which saves a read."""
 
 
 class ControlItems(ControlMarks):
-    """The table of control items. Every write is conditional, on an attribute that exists (rule 7): none can create an
-    item but :meth:`create`.
+    """The table of control items. Every write requires an existing attribute (rule 7), so only :meth:`create` can
+    create an item.
 
-    What every step of every saga asks for is put together here, in DynamoDB's own JSON. A placeholder has the name of
-    what it stands for: ``#status`` is the attribute, ``:status`` the value to set.
+    The requests of every step are built here in DynamoDB's JSON. Placeholders have the names of their attributes:
+    ``#status`` is the attribute, ``:status`` the value to set.
     """
 
     def get(self, saga_id: str) -> SagaState | None:
-        """Return the saga as it is, by a consistent read; ``None`` if there is none."""
+        """Return the saga by a consistent read; ``None`` if it does not exist."""
         item = self._item(saga_id)
         return state_of(item) if item else None
 
     def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]:
-        """Return those sagas that exist; ``consistent``: as they are now, at twice the price."""
+        """Return the existing sagas; ``consistent``: by consistent reads, at twice the price."""
         keys = list(map(key_of, saga_ids))
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=consistent)
         return {state.saga_id: state for state in map(state_of, items)}
@@ -67,10 +67,10 @@ class ControlItems(ControlMarks):
     def create_again(
         self, state: SagaState, stale_after: float, journal: Journal, found_by: Sequence[Item] = ()
     ) -> bool:
-        """Create the item for a start that another began; ``False`` if it exists, or if the saga was purged.
+        """Create the item for a start that another caller began; ``False`` if it exists, or if the saga was purged.
 
-        The first entry must be none that a purge has marked: the item may be gone since the caller looked (rule 13). So
-        what the saga is ``found_by`` is written in the same transaction.
+        A purge must not have marked the first entry: it may have deleted the item since the caller's read (rule 13).
+        So the search keys ``found_by`` are written in the same transaction.
         """
         put = {
             "TableName": self._settings.sagas_table,
@@ -93,7 +93,7 @@ class ControlItems(ControlMarks):
         step = f"#steps[{index}]"
         allowed = [
             "#status IN (:PENDING, :RUNNING, :WAITING)",
-            # A step that waits is claimed only where its own code asked to be called again.
+            # A waiting step is claimed only if its own code asked to be called again.
             f"({step}.#status IN (:PENDING, :RETRYING) OR ({step}.#status = :WAITING AND attribute_exists(#polling)))",
             "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
             "attribute_not_exists(#recovery_exhausted)",
@@ -108,7 +108,7 @@ class ControlItems(ControlMarks):
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
-        """Like :meth:`claim_step` for an undo, which waits until no lost execution can act any more."""
+        """Like :meth:`claim_step` for an undo, which waits until no lost execution can act any longer."""
         step = f"#steps[{index}]"
         allowed = ["#status = :COMPENSATING", _IN_TIME.format("#lost_until")]  # rule 5: undoing waits
         changes = [
@@ -158,8 +158,8 @@ class ControlItems(ControlMarks):
                 ":act_until": iso(lease.act_until),
             }
         )
-        change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # it has passed, and makes room
-        update = self._update(saga_id, " AND ".join(condition), change, values) | _SHOWN
+        change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # it has passed, and its bytes are freed
+        update = self._update(saga_id, " AND ".join(condition), change, values) | _RETURN_ITEM
         try:
             answer = self._tables.connection.dispatch("UpdateItem", update | {"ReturnValues": "ALL_NEW"})
         except Refused as refused:
@@ -167,10 +167,10 @@ class ControlItems(ControlMarks):
         return state_of(answer["Attributes"])
 
     def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
-        """Take the lease as ``after`` has it, if nothing changed since ``before`` was read. Returns whether it was
-        taken; a write of this same claim whose answer was lost counts."""
+        """Take the lease of ``after``, if nothing changed since ``before`` was read. Returns whether it was taken; an
+        earlier write of the same claim counts, if its answer was lost."""
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
-        # Rule 4: who takes an expired lease takes the one it saw, which no heartbeat has extended since.
+        # Rule 4: a takeover takes the expired lease that it saw, if no heartbeat has extended it since.
         condition += (
             " AND #lease_owner = :seen_owner AND #lease_expires_at = :seen_expiry"
             if before.lease
@@ -183,8 +183,8 @@ class ControlItems(ControlMarks):
         return True
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
-        """Move the pointer: make the entry at ``before.seq + 1`` a committed one and set the state that follows. Where
-        that has the same ``seq`` there is no entry, and the lease is released all the same."""
+        """Move the pointer: commit the entry at ``before.seq + 1`` and set the next state. If ``seq`` stays the same,
+        there is no entry, and the lease is still released."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         joins = join_writes(self._settings.joins_table, before, after)
         try:
@@ -193,11 +193,11 @@ class ControlItems(ControlMarks):
             else:
                 self._tables.connection.dispatch("UpdateItem", update)
         except Refused as refused:
-            if not self._mine_already(refused.items.get(0), before, after.seq - before.seq):
+            if not self._committed_already(refused.items.get(0), before, after.seq - before.seq):
                 raise Fenced("the commit was refused") from None
 
     def _joined(self, writes: list[Item], joins: list[Item]) -> None:
-        """Write what ends a child, and its join, in one transaction: that is there exactly once, whatever dies when."""
+        """Write the end of a child and its join in one transaction, so that the join counts it exactly once."""
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": [*writes, *joins]})
         except Refused as refused:
@@ -206,40 +206,39 @@ class ControlItems(ControlMarks):
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
-        """Commit as :meth:`commit` does and claim what is next, in the same write: with ``after``'s lease, whose nonce
-        is new. Returns whether it is claimed. If not, the entry is committed all the same: by an earlier try, which
-        did not claim."""
+        """Commit like :meth:`commit`, and claim the next step in the same write with ``after``'s lease, whose nonce is
+        new. Returns whether it is claimed. If not, an earlier try has committed the entry without the claim."""
         update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused as refused:
-            # Rule 16: that my entry is committed does not tell that my claim was made. An earlier try may have met a
-            # cancel, and committed without. Only the nonce tells.
+            # Rule 16: a committed entry does not prove the claim. An earlier try may have met a cancel, and committed
+            # without claiming. Only the nonce proves it.
             if after.lease is not None and self._own_claim(refused, after.lease) is not None:
                 return True
-            if not self._mine_already(refused.items.get(0), before):
+            if not self._committed_already(refused.items.get(0), before):
                 raise Fenced("the commit was refused") from None
             return False
         return True
 
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal) -> None:
-        """Write the entry that ends the saga and commit it, in one transaction: no entry claims an end that a cancel
-        prevented (rule 12)."""
+        """Write the entry that ends the saga and commit it in one transaction, so that no entry records an end that a
+        cancel prevented (rule 12)."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
             self._joined(writes, join_writes(self._settings.joins_table, before, after))
         except Refused as refused:
-            # Where only the entry's condition failed, no try of mine succeeded.
-            if 1 not in refused.items or not self._mine_already(refused.items[1], before):
+            # If only the entry's condition failed, no earlier try succeeded.
+            if 1 not in refused.items or not self._committed_already(refused.items[1], before):
                 raise
 
     def _mine(self, before: SagaState, after: SagaState) -> str:
-        """The condition of a commit."""
+        """Return the condition of a commit."""
         mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, and only the open slot
         ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        # A cancel that was accepted wins over whatever goes forward, and a signal over what does not know of it.
+        # An accepted cancel wins over any step forward, and a signal over a write that does not know of it.
         parts = [mine]
         for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
             if was.waits_for == "signal" and was != now and not was.signalled:
@@ -248,30 +247,30 @@ class ControlItems(ControlMarks):
 
     @staticmethod
     def _own_claim(refused: Refused, lease: Lease) -> SagaState | None:
-        """Rule 10: a refused claim may have met its own first success, whose answer was lost; the nonce tells."""
+        """Rule 10: a refused claim may have met its own earlier success, whose answer was lost. The nonce shows it."""
         item = refused.items.get(0)
         state = None if item is None else state_of(item)
         return state if state is not None and state.lease is not None and state.lease.owner == lease.owner else None
 
     @staticmethod
-    def _mine_already(item: Item | None, before: SagaState, moved: int = 1) -> bool:
-        """After a refused commit: whether an earlier try of mine succeeded (rule 10). It moved the pointer by
-        ``moved``; if not at all, that the lease is free under my token tells."""
+    def _committed_already(item: Item | None, before: SagaState, moved: int = 1) -> bool:
+        """Return whether an earlier try of a refused commit succeeded (rule 10). It moved the pointer by ``moved``; if
+        that is 0, a free lease under the same token shows it."""
         if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
-        found = state_of(item)
-        if found.seq == before.seq + moved and (moved or found.lease is None):
+        current = state_of(item)
+        if current.seq == before.seq + moved and (moved or current.lease is None):
             return True
-        if found.lease is None or found.seq != before.seq:
+        if current.lease is None or current.seq != before.seq:
             raise Fenced("the lease was released")
-        if found.cancel.at and not before.cancel.at:
-            raise FlagWon(found, "cancel")
-        if any(now.signalled and not was.signalled for was, now in zip(before.steps, found.steps, strict=True)):
-            raise FlagWon(found, "signal")
+        if current.cancel.at and not before.cancel.at:
+            raise FlagWon(current, "cancel")
+        if any(now.signalled and not was.signalled for was, now in zip(before.steps, current.steps, strict=True)):
+            raise FlagWon(current, "signal")
         return False
 
     def delete(self, state: SagaState) -> bool:
-        """Delete the item of a saga at the end of its purge; ``False`` if it is not, or no longer, as it was seen."""
+        """Delete the item of a saga at the end of its purge; ``False`` if it is missing or has changed."""
         condition = "attribute_exists(#purge) AND #token = :seen_token AND #seq = :seen_seq"
         names, used = placeholders(condition)
         request = {
@@ -290,13 +289,18 @@ class ControlItems(ControlMarks):
     def _move(
         self, before: SagaState, after: SagaState, condition: str, stale_after: float, *, claims: bool = False
     ) -> dict[str, Any]:
-        """The update that gets from one state to the other.
+        """Return the update from one state to the next.
 
-        ``due`` is always among it: claims leave it as it was, so what is stored need not be what ``before`` entails.
-        Writing the value that is there costs nothing in an index. But where another entry follows under the same lease,
-        in the same shard, it is left alone until then: to move it there and back would cost four writes. A progress is
-        of the execution that has ended. Where a commit ``claims`` what is next, ``due`` is as after a commit. What
-        moves is parked no more.
+        It always sets ``due``: claims do not change it, so the stored value may differ from that of ``before``. Writing
+        an equal value costs nothing in an index.
+
+        If another entry follows under the same lease, in the same shard, ``due`` stays until then: moving it there and
+        back would cost four writes.
+
+        ``progress`` belongs to the ended execution and is removed.
+
+        If a commit ``claims`` the next step, ``due`` is that of a commit without a claim. A saga that moves is no
+        longer paused.
         """
         after = replace(after, parked=False) if after.parked else after
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
@@ -313,11 +317,11 @@ class ControlItems(ControlMarks):
         removed = [name for name in dict.fromkeys(("progress", *keys, *old)) if name not in new]
         update, values = _assignments(changed, written)
         update = f"{update}REMOVE #{', #'.join(removed)}"
-        return self._update(before.saga_id, condition, update, values | seen(before)) | _SHOWN
+        return self._update(before.saga_id, condition, update, values | seen(before)) | _RETURN_ITEM
 
 
 def _assignments(steps: Mapping[int, Any], written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The part of an update that writes steps and attributes, and its values."""
+    """Return the part of an update that sets steps and attributes, and its values."""
     sets = [f"#steps[{index}] = :step{index}" for index in steps] + [f"#{name} = :{name}" for name in written]
     values = {f":step{index}": step for index, step in steps.items()}
     values |= {f":{name}": value for name, value in written.items()}

@@ -35,10 +35,10 @@ class TestRoot:
         assert "status=DEAD_LETTERED" in api.asked[0].path
 
     def test_a_misspelt_type_is_corrected(self, api: StubApi, run: Run) -> None:
-        unknown = an_error("not_found", "there is no saga named 'creat-zip' here")
+        unknown = an_error("not_found", "this service has no saga type 'creat-zip'")
         api.will(404, unknown).will(200, {"types": [DEFINITION]})
         result = run("list", "creat-zip")
-        assert result.stderr == "sagas: there is no saga named 'creat-zip' here; did you mean 'create-zip'?\n"
+        assert result.stderr == "sagas: this service has no saga type 'creat-zip'; did you mean 'create-zip'?\n"
 
     def test_a_misspelt_command_is_corrected(self, run: Run) -> None:
         assert "'list'" in run("lits").stderr

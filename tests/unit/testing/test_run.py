@@ -282,7 +282,7 @@ def test_a_create_that_returns_nothing_is_told() -> None:
             cls()
 
     with pytest.raises(
-        DefinitionError, match=r"Forgetful.create\(\) raised TypeError: it returned NoneType, not an inst"
+        DefinitionError, match=r"Forgetful.create\(\) raised TypeError: create\(\) returned NoneType; it must"
     ):
         run(Forgetful, Order("x"))
 
@@ -294,7 +294,9 @@ def test_a_create_that_is_async_is_told() -> None:
         async def create(cls) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             return cls()
 
-    with pytest.raises(DefinitionError, match=r"Waiting.create\(\) raised TypeError: it returned coroutine, not an"):
+    with pytest.raises(
+        DefinitionError, match=r"Waiting.create\(\) raised TypeError: create\(\) returned coroutine; it must"
+    ):
         run(Waiting, Order("x"))
 
 
