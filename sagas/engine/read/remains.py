@@ -128,15 +128,18 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         if entry.action == "CompensationStarted":
             state = structs.replace(state, cause=str(entry.details.get("cause", "")))
         error = entry.details.get("error", {}).get("type", "")
-        goes_on = entry.action == "SagaTimedOut" and "pivot" in entry.details
-        goes_on = goes_on or (
-            entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
-        )
-        if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not goes_on:
+        if error and _ENDS.get(entry.action) not in _BACKWARD and not again and not _keeps_forward(entry):
             state = structs.replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
             state = structs.replace(state, error_seq=0)
     return structs.replace(state, steps=tuple(known.values()))
+
+
+def _keeps_forward(entry: Entry) -> bool:
+    """Whether an error leaves the way forward open: a deadline past the pivot, or a step that has not failed by it."""
+    if entry.action == "SagaTimedOut":
+        return "pivot" in entry.details
+    return entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:

@@ -179,10 +179,11 @@ def step_status(state: SagaState, index: int) -> StepStatus:
     return StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
 
 
-def _since_last_wait(entries: list[Entry]) -> list[Entry]:
-    """A retry has a step wait again: what happened before it last began to wait is over."""
-    begun = [number for number, entry in enumerate(entries) if entry.action in ("WaitStarted", "ChildrenStarted")]
-    return entries[begun[-1] :] if begun else entries
+def _since_last_wait(entries: Sequence[Entry], step: str) -> list[Entry]:
+    """The entries of a step. A retry has it wait again: then those from before it last began to wait do not count."""
+    own = [entry for entry in entries if entry.step == step]
+    begun = [number for number, entry in enumerate(own) if entry.action in ("WaitStarted", "ChildrenStarted")]
+    return own[begun[-1] :] if begun else own
 
 
 def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: Sequence[Entry]) -> str | None:
@@ -206,7 +207,7 @@ def _took(past: Sequence[Entry]) -> float | None:
 
 def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepView:
     step = state.steps[index]
-    own = _since_last_wait([entry for entry in entries if entry.step == step.name])
+    own = _since_last_wait(entries, step.name)
     past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None

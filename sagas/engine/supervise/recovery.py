@@ -224,13 +224,7 @@ class Recovery:
         self._report_overdue(state, position, report)
         own_stale_after = self.advancer.plan(state).stale_after
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
-        # There must be a message that moves the saga on, if nobody works on it and it neither waits nor rests.
-        at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
-        if (
-            state.lease is None
-            and not at_rest
-            and quiet_for >= (own_stale_after if stale_after is None else stale_after)
-        ):
+        if _owes_message(state) and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = lanes.backlog(state)
         stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
@@ -288,3 +282,9 @@ class Recovery:
         if self.control.push_due(state.saga_id, position.sort, state.not_before + past):
             self.advancer.send_again(state, 0.0)
         return True
+
+
+def _owes_message(state: SagaState) -> bool:
+    """Whether a message must be on its way: no worker has the saga, and it neither waits nor rests."""
+    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
+    return state.lease is None and not at_rest

@@ -46,7 +46,10 @@ class _Tasks:
         """Move the messages of a dead-letter queue to a destination, or each back to its source queue."""
         arn, to = str(data.get("SourceArn", "")), data.get("DestinationArn")
         source = self._queue("SourceArn", arn)
-        if not any(_dead_letters_of(queue) == arn for queue in self._sqs._queues.values()):
+        policies = (
+            json.loads(queue["attributes"].get("RedrivePolicy") or "{}") for queue in self._sqs._queues.values()
+        )
+        if not any(policy.get("deadLetterTargetArn") == arn for policy in policies):
             text = "Source queue must be configured as a Dead Letter Queue."
             raise self._sqs._Err("InvalidParameterValue", f"Value {arn} for parameter SourceArn is invalid. {text}")
         if to is not None:
@@ -109,8 +112,3 @@ class _Tasks:
                 source["messages"].remove(message)
                 moved += 1
         return moved, ""
-
-
-def _dead_letters_of(queue: dict[str, Any]) -> str:
-    """The ARN of a queue's dead-letter queue; empty if it has none."""
-    return str(json.loads(queue["attributes"].get("RedrivePolicy") or "{}").get("deadLetterTargetArn", ""))
