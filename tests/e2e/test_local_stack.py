@@ -250,7 +250,7 @@ class TestPersistence:
             poll("end of the function", (start_work(second, seconds=0) / "finished").exists)
         finally:
             second.stop()
-        assert f"kept under port {port}" in failure_of(
+        assert f"stored with port {port}" in failure_of(
             project, "--app", assembled(PROBE), "--persist", state, "--port", str(free_port())
         )
 

@@ -43,7 +43,7 @@ runpy.run_module("ministack", run_name="__main__")
 """It ends with its standard input, and so with whoever started it, however that ended."""
 _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For a process of some minutes: Java's thorough compiler takes longer than what it compiles."""
-_START_DEADLINE = 30.0
+_START_DEADLINE = 90.0
 _DOWNLOAD_DEADLINE = 110.0
 
 

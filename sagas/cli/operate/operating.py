@@ -28,7 +28,8 @@ def command_of(operation: Operation) -> Callable[..., None]:
     ``--all`` to many, if it is for many. Its options are the fields of the operation's body."""
 
     def run(target: Target, name: str, saga_id: str, **options: Any) -> None:
-        report(target, getattr(target.client(), operation.name)(name, saga_id, **options))
+        given = {option: value for option, value in options.items() if value is not None}
+        report(target, getattr(target.client(), operation.name)(name, saga_id, **given))
 
     kinds = get_type_hints(operation.body)
     own = [_parameter(field, kinds[field.name]) for field in operation.options]

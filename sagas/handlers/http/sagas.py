@@ -137,9 +137,8 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
         if (name := request.text("type")) is not None:
             registry.get(name)
         if (group := request.text("group")) is not None:
-            if group != "incident" or request.others("type", "group"):
-                problem = Problem("query.group", "must be incident, and goes with type only")
-                raise InvalidRequest("the parameters do not fit", [problem])
+            if group != "incident":
+                raise InvalidRequest("the parameters do not fit", [Problem("query.group", "must be incident")])
             return polled(request, reader.incidents(name))
         of = "attention", name
         return _listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
