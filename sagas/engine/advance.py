@@ -114,7 +114,7 @@ class Advancer:
         if state is None:
             first = services.journal.entries(message.saga_id, [1]).get(1)
             if first is None or first.tombstone is None:
-                raise NotFound(f"there is no saga {message.saga_id}")
+                raise NotFound(f"no saga with id {message.saga_id} (type {message.saga})")
             return Advanced(first.tombstone.state, Discard("the saga was purged"))
         message = self._standing_for(state, message)
         names = [step.name for step in state.steps]
