@@ -229,7 +229,7 @@ def test_a_key_that_is_too_short_is_none(site: Make) -> None:
     _ = site
     client("secretsmanager").create_secret(Name=SECRET, SecretString="short")
     keys = CallbackKeys(SECRET, ManualClock().now, REGION)
-    with pytest.raises(SagaError, match="fewer than 32 bytes"):
+    with pytest.raises(SagaError, match="shorter than 32 bytes"):
         keys.signing()
     assert keys.named("anything") is None
 

@@ -274,7 +274,7 @@ assert made.flush(5)
 def test_an_exporter_that_is_not_installed_is_told_of_and_sagas_go_on(
     site: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(LookupError, match="names 'nonsense', and no exporter of that name is installed"):
+    with pytest.raises(LookupError, match="'nonsense', but no exporter of that name is installed"):
         otel.exporter_from({"OTEL_TRACES_EXPORTER": "nonsense"})
 
     def missing(environment: object) -> None:

@@ -69,8 +69,7 @@ class Tables(Construct, Part):
         self.audit: AnyTable = audit or _table(self, "Audit", AUDIT, options)
         self.families = families
         self.joins = (joins or _table(self, "Joins", JOINS, options)) if families else None
-        tables = [table for table in (sagas, audit, joins) if table is not None]
-        self.keys = [table.encryption_key for table in tables if table.encryption_key]
+        self.keys = [table.encryption_key for table in (sagas, audit, joins) if table and table.encryption_key]
         self.payload_key = options.payload_key
         versions = options.payload_versions
         self.payloads = s3.Bucket(
