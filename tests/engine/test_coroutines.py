@@ -133,7 +133,7 @@ def test_one_that_does_not_end_is_left_behind(bench: Make, monkeypatch: pytest.M
     b.run()
     assert LOG == ["pay:1", "swallowed", "pay:2"]
     assert failures(b, saga_id) == ["TimedOut"]
-    assert "it did not end" in b.entry(saga_id, "StepFailed")["details"]["error"]["message"]
+    assert "ignored its cancellation" in b.entry(saga_id, "StepFailed")["details"]["error"]["message"]
     assert b.status(saga_id) == "COMPLETED"
 
 
