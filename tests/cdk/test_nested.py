@@ -351,4 +351,4 @@ class TestRefused:
 
     def test_queues_beyond_what_a_stack_takes(self) -> None:
         message = refused(*(saga_of(number, 67) for number in range(3)))
-        assert "a stack has no room for all its queues: say nested_stacks=True if it is not deployed yet" in message
+        assert "a stack has no room for all its queues; set nested_stacks=True if it is not deployed yet" in message
