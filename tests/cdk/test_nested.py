@@ -347,7 +347,7 @@ def refused(*sagas: type[Any]) -> str:
 
 class TestRefused:
     def test_a_saga_that_is_too_long(self) -> None:
-        assert "saga long0 has 101 steps. With a function each 100 are the most" in refused(saga_of(0, 101))
+        assert "saga long0 has 101 steps with a function each; the limit is 100" in refused(saga_of(0, 101))
 
     def test_queues_beyond_what_a_stack_takes(self) -> None:
         message = refused(*(saga_of(number, 67) for number in range(3)))
