@@ -4,6 +4,7 @@ trails."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,16 @@ from sagas.handlers.tasks.recovering import recover
 from sagas.handlers.tasks.sweeping import stand, sweep
 from sagas.handlers.tasks.verifying import verify
 
+_FIELDS: Mapping[str, Sequence[str]] = {
+    "recover": ("queue", "type", "saga_id", "stale_after", "limit", "max_attempts"),
+    "purge": ("queue",),
+    "sweep": ("type", "now", "dry_run", "force", "start_after", "seconds"),
+    "sweeps": (),
+    "verify": ("sample",),
+    "replay": ("since", "type", "cursor"),
+}
+"""The fields of each task's event. A field that is misspelled must not widen a task to all types."""
+
 
 @lru_cache(maxsize=1)
 def _engine() -> Supervisor:
@@ -31,6 +42,13 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if not isinstance(event, dict):  # pyright: ignore[reportUnnecessaryIsInstance] -- a function can receive anything
         raise InvalidRequest("the event must be an object", [Problem("$", "must be an object")])
     task = event.get("task")
+    if not isinstance(task, str) or task not in _FIELDS:
+        expected = f"must be one of {', '.join(_FIELDS)}"
+        raise InvalidRequest(f"the task {expected}", [Problem("$.task", expected)])
+    if unknown := event.keys() - {"task", *_FIELDS[task]}:
+        advice = f"expected one of {', '.join(_FIELDS[task])}" if _FIELDS[task] else "this task takes none"
+        problems = [Problem(f"$.{field}", f"unknown; {advice}") for field in sorted(map(str, unknown))]
+        raise InvalidRequest("the event is invalid", problems)
     if task in ("recover", "purge") and event.get("queue") is not None:
         return find(task, event, context, _engine())
     if task == "recover":
@@ -43,10 +61,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return stand(_engine())
     if task == "verify":
         return {**verify(event, context, _engine())}
-    if task == "replay":
-        return replay(event, context, _engine())
-    expected = "must be recover, purge, sweep, sweeps, verify or replay"
-    raise InvalidRequest(f"the task {expected}", [Problem("$.task", expected)])
+    return replay(event, context, _engine())
 
 
 def reset() -> None:

@@ -144,6 +144,8 @@ BAD_TICKS: list[Any] = [
     {"task": "recover", "queue": True, "limit": 5},
     {"task": "sweep", "start_after": "\ud800"},
     {"task": "sweep", "now": "yes"},
+    *({"task": task, field: "trip"} for task in ("recover", "purge", "sweep", "replay") for field in ("name", "saga")),
+    {"task": "sweeps", "type": "trip"},
     *({"task": "verify", "sample": value} for value in (0, -1, 10_001, True, "5", 1.5, None)),
 ]
 

@@ -298,6 +298,7 @@ TICKS = st.dictionaries(
     st.sampled_from(
         [
             "stale_after",
+            "type",
             "name",
             "saga_id",
             "limit",

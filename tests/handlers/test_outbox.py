@@ -227,7 +227,10 @@ def test_a_caller_of_the_supervisor_cannot_forge_an_event(box: MakeBox) -> None:
     forged["dynamodb"]["NewImage"]["status"]["S"] = "COMPLETED"
     with pytest.raises(InvalidRequest, match="the task must be"):
         supervisor.handler({"Records": [forged]}, LambdaContext())
-    answer = supervisor.handler({"task": "replay", "since": iso(0), "Records": [forged]}, LambdaContext())
+    with pytest.raises(InvalidRequest) as refused:
+        supervisor.handler({"task": "replay", "since": iso(0), "Records": [forged]}, LambdaContext())
+    assert [problem.path for problem in refused.value.problems] == ["$.Records"]
+    answer = supervisor.handler({"task": "replay", "since": iso(0)}, LambdaContext())
     assert answer["told"] == 1
     assert [name for name, _ in b.bus.told] == ["SagaStarted"]
 
