@@ -157,7 +157,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
         ended_at=end if after.over else 0.0,
         failed=after.failed or has_failed(after),
-        error_type=_error_type(state, after, event) if attention or after.in_doubt or forward(after) else "",
+        error_type=_error_type(state, after, event) if attention or forward(after) or after.in_doubt else "",
     )
     return replace(decision, state=noted)
 
