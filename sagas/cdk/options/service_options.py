@@ -24,7 +24,7 @@ from sagas.cdk.options.checks import fits, of_kind, one_of, variables, within
 from sagas.cdk.options.deployment import Deployment
 from sagas.cdk.options.existing import AnyResource, AnyTable
 from sagas.cdk.options.function_options import LOG_LEVELS, FunctionOptions, Network
-from sagas.cdk.options.told import AnyBus, SagaEvents
+from sagas.cdk.options.saga_events import AnyBus, SagaEvents
 from sagas.errors import DefinitionError
 
 METRICS_NAMESPACE = "Sagas"
