@@ -51,7 +51,7 @@ CODES = {
     "refused": ("The gateway or the router refused the request.", "the caller", "no"),
 }
 # fmt: on
-"""What each code of the API means, who mends it, and whether the call may be repeated as it is."""
+"""What each code of the API means, who fixes it, and whether the call may be repeated as it is."""
 
 
 def cell(text: object) -> str:

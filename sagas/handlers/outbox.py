@@ -26,7 +26,7 @@ def _engine() -> Reading:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Publish events.
 
-    It trusts its input, so only the event source mapping of the stream may call it. Returns ``{"told": N}``: the
+    It trusts its input, so only the event source mapping of the stream may call it. Returns ``{"published": N}``: the
     number of events.
     """
     records: Any = event.get("Records")
@@ -48,7 +48,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])
             entries = _engine().journal.entries_of((saga_id, seq) for seq in seqs).get(saga_id, {})
             events += [published for seq in sorted(entries) for published in told_of_step(entries[seq])]
-    return {"told": publish(events, _engine)}
+    return {"published": publish(events, _engine)}
 
 
 def reset() -> None:

@@ -194,7 +194,7 @@ class TestEventsOut:
         told.heard.clear()
         done = running.sagas("events", "replay", "--since", "1h", "trip")
         assert done.returncode == 0, done.stderr
-        assert "told once more" in done.stdout
+        assert " again" in done.stdout
         again = poll("it to be told again", lambda: told.of(saga["saga_id"]))
         assert {event["detail"]["id"] for event in again.values()} == {one["detail"]["id"] for one in first.values()}
 

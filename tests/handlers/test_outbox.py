@@ -110,7 +110,7 @@ def test_the_requests_are_such_as_eventbridge_takes(site: Make) -> None:
     outbox.reset()
     box = Outbox(made, Bus())
     made.begin("trip")
-    assert outbox.handler({"Records": box.records()}, LambdaContext()) == {"told": 1}
+    assert outbox.handler({"Records": box.records()}, LambdaContext()) == {"published": 1}
 
 
 def test_start_and_end_are_told_and_nothing_between(box: MakeBox) -> None:
@@ -175,7 +175,7 @@ def test_a_replay_tells_the_same_events_with_the_same_ids(box: MakeBox) -> None:
     assert again.keys() == first.keys()
     for id, (name, detail) in again.items():
         assert (name, {**detail, "at": 0}) == (first[id][0], {**first[id][1], "at": 0})
-    assert (answer["told"], answer["sagas"], answer["cursor"]) == (len(first), 4, None)
+    assert (answer["published"], answer["sagas"], answer["cursor"]) == (len(first), 4, None)
 
 
 def test_a_replay_tells_of_a_failed_child_what_was_told() -> None:
@@ -200,7 +200,7 @@ def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:
     b.site.begin("loan")
     later = b.site.begin("trip")
     b.site.run()
-    assert b.replay(since, type="trip")["told"] == 2
+    assert b.replay(since, type="trip")["published"] == 2
     assert {detail["saga_id"] for _, detail in b.bus.told} == {later}
 
 
@@ -231,7 +231,7 @@ def test_a_caller_of_the_supervisor_cannot_forge_an_event(box: MakeBox) -> None:
         supervisor.handler({"task": "replay", "since": iso(0), "Records": [forged]}, LambdaContext())
     assert [problem.path for problem in refused.value.problems] == ["$.Records"]
     answer = supervisor.handler({"task": "replay", "since": iso(0)}, LambdaContext())
-    assert answer["told"] == 1
+    assert answer["published"] == 1
     assert [name for name, _ in b.bus.told] == ["SagaStarted"]
 
 
@@ -280,7 +280,7 @@ def test_what_cannot_be_read_holds_nothing_up(box: MakeBox, capsys: pytest.Captu
     del bad["dynamodb"]["NewImage"]["created_at"]
     other = {"eventName": "INSERT", "dynamodb": {"NewImage": {"saga_id": {"S": "breaker#trip#pay"}}}}
     gone = {"eventName": "REMOVE", "dynamodb": {"OldImage": good[0]["dynamodb"]["NewImage"]}}
-    assert outbox.handler({"Records": [bad, other, gone, *good]}, LambdaContext()) == {"told": 1}
+    assert outbox.handler({"Records": [bad, other, gone, *good]}, LambdaContext()) == {"published": 1}
     assert "EventNotPublished" in capsys.readouterr().out
 
 

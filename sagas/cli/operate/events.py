@@ -51,7 +51,7 @@ def replay(
     since: Annotated[str, typer.Option(metavar="T", help="A time such as 2026-01-31T12:00:00Z, or a span such as 2h.")],
     name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only of sagas of this type.")] = None,
 ) -> None:
-    """Have events told once more, from the journals, each with the id it has."""
+    """Publish events again, from the journals, each with the id it has."""
     client = target.client()
     if span := _SPAN.fullmatch(since):
         begin = datetime.fromtimestamp(target.now(), UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
@@ -61,10 +61,10 @@ def replay(
         except ValueError:
             begin = None
     if begin is None or begin.tzinfo is None:
-        wanted = "must be a time with its zone, such as 2026-01-31T12:00:00Z, or a span such as 90m, 2h or 3d"
-        raise typer.BadParameter(wanted, param_hint="--since")
-    told = client.replay_events(begin, name)
+        expected = "must be a time with its zone, such as 2026-01-31T12:00:00Z, or a span such as 90m, 2h or 3d"
+        raise typer.BadParameter(expected, param_hint="--since")
+    published = client.replay_events(begin, name)
     if target.as_json:
-        emit({"told": told})
+        emit({"published": published})
     else:
-        say(f"{told} event{'' if told == 1 else 's'} told once more")
+        say(f"Published {published} event{'' if published == 1 else 's'} again")

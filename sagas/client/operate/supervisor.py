@@ -81,16 +81,15 @@ class Supervisor:
         return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
     def replay(self, since: str, name: str | None) -> int:
-        """Have events published once more, in as many calls as it takes; return how many. ``since``: ISO 8601 in
-        UTC."""
-        told, cursor = 0, None
+        """Publish events again, in as many calls as needed; return their number. ``since``: ISO 8601 in UTC."""
+        published, cursor = 0, None
         while True:
-            wanted = {"type": name, "cursor": cursor}
-            given = {field: value for field, value in wanted.items() if value is not None}
-            answer = self._call({"task": "replay", "since": since, **given})
-            told, cursor = told + int(answer["told"]), answer["cursor"]
+            fields = {"type": name, "cursor": cursor}
+            options = {field: value for field, value in fields.items() if value is not None}
+            answer = self._call({"task": "replay", "since": since, **options})
+            published, cursor = published + int(answer["published"]), answer["cursor"]
             if cursor is None:
-                return told
+                return published
 
     def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with translated("Lambda", quoted=True):
@@ -111,7 +110,7 @@ class Supervisor:
             raise SagaError("the answer of the supervisor cannot be read: this is another function")
         told = cast("dict[str, Any]", answer)
         if "FunctionError" in called:
-            # what the function raised, where that is the caller's to mend; else that it failed
+            # what the function raised, if the caller can fix it; otherwise only that it failed
             message = str(told.get("errorMessage") or "it gave no reason")
             raised = _RAISED.get(str(told.get("errorType")))
             raise raised(message) if raised else SagaError(f"the supervisor failed: {message}")

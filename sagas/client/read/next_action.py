@@ -104,7 +104,7 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     if breaker:
         step = breaker["step"]
         means = (
-            "It goes on by itself once what the step calls is mended. "
+            "It continues by itself once what the step calls is fixed. "
             "Closing the breaker sends those that wait, spread over time."
         )
         problem = f"It waits for the breaker of {step}"
@@ -143,7 +143,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         undo = f"The undo of {step}" if step else "An undo"
         if gone:
             return _deploy(f"{undo} was not called", step, (Do.RETRY, Do.RESOLVE))
-        means = "The world is half undone. Mend the cause: only the failed undo runs again, under the same key."
+        means = "The world is half undone. Fix the cause: only the failed undo runs again, under the same key."
         others = (Do.RESOLVE,)
         return NextAction(Do.RETRY, "Retry the undo", f"{undo} failed", means, step, "compensation-failed", others)
     if saga["status"] == SagaStatus.DEAD_LETTERED:

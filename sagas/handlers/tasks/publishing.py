@@ -37,8 +37,9 @@ def included(what: str) -> bool:
 
 
 def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str, Any]:
-    """Publish events again. They come from the journals, and the caller can only choose among them. Returns ``{"told":
-    N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue; ``None`` at the end."""
+    """Publish events again. They come from the journals, and the caller can only choose among them. Returns
+    ``{"published": N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue; ``None``
+    at the end."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
     since, name, cursor = event.get("since"), event.get("type"), event.get("cursor")
@@ -68,7 +69,7 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
             events += publish(told_of_entries(state, entries, begin, steps=included("steps")), lambda: engine)
         cursor = page.cursor
         if cursor is None or context.get_remaining_time_in_millis() < _RESERVE:
-            return {"told": events, "sagas": sagas, "cursor": cursor}
+            return {"published": events, "sagas": sagas, "cursor": cursor}
 
 
 def _detail(event: Told, engine: Callable[[], Reading]) -> dict[str, Any]:

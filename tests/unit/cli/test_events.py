@@ -20,10 +20,12 @@ def test_schemas_are_printed(run: Run) -> None:
 
 
 def test_replay_goes_on_to_the_end(api: StubApi, run: Run) -> None:
-    api.will(200, {"told": 3, "sagas": 100, "cursor": "next"}).will(200, {"told": 1, "sagas": 7, "cursor": None})
+    api.will(200, {"published": 3, "sagas": 100, "cursor": "next"}).will(
+        200, {"published": 1, "sagas": 7, "cursor": None}
+    )
     done = run("events", "replay", "--since", "2026-01-31T12:00:00+01:00", "trip")
     assert done.exit_code == 0, done.output
-    assert done.output == "4 events told once more\n"
+    assert done.output == "Published 4 events again\n"
     first, second = (asked.body for asked in api.asked)
     assert first == {"task": "replay", "since": "2026-01-31T11:00:00.000Z", "type": "trip"}
     assert second == {**first, "cursor": "next"}
