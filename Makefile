@@ -56,6 +56,7 @@ check: test  ## the whole gate: the tests, style, imports, types, the site and t
 style: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m tests.words
 	@$(BIN)/lizard -l python -C 20 -w sagas functions infra
 
 types: $(READY)

@@ -14,7 +14,7 @@ console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=120)
 _LONG = 3_600.0
-"""Seconds from which on a time is told in days."""
+"""Seconds; longer times are shown in days."""
 _COLOURS = {"COMPLETED": "green", "COMPENSATED": "yellow"}
 
 

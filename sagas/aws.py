@@ -60,7 +60,7 @@ _NOT_NOW = (
     "TransactionConflictException",
 )  # fmt: skip
 """The request had no effect, and a later one can succeed."""
-_NOT_KNOWN = (
+_UNCERTAIN = (
     "InternalError", "InternalException", "InternalFailure", "InternalServerError", "InternalServiceError",
     "KMSInternalException", "RequestTimeout", "ServiceException", "TransactionInProgressException",
     "500", "502", "503", "504",
@@ -153,7 +153,7 @@ def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: b
         text = f"{service} {operation}: {code}" + (f": {message}" if message else "")
         if code in _NOT_NOW:
             raise Unavailable(text) from error
-        raise (lost if code in _NOT_KNOWN else SagaError)(text) from error
+        raise (lost if code in _UNCERTAIN else SagaError)(text) from error
     except _UNREACHED as error:
         raise lost(f"{service} is out of reach: {type(error).__name__}") from error
     except BotoCoreError as error:

@@ -285,12 +285,12 @@ SIGNAL = Operation(
     queued=True,
 )
 PURGE = Operation(
-    *("purge", "POST", f"{_ONE}/purge", "purge", "Delete what is stored of one that is over, but for the tombstone"),
+    *("purge", "POST", f"{_ONE}/purge", "purge", "Delete the stored data of one that has ended, except the tombstone"),
     *("Saga", "200", _CHANGE),
     body=Purging,
     verb=Verb(
-        help="Delete what is stored of a saga that is over; name the S3 objects of its results, which the sweep looks "
-        "after."
+        help="Delete the stored data of a saga that has ended, and name the S3 objects in its results, which the sweep "
+        "handles."
     ),
 )
 SET_RECOVERY_ATTEMPTS = Operation(

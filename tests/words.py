@@ -1,6 +1,6 @@
-"""The check of words: patterns that read translated, over texts and names. It is part of ``make lint``.
+"""The check of words: patterns that read translated, over texts and names. ``make style`` runs it.
 
-It reads docstrings, comments, strings that contain a sentence, README and CHANGELOG, and identifiers. The file
+It reads docstrings, comments, strings that contain a sentence, the pages in the root, and identifiers. The file
 ``tests/words.toml`` lists exceptions: the place, and the reason.
 """
 
@@ -16,7 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("sagas", "functions", "infra", "demo")
+FOLDERS = (
+    *("demo", "functions", "infra", "sagas/authoring", "sagas/cdk", "sagas/local", "sagas/lock", "sagas/messaging"),
+    *("sagas/engine/attempt", "sagas/engine/children", "sagas/engine/composition", "sagas/engine/start"),
+    *("sagas/engine/sweep", "sagas/store/children", "sagas/store/journal", "sagas/store/schedule"),
+    *("sagas/store/signals", "sagas/store/types", "sagas/testing"),
+)
+"""Folders that are rewritten. Add each that the check no longer finds anything in, until ``sagas`` is one."""
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",

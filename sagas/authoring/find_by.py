@@ -84,7 +84,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
         probe: Any = "value"
         for part in reversed(parts):
             probe = [probe] * (int(part[1:-1]) + 1) if part.startswith("[") else {part: probe}
-        if key.value(redaction.shown(REQUEST, probe)[0]) in (HIDDEN, None):
+        if key.value(redaction.view(REQUEST, probe)[0]) in (HIDDEN, None):
             raise DefinitionError(f"{field}: {path} is redacted, so it cannot be a search key")
         keys.append(key)
     return tuple(keys)

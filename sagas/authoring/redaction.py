@@ -49,7 +49,7 @@ class Redaction:
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
     hides: bool = False
 
-    def shown(self, source: str, data: Any) -> tuple[Any, list[str]]:
+    def view(self, source: str, data: Any) -> tuple[Any, list[str]]:
         """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere."""
         walk = _Walk()
         if source not in self.types:

@@ -16,7 +16,7 @@ from sagas.core.text import iso
 from sagas.engine.clock import SystemClock
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.messaging.message.message import parse_record
-from sagas.messaging.message.redriving import told_by
+from sagas.messaging.message.redriving import redrive_attributes
 
 if TYPE_CHECKING:  # the client imports this module
     from sagas.client.client import SagaClient
@@ -203,7 +203,7 @@ class DeadLetterQueue:
                     left.append(letter)
                     continue
                 # send first, then delete: a failure in between leaves two messages, of which the saga takes one
-                attributes = told_by(message.get("MessageAttributes", {}), self._mover(), note)
+                attributes = redrive_attributes(message.get("MessageAttributes", {}), self._mover(), note)
                 target = self._sources[letter.step]
                 with translated("SQS", quoted=True):
                     sent = self._sqs.send_message(

@@ -56,7 +56,7 @@ def secrets_in(
     for parameter in parameters if definition.redaction.hides else ():
         text = payloads.get(parameter.name)
         if text is not None:
-            secrets += definition.redaction.shown(parameter.step or REQUEST, json.loads(text))[1]
+            secrets += definition.redaction.view(parameter.step or REQUEST, json.loads(text))[1]
     return secrets
 
 

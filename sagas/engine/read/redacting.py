@@ -16,7 +16,7 @@ def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
         return view
 
     def shown(source: str, data: Any, place: str) -> Any:
-        found, hidden = redaction.shown(source, data)
+        found, hidden = redaction.view(source, data)
         secrets.extend(hidden)
         if found != data:
             places.append(place)

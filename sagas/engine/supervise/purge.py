@@ -255,7 +255,7 @@ class Purger:
                 continue
             view = json.loads(payload) if payload else None
             if redaction.hides:
-                view, _ = redaction.shown(entry.step or "", view)
+                view, _ = redaction.view(entry.step or "", view)
             objects |= {item: None for item in objects_in(view) if HIDDEN not in item}
         return tuple(objects)
 

@@ -53,14 +53,14 @@ class Sweeper:
         rounds: the stored progress of the schedule.
         services: what sweeps use.
         send: sends a part of a round to a worker; ``None`` without a queue for it.
-        tell: called once for each round that has ended.
+        on_round_ended: called once for each round that has ended.
     """
 
     definitions: Sequence[SagaDefinition]
     rounds: SweepRounds
     services: SweepServices
     send: Callable[[PartName], None] | None = None
-    tell: Callable[[EndedRound], None] = lambda ended: None
+    on_round_ended: Callable[[EndedRound], None] = lambda ended: None
 
     def run(self, request: SweepRequest, deadline: float) -> list[SweepReport]:
         """Sweep the types that are due. Each gets an equal share of the time, and a failure of one does not stop the
@@ -136,7 +136,7 @@ class Sweeper:
         return definition, definition.orphans
 
     def _rounds_of(self, definition: SagaDefinition, policy: OrphanSweep) -> RoundSweep:
-        return RoundSweep(self.services, self.rounds, definition, policy, self.send, self.tell)
+        return RoundSweep(self.services, self.rounds, definition, policy, self.send, self.on_round_ended)
 
 
 def sweeper_of(engine: Core, environment: Mapping[str, str]) -> Sweeper:

@@ -73,7 +73,7 @@ class RoundSweep:
         definition: the saga type's definition.
         policy: its ``orphans``.
         send: sends a part to a worker; ``None`` without a queue for it.
-        tell: called once for each round that has ended.
+        on_round_ended: called once for each round that has ended.
     """
 
     services: SweepServices
@@ -81,7 +81,7 @@ class RoundSweep:
     definition: SagaDefinition
     policy: OrphanSweep
     send: Callable[[PartName], None] | None = None
-    tell: Callable[[EndedRound], None] = lambda ended: None
+    on_round_ended: Callable[[EndedRound], None] = lambda ended: None
 
     def tick(self, deadline: float, report: SweepReport) -> bool:
         """Begin a round if one is due, and send or work on the parts that nobody holds. ``deadline``: epoch seconds at
@@ -140,7 +140,7 @@ class RoundSweep:
         totals = {name: sum(part.sums.get(name, 0) for part in parts) for name in COUNTS}
         if self.rounds.end(current, totals, now):
             seconds = round(now - current.began_at, 3)
-            self.tell(EndedRound(current.saga, number, len(parts), seconds, totals))
+            self.on_round_ended(EndedRound(current.saga, number, len(parts), seconds, totals))
         return True
 
 

@@ -91,7 +91,9 @@ def _sweeper(engine: Core) -> Sweeper:
     def send(part: PartName) -> None:
         queues.send_work(BULK, [Work("sweep", {"saga": part.saga, "round": part.round, "part": part.number})])
 
-    return replace(sweeper_of(engine, os.environ), tell=_log_end, send=send if queues.has_work(BULK) else None)
+    return replace(
+        sweeper_of(engine, os.environ), on_round_ended=_log_end, send=send if queues.has_work(BULK) else None
+    )
 
 
 def _log_report(report: SweepReport) -> None:

@@ -32,7 +32,7 @@ def check_note(note: str) -> None:
         raise InvalidRequest("the note cannot be sent", [problem])
 
 
-def told_by(attributes: Mapping[str, Any], by: str, note: str) -> dict[str, Any]:
+def redrive_attributes(attributes: Mapping[str, Any], by: str, note: str) -> dict[str, Any]:
     """Return the attributes of a dead letter's copy: those of the dead letter, with the caller and reason replaced."""
     others = {name: value for name, value in attributes.items() if name not in (BY, NOTE)}
     own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (NOTE, note)) if text}

@@ -105,11 +105,11 @@ def _redaction(cls: type[Any] = Pay) -> Redaction:
     ],
 )
 def test_what_is_shown_of_a_request(name: str, value: Any, shown: Any) -> None:
-    assert _redaction().shown("request", {name: value})[0] == {name: shown}
+    assert _redaction().view("request", {name: value})[0] == {name: shown}
 
 
 def test_what_is_shown_of_results() -> None:
-    shown = _redaction().shown
+    shown = _redaction().view
     assert shown("charge", [{"code": "12345", "ok": "yes"}]) == ([{"code": HIDDEN, "ok": "yes"}], ["12345"])
     assert shown("token", "tok") == (HIDDEN, ["tok"])
     assert shown("token", None) == (None, [])
@@ -117,8 +117,8 @@ def test_what_is_shown_of_results() -> None:
 
 
 def test_nothing_is_shown_of_a_step_that_is_not_there_any_more() -> None:
-    assert _redaction().shown("gone", {"a": ["b", 2.5, True]}) == (HIDDEN, ["b", "2.5"])
-    assert _redaction(Plain).shown("gone", {"a": 1}) == ({"a": 1}, [])
+    assert _redaction().view("gone", {"a": ["b", 2.5, True]}) == (HIDDEN, ["b", "2.5"])
+    assert _redaction(Plain).view("gone", {"a": 1}) == ({"a": 1}, [])
 
 
 def test_types_without_secrets_hide_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import InvalidRequest
-from sagas.messaging.message.redriving import BY, NOTE, check_note, redriver_of, told_by
+from sagas.messaging.message.redriving import BY, NOTE, check_note, redrive_attributes, redriver_of
 
 ANN = "arn:aws:iam::123456789012:user/ann"
 OLD = {"saga": {"DataType": "String", "StringValue": "trip"}}
@@ -19,12 +19,12 @@ def received(by: Any, note: Any) -> dict[str, Any]:
 
 
 def test_a_copy_says_who_moves_it_in_place_of_who_did_before() -> None:
-    once = told_by(OLD, ANN, "it is up")
+    once = redrive_attributes(OLD, ANN, "it is up")
     assert once == OLD | {
         BY: {"DataType": "String", "StringValue": ANN},
         NOTE: {"DataType": "String", "StringValue": "it is up"},
     }
-    assert told_by(once, "", "") == OLD  # SQS takes no empty attribute
+    assert redrive_attributes(once, "", "") == OLD  # SQS takes no empty attribute
 
 
 @pytest.mark.parametrize(
