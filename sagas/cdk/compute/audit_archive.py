@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 from aws_cdk import Duration, Validations
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction, SharedAssets
 from sagas.cdk.compute.permissions import allow_archiving
 from sagas.cdk.compute.streams import follow, stream_of
-from sagas.cdk.data.encryption import allow_key
+from sagas.cdk.data.encryption import allow_key, private_bucket
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.options.archive import Archive
@@ -106,19 +105,8 @@ class AuditArchive(Construct, Part):
             days = Duration.days(archive.lock.days)
             kind = s3.ObjectLockRetention
             lock = kind.compliance(days) if archive.compliance else kind.governance(days)
-        bucket = s3.Bucket(
-            self,
-            "Bucket",
-            encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=cast("kms.IKey | None", options.encryption_key),
-            bucket_key_enabled=True if options.encryption_key else None,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            versioned=True,
-            object_lock_enabled=True if lock else None,
-            object_lock_default_retention=lock,
-            removal_policy=options.removal_policy,
-        )
+        locked: dict[str, Any] = {"object_lock_enabled": True, "object_lock_default_retention": lock} if lock else {}
+        bucket = private_bucket(self, "Bucket", options, versioned=True, **locked)
         unlogged = "Only one function writes here, once a minute, and reads nothing; CloudTrail records readers."
         acknowledge(Validations.of(bucket), {"AwsSolutions-S1": unlogged})
         return bucket

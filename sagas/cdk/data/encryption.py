@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from sagas.cdk.options.service_options import AnyKey
+from sagas.cdk.options.service_options import AnyKey, ServiceOptions
 
 _USES = ("Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey")
 _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
@@ -30,6 +32,24 @@ def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
     """
     # The suffix differs between partitions.
     return {"StringLike": {"kms:ViaService": [f"{service}.{Aws.REGION}.amazonaws.*" for service in services]}}
+
+
+def private_bucket(scope: Construct, id: str, options: ServiceOptions, **more: Any) -> s3.Bucket:
+    """Return a bucket that is closed to the public, takes TLS only, and is encrypted like all data of the service.
+    ``more``: further arguments of the CDK's bucket."""
+    key = options.encryption_key
+    return s3.Bucket(
+        scope,
+        id,
+        encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+        encryption_key=cast("kms.IKey | None", key),
+        # One data key for many objects needs far fewer paid requests to KMS.
+        bucket_key_enabled=True if key else None,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        enforce_ssl=True,
+        removal_policy=options.removal_policy,
+        **more,
+    )
 
 
 def let_logs_use(scope: Construct, key: AnyKey | None) -> None:

@@ -11,6 +11,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IConstruct
 
+from sagas.cdk.data.encryption import private_bucket
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.tags import tag_part
@@ -72,16 +73,10 @@ class Tables(Construct, Part):
         self.keys = [table.encryption_key for table in (sagas, audit, joins) if table and table.encryption_key]
         self.payload_key = options.payload_key
         versions = options.payload_versions
-        self.payloads = s3.Bucket(
+        self.payloads = private_bucket(
             self,
             "Payloads",
-            encryption=s3.BucketEncryption.KMS if options.encryption_key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=cast("kms.IKey | None", options.encryption_key),
-            # One data key for many objects needs far fewer paid requests to KMS.
-            bucket_key_enabled=True if options.encryption_key else None,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            removal_policy=options.removal_policy,
+            options,
             versioned=versions is not None,
             lifecycle_rules=[
                 s3.LifecycleRule(
