@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections import Counter
 from typing import Any
 
@@ -60,7 +61,8 @@ def _engine(settings: StoreSettings, clock: ManualClock, url: str) -> Engine:
 
 def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     clock = ManualClock()
-    tables = create_tables(client("dynamodb", url), f"reads{MANY}")
+    # The emulator is that of the whole run, and a subject repeats this test in a process of its own.
+    tables = create_tables(client("dynamodb", url), f"reads{MANY}-{secrets.token_hex(4)}")
     settings = StoreSettings(*tables, region=REGION, endpoint_url=url)
     _fill(settings, [_saga(n, clock.now() - (3600 if n < STALE else 0)) for n in range(MANY)])
     engine = _engine(settings, clock, url)

@@ -45,15 +45,6 @@ def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
     return {"IndexName": name, "KeySchema": keys, "Projection": {"ProjectionType": "KEYS_ONLY"}}
 
 
-def _create_table(dynamodb: Any, **table: Any) -> None:
-    """Create a table. Where botocore repeats a request whose answer was lost, the repetition finds the table."""
-    try:
-        dynamodb.create_table(BillingMode="PAY_PER_REQUEST", **table)
-    except dynamodb.exceptions.ResourceInUseException as error:
-        if not error.response["ResponseMetadata"].get("RetryAttempts"):
-            raise
-
-
 def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
     """Create the two tables as the CDK construct declares them; return their names."""
     strings = (
@@ -67,9 +58,9 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
         "ended",
         "ended_at",
     )
-    _create_table(
-        dynamodb,
+    dynamodb.create_table(
         TableName=f"{prefix}-sagas",
+        BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in strings],
         KeySchema=[{"AttributeName": "saga_id", "KeyType": "HASH"}],
         GlobalSecondaryIndexes=[
@@ -79,9 +70,9 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
             _index("ended", "ended", "ended_at"),
         ],
     )
-    _create_table(
-        dynamodb,
+    dynamodb.create_table(
         TableName=f"{prefix}-audit",
+        BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[
             {"AttributeName": "saga_id", "AttributeType": "S"},
             {"AttributeName": "seq", "AttributeType": "N"},
@@ -96,9 +87,9 @@ def create_tables(dynamodb: Any, prefix: str) -> tuple[str, str]:
 
 def create_joins_table(dynamodb: Any, prefix: str) -> str:
     """Create the table of joins as the CDK construct declares it; return its name."""
-    _create_table(
-        dynamodb,
+    dynamodb.create_table(
         TableName=f"{prefix}-joins",
+        BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("join", "part")],
         KeySchema=[
             {"AttributeName": "join", "KeyType": "HASH"},
