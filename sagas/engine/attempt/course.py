@@ -1,4 +1,4 @@
-"""Steps that one invocation runs one after the other, and what they share. All changes of a course are in this file."""
+"""The state that the steps of one invocation share. All changes of a course are in this file."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from sagas.messaging.message.carried import CarriedInput
 from sagas.store.journal.entries import Entry
 
 COMMIT_RESERVE = 5.0
-"""Seconds kept back to send an outcome to its queue, should it not be committed."""
+"""Seconds reserved to send an outcome to its queue if it cannot be committed."""
 RECORDING = 2.0
-"""Seconds of its function's time that no code may use: in them its outcome is recorded."""
+"""Seconds of its function's time that are reserved to record the outcome."""
 _AFTER_LEASE = 5.0
-"""Seconds after the end of a lease at which its message comes back, should its holder have died."""
+"""Seconds after the end of a lease at which its message returns if its holder has died."""
 
 _ALL = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The steps, with their undos, that this function goes on to in the same invocation: those of its own queue.
+    """The steps and undos that a function runs in one invocation: those of its own queue.
 
     Args:
-        steps: their names; ``None`` for all there are.
+        steps: their names; ``None`` for all.
     """
 
     steps: frozenset[str] | None = frozenset()
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Chain:
-        """Return the chain of these steps; ``*`` stands for all there are."""
+        """Return the chain of these steps; ``*`` stands for all."""
         given = frozenset(names)
         return cls(None if _ALL in given else given)
 
@@ -47,12 +47,12 @@ class Chain:
 
 
 UNCHAINED = Chain()
-"""None: each step is another invocation's."""
+"""Each step has an invocation of its own."""
 
 
 @dataclass(slots=True)
 class Course:
-    """What the steps share that one invocation runs one after the other: of a message that is unchained, a single one.
+    """State shared by the steps that one invocation runs in a chain, or by the one step of any other message.
 
     Args:
         chain: which steps may follow each other.
@@ -60,15 +60,15 @@ class Course:
 
     chain: Chain
     _claimed: SagaState | None = None
-    """The saga with the next step claimed, if it is."""
+    """The saga if its next step is claimed already."""
     _cached: dict[int, str | None] = field(default_factory=dict[int, str | None])
-    """Payloads that need not be read any more, by the numbers of their entries."""
+    """Payloads that are read already, by the numbers of their entries."""
     _hidden_until: float = 0.0
-    """Epoch seconds at which the message at hand comes back should its worker die, if a step has changed that."""
+    """Epoch seconds at which the current message returns if its worker dies, if a step has changed that."""
 
     @classmethod
     def of(cls, chain: Chain, step: str) -> Course:
-        """Return the course of a message for ``step``, where the function goes on to the steps of ``chain``."""
+        """Return the course of a message for ``step``, in a function that chains the steps of ``chain``."""
         return cls(chain if step in chain else UNCHAINED)
 
     @property
@@ -88,33 +88,28 @@ class Course:
         return claimed
 
     def lease_end(self, began: float, timeout: float) -> float:
-        """Return when a lease taken at ``began`` must end: in a chain it is for one step, not for all that may follow.
-
-        One that lasts longer loses it, as a function of its own would be stopped. Times are epoch seconds.
-        """
+        """Return when a lease taken at ``began`` must end. In a chain it covers one step only: a longer step loses it,
+        as its own function would be stopped. Times are epoch seconds."""
         return round(began + timeout + RECORDING + COMMIT_RESERVE, 3) if self.chained else math.inf
 
     def wrongly_hidden(self, lease_end: float, deadline: float) -> bool:
-        """Whether the message would come back too early for the lease, or much later than it ends.
-
-        It is hidden by its queue, which knows the ``deadline`` of the function only, or by an earlier step. Both are
-        epoch seconds.
-        """
+        """Return whether the message would return too early for the lease, or much later than it ends. It is hidden by
+        its queue, which knows only the ``deadline`` of the function, or by an earlier step. Times are epoch seconds."""
         if self._hidden_until:
             return self._hidden_until < lease_end < math.inf
         return lease_end + _AFTER_LEASE < deadline
 
     def comes_back(self, lease_end: float) -> float:
-        """Return when the message is to come back: soon after the lease. ``lease_end``: epoch seconds."""
+        """Return when the message must return: soon after the lease. ``lease_end``: epoch seconds."""
         return lease_end + _AFTER_LEASE
 
     def hidden(self, until: float) -> None:
-        """Note when the message comes back. ``until``: epoch seconds."""
+        """Note when the message returns. ``until``: epoch seconds."""
         self._hidden_until = until if self.chained else 0.0
 
     def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str | None]:
-        """Return the payloads that need no reading, by the numbers of their entries: to begin with, those that the
-        message proven_inputs and that are proven. The caller adds what it reads."""
+        """Return the payloads that need no read, by the numbers of their entries: at first those that the message
+        carries and whose hashes match. The caller adds what it reads."""
         if not self._cached or not self.chained:
             self._cached = {0: None, **proven_inputs(inputs, digest)}
         return self._cached
