@@ -51,9 +51,9 @@ def _fill(settings: StoreSettings, states: list[SagaState]) -> None:
             batch.save(model.from_raw_data(item_of(state, settings, 120.0)))
 
 
-def _engine(settings: StoreSettings, clock: ManualClock, url: str) -> Engine:
+def _engine(settings: StoreSettings, run: str, clock: ManualClock, url: str) -> Engine:
     sqs = client("sqs", url)
-    names = {name: f"reads-{name}" for name in NAMES}
+    names = {name: f"{run}-{name}" for name in NAMES}
     urls = [sqs.create_queue(QueueName=queue)["QueueUrl"] for queue in names.values()]
     routes = Routes(urls[0].rsplit("/", 1)[0], {"trip": names})
     return Engine(Registry([Trip]), settings, routes, clock=clock)
@@ -62,10 +62,11 @@ def _engine(settings: StoreSettings, clock: ManualClock, url: str) -> Engine:
 def test_requests_are_in_proportion_to_the_stale(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     clock = ManualClock()
     # The emulator is that of the whole run, and a subject repeats this test in a process of its own.
-    tables = create_tables(client("dynamodb", url), f"reads{MANY}-{secrets.token_hex(4)}")
+    run = f"reads{MANY}-{secrets.token_hex(4)}"
+    tables = create_tables(client("dynamodb", url), run)
     settings = StoreSettings(*tables, region=REGION, endpoint_url=url)
     _fill(settings, [_saga(n, clock.now() - (3600 if n < STALE else 0)) for n in range(MANY)])
-    engine = _engine(settings, clock, url)
+    engine = _engine(settings, run, clock, url)
     seen: Counter[str] = Counter()
 
     def count(model: Any, **_: Any) -> None:
