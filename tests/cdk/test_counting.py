@@ -30,7 +30,7 @@ def test_the_default_of_a_service_holds_for_types_that_declare_none() -> None:
     template = service(Trip, Counted, auto_disable=usual)
     assert listing_roles(template) == 3 + len(definition_of(Trip).steps) + len(definition_of(Counted).steps)
     alarms = json.dumps(of_type(template, "AWS::CloudWatch::Alarm"))
-    assert alarms.count("keeps failing: its starts are paused") == 2
+    assert alarms.count("keeps failing, so its starts are paused") == 2
     functions = of_type(template, "AWS::Lambda::Function")
     given = [one["Environment"]["Variables"] for one in functions if "Environment" in one]
     assert {one["SAGAS_AUTO_DISABLE"] for one in given if "SAGAS_TABLE" in one} == {usual.text}

@@ -261,4 +261,4 @@ class TestApi:
         assert "a path without parameters, not /{tenant}" in refused(stack, mount=resource)
 
     def test_throttling_is_its_stages(self, stack: Stack) -> None:
-        assert "throttling is that of the stage" in refused(stack, mount=an_api(stack).root, throttling=Throttling())
+        assert "set it on your API's stage" in refused(stack, mount=an_api(stack).root, throttling=Throttling())

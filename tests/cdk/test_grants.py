@@ -286,7 +286,7 @@ def _id(stack: Stack, user: iam.User) -> str:
 
 def test_a_type_that_callers_may_not_cancel_has_no_cancel_to_grant(clerks: Clerks) -> None:
     """For all types together there is."""
-    with pytest.raises(DefinitionError, match="saga payout is declared with cancellable=False: there is no cancel"):
+    with pytest.raises(DefinitionError, match="saga payout is declared with cancellable=False, so it cannot be cancelled"):
         clerks.of_several.grant("cancel", Payout)
     assert clerks.of_all["cancel"].may(f"DELETE/sagas/{OURS}/{ID}")
 
@@ -301,7 +301,7 @@ def test_behind_an_authorizer_of_ones_own_there_is_nothing_to_grant() -> None:
     stack = Stack(App(), "Test")
     pool = apigateway.CognitoUserPoolsAuthorizer(stack, "Pool", cognito_user_pools=[_pool(stack)])
     service = SagaService(stack, "Shop", sagas=[Payout], authorizer=pool, dashboard=False)
-    with pytest.raises(DefinitionError, match="permissions of IAM have no effect"):
+    with pytest.raises(DefinitionError, match="so IAM permissions have no effect"):
         service.grant_read(iam.User(stack, "Ann"))
 
 

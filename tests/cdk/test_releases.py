@@ -188,7 +188,7 @@ class TestGradualDeployment:
             (lambda: Deployment.canary(percent=0, minutes=5), "percent must be 1 to 99"),
             (lambda: Deployment.canary(percent=10, minutes=0), "minutes must be 1 to 2,880"),
             (lambda: Deployment.linear(percent=10, minutes=289), "minutes must be 1 to 288"),
-            (lambda: Deployment.all_at_once(alarms=[None] * 7), "alarms must be 6 at most, not 7"),  # type: ignore[list-item]
+            (lambda: Deployment.all_at_once(alarms=[None] * 7), "alarms: at most 6 are allowed, not 7"),  # type: ignore[list-item]
         ],
     )
     def test_refused(self, make: Callable[[], Deployment], refused: str) -> None:
@@ -219,8 +219,8 @@ class TestWarmFunctions:
     @pytest.mark.parametrize(
         ("options", "refused"),
         [
-            ({"snap_start": True, "provisioned_concurrency": 2}, "snap_start goes without provisioned_concurrency"),
-            ({"snap_start": True, "ephemeral_storage": Size.gibibytes(1)}, "ephemeral_storage of 512 MB only"),
+            ({"snap_start": True, "provisioned_concurrency": 2}, "snap_start cannot be combined with provisioned_concurrency"),
+            ({"snap_start": True, "ephemeral_storage": Size.gibibytes(1)}, "snap_start requires an ephemeral_storage of 512 MB"),
             ({"provisioned_concurrency": 0}, "provisioned_concurrency must be 1"),
             ({"provisioned_concurrency": 5, "reserved_concurrency": 4}, "provisioned_concurrency must be 1 to 4"),
         ],
@@ -232,6 +232,6 @@ class TestWarmFunctions:
     def test_a_runtime_without_snapshots(self) -> None:
         options = {Checkout.ship: FunctionOptions(snap_start=True)}
         with pytest.raises(
-            DefinitionError, match=r"checkout/ship: snap_start takes Python 3.12 or newer, not python3.11"
+            DefinitionError, match=r"checkout/ship: snap_start requires Python 3.12 or newer, not python3.11"
         ):
             service(functions=options, runtime=lambda_.Runtime.PYTHON_3_11)

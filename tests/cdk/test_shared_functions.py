@@ -149,14 +149,14 @@ class TestGroups:
                     (Checkout.reserve, Checkout.capture): FunctionOptions(),
                     (Checkout.capture, Checkout.ship): FunctionOptions(),
                 },
-                "capture shares one with reserve, capture",
+                "capture already shares one with reserve, capture",
             ),
             (
                 {
                     (Checkout.reserve, Checkout.capture): FunctionOptions(),
                     Checkout.capture: FunctionOptions(timeout=100),
                 },
-                "step capture shares its function with reserve; of its own options memory_size alone counts",
+                "step capture shares its function with reserve; of its own options only memory_size counts",
             ),
         ],
     )
@@ -166,12 +166,12 @@ class TestGroups:
 
     def test_steps_of_two_sagas_share_nothing(self) -> None:
         functions = {(Checkout.reserve, CreateZip.check): FunctionOptions()}
-        with pytest.raises(DefinitionError, match="they are of several sagas"):
+        with pytest.raises(DefinitionError, match="they belong to different sagas"):
             render(lambda stack: SagaService(stack, "Shop", sagas=[Checkout, CreateZip], functions=functions))
 
     def test_where_all_share_one_some_cannot_share_another(self) -> None:
         functions = {(Checkout.reserve, Checkout.capture): FunctionOptions()}
-        with pytest.raises(DefinitionError, match="reserve shares one with reserve, capture, ship"):
+        with pytest.raises(DefinitionError, match="reserve already shares one with reserve, capture, ship"):
             service(Checkout, functions=functions, isolation="saga")
 
     def test_a_step_that_takes_too_long_is_refused_by_its_name(self) -> None:

@@ -75,7 +75,7 @@ def test_it_is_archived_where_it_may_be() -> None:
 def test_a_saga_that_owns_no_objects() -> None:
     stack = Stack(App(), "Test")
     service = SagaService(stack, "Shop", sagas=[Trip])
-    with pytest.raises(DefinitionError, match="saga trip declares no orphans"):
+    with pytest.raises(DefinitionError, match="saga type 'trip' has no orphans= policy"):
         service.allow_sweep(Trip, s3.Bucket(stack, "Zips"))
 
 

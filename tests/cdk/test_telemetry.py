@@ -31,7 +31,7 @@ def test_a_share_is_from_nothing_to_all(sample: float) -> None:
 
 @pytest.mark.parametrize("endpoint", ["collector:4318", "grpc://collector", "", "http://"])
 def test_an_endpoint_is_a_url(endpoint: str) -> None:
-    with pytest.raises(DefinitionError, match="OpenTelemetry: endpoint must be a URL by http or https"):
+    with pytest.raises(DefinitionError, match="OpenTelemetry: endpoint must be an http or https URL"):
         OpenTelemetry(endpoint)
 
 
@@ -54,6 +54,6 @@ def test_an_extra_that_is_not_installed_here_is_told_of(monkeypatch: pytest.Monk
         return known(name)
 
     monkeypatch.setattr(layer, "distribution", without)
-    with pytest.raises(PackagingError, match=r"need lambda-sagas\[otel\], and opentelemetry-.* is not installed here"):
+    with pytest.raises(PackagingError, match=r"need lambda-sagas\[otel\], but opentelemetry-.* is not installed"):
         pinned_requirements(extras=("otel",))
     assert pinned_requirements()
