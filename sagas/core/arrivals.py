@@ -113,7 +113,7 @@ def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(state, Discard("a newer message is the saga's current one"))
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, Discard("a duplicate of the dead letter"))
-    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.note)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
 def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decision:
@@ -244,7 +244,7 @@ def cancel_asked(plan: Plan, state: SagaState, event: CancelAsked, now: float) -
         return Decision(state)
     if state.past_pivot:  # the deadline is no cancel there: see ``owed_by_time``
         return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
-    after = replace(state, cancel=Cancel(now, event.actor, event.note))
+    after = replace(state, cancel=Cancel(now, event.actor, event.reason))
     return Decision(after, send=None if state.lease else send_current(after))
 
 
@@ -275,15 +275,15 @@ def retry_asked(plan: Plan, state: SagaState, event: RetryAsked, now: float) -> 
         return Decision(state, Refuse("a cancel was accepted: the saga is about to be undone"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
-    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.note)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
 def compensate_asked(plan: Plan, state: SagaState, event: CompensateAsked, now: float) -> Decision:
     """Give up on a saga that waits or has failed, and have it undone; past its pivot only if that is meant."""
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
-    if held and not (event.force and event.note):
-        return Decision(state, Refuse(f"{pivot_holds(state)}; undo it with force and a note that says why"))
+    if held and not (event.force and event.reason):
+        return Decision(state, Refuse(f"{pivot_holds(state)}; undo it with force and a reason that says why"))
     forced = held or (event.force and state.status is SagaStatus.COMPLETED)
     if not stopped and not forced:
         more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""
@@ -304,5 +304,5 @@ def resolve_asked(plan: Plan, state: SagaState, event: ResolveAsked, now: float)
         return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
     if event.steps and not state.over:
         return Decision(state, Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"))
-    fact = ev.SagaResolved(event.note, event.taken, event.steps)
+    fact = ev.SagaResolved(event.reason, event.taken, event.steps)
     return Decision(_claimed(state, event.lease), Write(fact))

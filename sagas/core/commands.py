@@ -21,7 +21,7 @@ class MessageArrived(Struct, frozen=True):
         message_id: SQS's id of it.
         lease: the lease the receiver would take.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        note: why it was moved back from the dead letters; empty if that is not said.
+        reason: why it was moved back from the dead letters; empty if that is not said.
     """
 
     index: int
@@ -31,7 +31,7 @@ class MessageArrived(Struct, frozen=True):
     message_id: str
     lease: Lease
     sent_at: float = 0.0
-    note: str = ""
+    reason: str = ""
 
 
 class Backlog(StrEnum):
@@ -63,10 +63,10 @@ class StallNoticed(Struct, frozen=True):
 
 
 class CancelAsked(Struct, frozen=True):
-    """A caller wants the saga cancelled; ``actor``: who; ``note``: why."""
+    """A caller wants the saga cancelled; ``actor``: who; ``reason``: why."""
 
     actor: str = ""
-    note: str = ""
+    reason: str = ""
 
 
 class SignalAsked(Struct, frozen=True):
@@ -79,16 +79,16 @@ class RetryAsked(Struct, frozen=True):
     """An operator wants what failed tried again; ``lease`` is what would be taken."""
 
     lease: Lease
-    note: str = ""
+    reason: str = ""
 
 
 class CompensateAsked(Struct, frozen=True):
     """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
-    COMPLETED, and with a ``note``, too, one that is past its pivot."""
+    COMPLETED, and with a ``reason``, too, one that is past its pivot."""
 
     lease: Lease
     force: bool = False
-    note: str = ""
+    reason: str = ""
 
 
 class ChildrenSeen(Struct, frozen=True):
@@ -111,13 +111,13 @@ class ResolveAsked(Struct, frozen=True):
 
     Args:
         lease: what would be taken.
-        note: why.
+        reason: why.
         taken: what was done.
         steps: names of steps whose undo was done by hand.
     """
 
     lease: Lease
-    note: str
+    reason: str
     taken: str
     steps: tuple[str, ...] = ()
 

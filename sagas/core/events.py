@@ -343,13 +343,13 @@ class SagaRecoveryExhausted(Fact, frozen=True):
 class SagaRetried(Fact, frozen=True):
     """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
 
-    note: Annotated[str, ALWAYS] = ""
+    reason: Annotated[str, ALWAYS] = ""
 
 
 class SagaResolved(Fact, frozen=True):
     """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
 
-    note: str
+    reason: str
     taken: str = field(name="action")
     steps: Annotated[tuple[str, ...], ALWAYS] = field(default=(), name="undone_by_hand")
 

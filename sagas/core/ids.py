@@ -1,5 +1,5 @@
 """Which id a saga has: its idempotency key decides it, and a child's follows from its parent, so that starting either
-again starts nothing. And what a caller's key, correlation id and note may look like: the API checks them, and the
+again starts nothing. And what a caller's key, correlation id and reason may look like: the API checks them, and the
 client before it sends one."""
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
 LONGEST_CORRELATION_ID = 128
 """Characters a caller's correlation id may have; :data:`KEY_PATTERN` holds for it, too."""
 
-LONGEST_CANCEL_NOTE = 500
-"""Characters of the note that a cancel may have: until it is journaled, it is in the control item."""
+LONGEST_CANCEL_REASON = 500
+"""Characters of the reason that a cancel may have: until it is journaled, it is in the control item."""
 
-LONGEST_NOTE = 4_000
-"""Characters of any other note: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
+LONGEST_REASON = 4_000
+"""Characters of any other reason: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
 
 
 def id_for_key(saga: str, key: str) -> str:

@@ -195,7 +195,7 @@ class Purge(Struct, frozen=True):
     Args:
         at: epoch seconds.
         by: ``supervisor``, or the identity of who asked.
-        reason: ``retention``, or a person's note.
+        reason: ``retention``, or a person's reason.
     """
 
     at: float
@@ -244,13 +244,13 @@ class Cancel(Struct, frozen=True):
     Args:
         at: epoch seconds at which the cancel was accepted; 0 if none was.
         by: who asked for it, until that is journaled.
-        note: why, until that is journaled.
+        reason: why, until that is journaled.
         journaled: the cancel was journaled.
     """
 
     at: float = 0.0
     by: str = ""
-    note: str = ""
+    reason: str = ""
     journaled: bool = False
 
 

@@ -198,7 +198,7 @@ class Walk:
             "cancel": CancelAsked("ann"),
             "retry": RetryAsked(held),
             "compensate": CompensateAsked(held),
-            "resolve": ResolveAsked(held, "note", "action"),
+            "resolve": ResolveAsked(held, "reason", "action"),
             "stall": StallNoticed(held),
         }
         self._carry_out(decide(PLAN, self.state, asked[how], self.now))
