@@ -175,10 +175,10 @@ class TestRedaction:
         paths = {("items", "[*]", "pin"), ("items", "[1]"), ("whole",)}
         hidden: list[str] = []
         data = {"items": [{"pin": 1, "x": 2}, {"x": 3}, {"pin": 4}], "whole": [5], "pin": 6}
-        shown = Redaction(places=frozenset(paths)).shown(data, hidden)
+        shown = Redaction(places=frozenset(paths)).apply(data, hidden)
         assert shown == {"items": [{"pin": "***", "x": 2}, "***", {"pin": "***"}], "whole": "***", "pin": 6}
         assert sorted(hidden) == ["1", "3", "4", "5"]
-        assert Redaction(places=frozenset({()})).shown({"a": "b"}, []) == "***"
+        assert Redaction(places=frozenset({()})).apply({"a": "b"}, []) == "***"
 
     @pytest.mark.parametrize("wrong", ['["$..a"]', '["a.b"]', "[1]", '["$.a["]'])
     def test_a_wrong_path_is_refused(self, tmp_path: Path, wrong: str) -> None:
@@ -202,7 +202,7 @@ class TestRedaction:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("[tool.sagas.console]\nredacts = []", "redacts: is unknown; there are redact, trace_url, logs_url"),
+            ("[tool.sagas.console]\nredacts = []", "redacts: unknown key; expected one of redact, trace_url, logs_url"),
             ("[tool.sagas]\nconsole = 3", "must be a table"),
             ("[tool]\nsagas = [1]", "must be a table"),
         ],

@@ -154,9 +154,9 @@ def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
 
     thread = threading.Thread(target=job.run, args=(act,))
     thread.start()
-    while not job.over:
+    while not job.ended:
         assert job.report.count("done") <= 2_000
-        assert len(job.told) <= 200
+        assert len(job.listed) <= 200
         assert len(job.unfinished) <= 2_000
         assert job.report.count("failed") == 0
     thread.join()

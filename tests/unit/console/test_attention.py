@@ -12,7 +12,7 @@ from tests.unit.console.conftest import LATER, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, a_letter, a_pause, a_type, dead, numbered
 
 
-class TestInbox:
+class TestAttention:
     """Every incident is noticed here, with one right next action."""
 
     def test_is_empty_when_all_is_well(self) -> None:
@@ -108,7 +108,10 @@ class TestInbox:
             assert "create-zip · its worker is gone" in text_of(opened(service, "/"))
 
     def test_a_message_of_no_saga_is_noticed_beside_a_saga_without_one(self, service: FakeService) -> None:
-        for why in ("the code of step announce is gone: deploy it again", "step announce waited in vain"):
+        for why in (
+            "the code of step announce is gone: deploy it again",
+            "step announce timed out: no signal arrived in time",
+        ):
             service.sagas[numbered(1)]["why"] = why
             service.letters = [a_letter()]
             assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
