@@ -29,7 +29,7 @@ from sagas.messaging.commands import (
 )
 from sagas.messaging.limits import backoff
 
-PATIENCE = 15 * 60
+GIVE_UP_AFTER = 15 * 60
 """Seconds for which a command for an unknown saga or type is retried, because it may still appear."""
 LONGEST_AGE = 14 * 24 * 3600
 """Seconds after which a command is rejected: SQS keeps a message that long, and a copy must not live longer."""
@@ -111,7 +111,7 @@ class _Works:
                 case Cancel():
                     engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, note=plain.note)
         except NotFound as error:
-            if self.engine.clock.now() - _since(record) < PATIENCE:
+            if self.engine.clock.now() - _since(record) < GIVE_UP_AFTER:
                 return self._later(record, cast("AnyCommand", command), self._pause(record))
             self._bury(record, record["body"] if command is None else command.body, command, str(error))
         except (InvalidRequest, Conflict, TooLarge) as error:

@@ -200,7 +200,7 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
     for saga in needed:
         # A step whose code is gone, or that waited in vain, died without a message.
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
+        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in saga.get("why", ""))
     for name, count in desk.source.letters_of_all().items():
         known: int | None = waiting.get(name, 0)
         if more:

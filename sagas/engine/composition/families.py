@@ -6,7 +6,7 @@ from functools import cached_property
 
 from sagas.engine.children.children import Children
 from sagas.engine.composition.finding import Finding
-from sagas.engine.start.births import Births
+from sagas.engine.start.births import ChildCreator
 from sagas.engine.supervise.looking import Looker
 
 
@@ -22,5 +22,7 @@ class Families(Finding):
     def children(self) -> Children:
         """Advances a saga with children."""
         headers = None if self.tracer is None else self.tracer.headers
-        births = Births(self.registry, self.control, self.journal, self.clock, self.carry, headers, self.findings)
-        return Children(self.advancer, self.control, self.joins, births, self.sender, self.queues)
+        creator = ChildCreator(
+            self.registry, self.control, self.journal, self.clock, self.carry, headers, self.search_keys
+        )
+        return Children(self.advancer, self.control, self.joins, creator, self.sender, self.queues)

@@ -136,7 +136,7 @@ class Pausing:
             if self._clock.now() >= end:
                 break
             state = self.control.get(saga_id)
-            if state is None or not state.parked or not scope.covers(state):
+            if state is None or not state.paused or not scope.covers(state):
                 continue
             try:
                 sent += self.send(state, sent / _A_SECOND)
@@ -148,7 +148,7 @@ class Pausing:
         """Ids of sagas that may be parked by a pause of this scope."""
         if scope.saga_id:
             return [scope.saga_id]
-        positions = self.listing.parked(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
+        positions = self.listing.paused(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
         return (position.saga_id for position in positions)
 
     def send(self, state: SagaState, delay: float) -> bool:
@@ -158,7 +158,7 @@ class Pausing:
         ``delay``: seconds after which the message arrives.
         """
         stale_after = self.advancer.plan(state).stale_after
-        if not self.control.unpark(state, state.in_time(self._clock.now() + delay + stale_after)):
+        if not self.control.mark_resumed(state, state.in_time(self._clock.now() + delay + stale_after)):
             return False
         if state.lease is None:
             self.advancer.send_again(state, delay)
@@ -166,7 +166,7 @@ class Pausing:
 
     def seen(self, state: SagaState) -> bool:
         """Handle a parked saga that is due, and let it continue if its pause has ended; return whether it is parked."""
-        if not state.parked:
+        if not state.paused:
             return False
         if not self.pauses.holding_back(state):
             self.send(state, self._clock.chance() * SPREAD)
@@ -186,6 +186,6 @@ class Pausing:
             for undo in (False, True):
                 whole = Scope(name) in of_type and of_type[Scope(name)].holds(undo=undo)
                 held = whole or all(pause.holds(undo=undo) for pause in of_type.values())
-                keys = self.listing.parked_shards(name, undo=undo)
+                keys = self.listing.paused_shards(name, undo=undo)
                 horizons |= dict.fromkeys(keys, now if held else NEVER_DUE)
         return horizons

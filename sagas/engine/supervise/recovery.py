@@ -211,7 +211,7 @@ class Recovery:
         if state.saga not in self.advancer.registry:
             self._report_undeployed(state, position, report)
             return
-        sent = not state.parked and self._sent_ahead(state, position)
+        sent = not state.paused and self._sent_ahead(state, position)
         current = None if sent else in_time(self.advancer, self.control, state)
         paused = current is state and self.pausing.seen(state)
         if current is None or paused or self._waits_for_children(current, position):

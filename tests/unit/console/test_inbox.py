@@ -108,7 +108,8 @@ class TestInbox:
             assert "create-zip · its worker is gone" in text_of(opened(service, "/"))
 
     def test_a_message_of_no_saga_is_noticed_beside_a_saga_without_one(self, service: FakeService) -> None:
-        for why in ("the code of step announce is gone: deploy it again", "step announce waited in vain"):
+        gone = "the code of step announce is missing: deploy it again"
+        for why in (gone, "step announce timed out: no signal arrived"):
             service.sagas[numbered(1)]["why"] = why
             service.letters = [a_letter()]
             assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
