@@ -141,7 +141,7 @@ class DeadLetterCause(StrEnum):
     TYPE_CHANGED = "type_changed"
     """Its code cannot be called with what is stored."""
     WAIT_TIMED_OUT = "wait_timed_out"
-    """No signal came in time."""
+    """No signal arrived in time."""
     CHILDREN_FAILED = "children_failed"
     """Too many of its children failed."""
     STALLED = "stalled"

@@ -34,7 +34,7 @@ from sagas.engine.supervise.looking import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message.message import Message
-from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
+from sagas.messaging.work import START, ChildrenToStart, SagasToAdvance, Work
 from sagas.store.journal.entries import Entry
 from sagas.store.signals.sent import Signal
 from sagas.testing.fake_context import fake_callback_url
@@ -257,7 +257,7 @@ class InProcessRun:
                 if work.task == START:
                     self._children.start(ChildrenToStart(**work.details))
                     continue
-                for saga_id in SagasToLookAfter(**work.details).sagas:
+                for saga_id in SagasToAdvance(**work.details).sagas:
                     self._children.look(saga_id)
                 continue
             coming: list[tuple[float, int, Callable[[], bool]]] = []

@@ -272,7 +272,7 @@ def test_a_deadline_in_a_pause_is_noted_once_and_the_saga_goes_on_after_it(bench
     assert b.state(saga_id).paused
     b.clock.advance(3_601)
     for _ in range(3):
-        b.engine.recovery.look_after(b.engine.finder.listing.paused("sale", 10), 60)
+        b.engine.recovery.recover_due(b.engine.finder.listing.paused("sale", 10), 60)
         b.run()
     assert (list(attention(b)), b.actions(saga_id).count("SagaTimedOut")) == ([saga_id], 1)
     assert b.state(saga_id).paused
@@ -405,7 +405,7 @@ def test_one_in_doubt_counts_as_completed(bench: Make) -> None:
     told = "step capture, the pivot of the saga, may have taken effect: it only goes forward"
     assert refused(b, "sale", saga_id) == told
     assert attention(b)[saga_id] == f"step capture failed, and {told}; retry, or compensate with force"
-    with pytest.raises(Conflict, match="with force and a note"):
+    with pytest.raises(Conflict, match="pass force and a note"):
         b.engine.operations.compensate("sale", saga_id, "it was not captured", "ada")
     give_up(b, saga_id, "it was not captured")
     b.run()

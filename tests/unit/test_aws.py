@@ -16,7 +16,7 @@ import pytest
 from botocore import exceptions as botocore
 from botocore.config import Config
 
-from sagas.aws import HOT, BEST_EFFORT, STEPS, VALIDATE, connect, translated
+from sagas.aws import BEST_EFFORT, HOT, STEPS, VALIDATE, connect, translated
 from sagas.errors import Ambiguous, SagaError, Unavailable
 from sagas.local.files import Files
 from sagas.local.process import environment_of

@@ -7,16 +7,16 @@ from functools import cached_property
 from sagas.engine.children.children import Children
 from sagas.engine.composition.finding import Finding
 from sagas.engine.start.births import ChildCreator
-from sagas.engine.supervise.looking import Looker
+from sagas.engine.supervise.looking import CodelessAdvancer
 
 
 class Families(Finding):
     """Advances sagas that wait, and sagas with children."""
 
     @cached_property
-    def looker(self) -> Looker:
+    def codeless_advancer(self) -> CodelessAdvancer:
         """Advances one saga."""
-        return Looker(self.advancer, self.control)
+        return CodelessAdvancer(self.advancer, self.control)
 
     @cached_property
     def children(self) -> Children:

@@ -95,7 +95,7 @@ class _Run:
 class Finder:
     """Hands out due sagas. Concurrent runs do no harm: each page is handed out by one of them.
 
-    ``parked`` returns the shards of paused types in the index, with the time by which their sagas are due.
+    ``paused_shards`` returns the shards of paused types in the index, with the time by which their sagas are due.
     """
 
     listing: Listing

@@ -47,7 +47,7 @@ _NEVER = 253_402_300_799.0
 _LATER = 86_400.0
 """Seconds until the next look at a saga that the service now keeps for good."""
 _NOT_OPEN = 1.0
-"""Stands for ``stale_after``, which has no effect on an ended saga."""
+"""A value for ``stale_after``, which has no effect on an ended saga."""
 _TRIES = 5
 _MOST_OBJECTS = 100
 """Objects that a tombstone names; it counts the others."""
@@ -91,9 +91,9 @@ class Purger:
     def run(self, budget: float, limit: int = 10_000) -> PurgeReport:
         """Purge due sagas, longest overdue first; a failure does not stop the others. ``budget``: seconds the run may
         take; the next run handles the remaining ones."""
-        return self.work_off(self.listing.to_purge(self.clock.now(), limit), budget)
+        return self.purge_due(self.listing.to_purge(self.clock.now(), limit), budget)
 
-    def work_off(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
+    def purge_due(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
         """Purge sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
         seconds it may take."""
         report, end = PurgeReport(), self.clock.now() + budget
