@@ -17,10 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
-    *("demo", "functions", "infra", "sagas/authoring", "sagas/cdk", "sagas/console", "sagas/local", "sagas/lock"),
-    *("sagas/messaging", "sagas/engine/attempt", "sagas/engine/children", "sagas/engine/composition"),
-    *("sagas/engine/start", "sagas/engine/sweep", "sagas/store/children", "sagas/store/journal"),
-    *("sagas/store/schedule", "sagas/store/signals", "sagas/store/types", "sagas/testing"),
+    *("demo", "functions", "infra", "sagas/authoring", "sagas/cdk", "sagas/console", "sagas/core", "sagas/engine"),
+    *("sagas/handlers/observability", "sagas/handlers/tasks", "sagas/local", "sagas/lock", "sagas/messaging"),
+    *("sagas/store", "sagas/testing"),
 )
 """Folders that are rewritten. Add each that the check no longer finds anything in, until ``sagas`` is one."""
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")

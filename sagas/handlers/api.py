@@ -40,7 +40,7 @@ _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
 def _argument(parameter: re.Match[str]) -> str:
-    """Return a parameter of a path as the argument that takes it: ``type`` is a builtin of Python's."""
+    """Return the argument for a parameter of a path. ``type`` is a builtin of Python, so it is called ``name``."""
     return "<name>" if parameter[1] == "type" else f"<{parameter[1]}>"
 
 

@@ -185,7 +185,7 @@ def test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored
     s.run()
     saga = s.call("GET", f"/sagas/copies/{saga_id}").body
     assert (saga["status"], saga["error"]["type"], saga["steps"][1]["attempts"]) == ("DEAD_LETTERED", "TypeChanged", 0)
-    told = "the stored value of first is gone from S3, or was changed there"
+    told = "the stored value of first is missing from S3, or was changed there"
     assert saga["why"] == f"{told}: step second was not called; restore it and retry, or compensate"
     s.stack.s3.put_object(**where, Body=written)
     assert s.call("POST", f"/sagas/copies/{saga_id}/retry").status == 202

@@ -202,7 +202,7 @@ def test_a_purge_takes_what_a_saga_was_found_by(site: Make) -> None:
     assert ids(w, customer="c-17") == [kept]
 
 
-@pytest.mark.parametrize("target", ["control.create", "findings.put"])
+@pytest.mark.parametrize("target", ["control.create", "search_keys.put"])
 def test_a_start_that_was_left_half_done_is_found_once_it_is_finished(
     site: Make, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:

@@ -51,7 +51,7 @@ _ENTRIES = {
     ("purge.py", "work_off"): ("bulk",),
     ("finding.py", "run"): ("supervisor",),
     ("recovery.py", "run"): ("supervisor",),
-    ("recovery.py", "look_after"): ("bulk", "now"),
+    ("recovery.py", "recover_due"): ("bulk", "now"),
     ("sweep.py", "run"): ("supervisor", "bulk"),
     ("worker.py", "handle"): ("step",),
 }

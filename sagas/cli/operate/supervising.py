@@ -1,4 +1,4 @@
-"""``sagas recover | set-recovery-attempts | sweep``: what the supervisor does by itself, now, and how patiently."""
+"""``sagas recover | set-recovery-attempts | sweep``: what the supervisor does by itself, now, and how contended."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         return _dead_lettered(saga, now, gone=gone)
     if saga["status"] == SagaStatus.FAILED:
         return _failed(saga)
-    if why.startswith("nothing answers"):
+    if why.startswith("no response"):
         means = (
             "Messages are sent and none is handled: see the log of the step's function. Nothing is undone. "
             "Once it runs again this saga goes on within an hour, or at once by a retry."
@@ -169,7 +169,7 @@ def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAc
         return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
     others = (Do.COMPENSATE, Do.RESOLVE)
     where = f"step {step}" if step else "a step"
-    if kind == "WaitTimedOut" or "no signal" in why:
+    if kind == "WaitTimedOut" or "timed out:" in why:
         means = "No signal came in time. A retry starts the wait again, with its full time."
         return NextAction(Do.RETRY, "Wait again", f"{where} waited in vain", means, step, "dead-letters", others)
     problem = f"{where} used up its attempts"

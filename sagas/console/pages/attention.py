@@ -200,7 +200,7 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
     for saga in needed:
         # A step whose code is missing, or whose wait timed out, has no dead letter.
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "no signal" not in saga.get("why", ""))
+        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in saga.get("why", ""))
     for name, count in desk.source.letters_of_all().items():
         expected: int | None = waiting.get(name, 0)
         if more:

@@ -29,10 +29,10 @@ from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
-from sagas.engine.start.births import PARENT, Births
+from sagas.engine.start.births import PARENT, ChildCreator
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message.message import Message
-from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
+from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance
 from sagas.store.children.joined import (
     CARRIED,
     COMPLETED,
@@ -69,7 +69,7 @@ class Children:
     advancer: Advancer
     control: ControlItems
     joins: Joins
-    starter: Births
+    starter: ChildCreator
     sender: MessageSender
     work: WorkSender
 
@@ -168,7 +168,7 @@ class Children:
                 messages.append(message)
         self.sender.send_all(messages)
         if earlier:  # a child whose result is carried over from the last round ends at once
-            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
+            self.work.send_work(NOW, [SagasToAdvance([state.saga_id]).work()])
 
     def _declaration(self, state: SagaState, step: StepState) -> Entry:
         """The entry with the types and requests of the step's children."""
@@ -309,7 +309,7 @@ class Children:
     def _wake(self, saga_ids: Sequence[str], thorough: bool = False) -> None:
         """Send messages to look at these sagas."""
         blocks = [list(saga_ids[first : first + BLOCK]) for first in range(0, len(saga_ids), BLOCK)]
-        self.work.send_work(NOW, [SagasToLookAfter(block, thorough).work() for block in blocks])
+        self.work.send_work(NOW, [SagasToAdvance(block, thorough).work() for block in blocks])
 
     def _undone(self, state: SagaState, thorough: bool) -> bool:
         """Have the children undone, and end the undo when all are; return whether to look again."""

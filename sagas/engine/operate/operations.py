@@ -15,7 +15,7 @@ from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control.control import ControlItems
@@ -59,7 +59,7 @@ class Operations:
             if decision.state is state and not state.cancel.at:
                 return state
             flag = partial(self.control.request_cancel, state, decision.state)
-            if decision.state is state or patiently(clock, flag):
+            if decision.state is state or write_contended(clock, flag):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 

@@ -17,7 +17,7 @@ from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.ports import WorkSender
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
@@ -83,7 +83,7 @@ class Signals:
                 if existing.content != signal.content:
                     raise Conflict(f"another value was sent to step {step} before")
                 return Signalled(self._take(state), accepted=False)
-            if patiently(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
+            if write_contended(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
                 return Signalled(self._take(self.reader.state(name, saga_id)), accepted=True)
         raise Unavailable("the saga was changed by others ten times in a row; try again", retry_after=1)
 

@@ -95,14 +95,14 @@ class _Run:
 class Finder:
     """Hands out due sagas. Concurrent runs do no harm: each page is handed out by one of them.
 
-    ``parked`` returns the shards of paused types in the index, with the time by which their sagas are due.
+    ``paused_shards`` returns the shards of paused types in the index, with the time by which their sagas are due.
     """
 
     listing: Listing
     hand_outs: HandOuts
     queues: WorkSender
     clock: Clock
-    parked: Callable[[float], dict[str, float]] = lambda now: {}
+    paused_shards: Callable[[float], dict[str, float]] = lambda now: {}
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
@@ -116,7 +116,7 @@ class Finder:
         if task == "recover":  # the message of a long wait is sent before its end
             queue = NOW if self.queues.has_work(NOW) else BULK
             stretches += self._stretches(self.listing.wait_shards, queue, now + self.look_ahead, _WAITS_ROUND, run)
-            for shard, horizon in self.parked(now).items():
+            for shard, horizon in self.paused_shards(now).items():
                 stretches += self._stretches([shard], BULK, horizon, ROUND, run)
         while stretches:
             remaining: list[_Stretch] = []

@@ -89,7 +89,7 @@ class Verifier:
         return self._verify_remains(name, saga_id)
 
     def _verify_remains(self, name: str, saga_id: str) -> Verified:
-        remains = self.reader.left(name, saga_id)
+        remains = self.reader.read_only(name, saga_id)
         first = self.journal.entries(saga_id, [1]).get(1)
         if first is not None and first.tombstone is not None:
             finding = look_through_tombstone(saga_id, first.saga, first.tombstone)

@@ -73,7 +73,7 @@ def answer_error(exception: SagaError) -> Response[str]:
 def answer_unexpected(exception: Exception) -> Response[str]:
     """Return the answer to anything else: no detail leaves the house."""
     if isinstance(exception, NotFoundError):
-        return error(404, "not_found", "there is no such resource")
+        return error(404, "not_found", "no such resource")
     if isinstance(exception, ServiceError):
         return error(int(exception.status_code), "refused", "the request was refused")
     return error(500, "internal", "an internal error; the log has it under this request's id")

@@ -24,7 +24,7 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
         called = callbacks.read(token)
         # A deployment that declares the wait no longer public takes back all its URLs.
         if not engine.signals.step(called.saga, called.step).public:
-            raise NotFound("there is no such resource")
+            raise NotFound("no such resource")
         value = Request(app.current_event.raw_event).body()
         sent = engine.signals.send(called.saga, called.saga_id, called.step, value, ACTOR)
         # Not the saga: what it is about concerns those who may read it.

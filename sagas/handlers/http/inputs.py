@@ -186,7 +186,7 @@ class Request:
         mark = _mark_of(of)
         if not text.endswith(mark):
             problem = Problem("query.cursor", "is not a cursor from an earlier answer about the same")
-            raise InvalidRequest("the cursor is not valid", [problem])
+            raise InvalidRequest("invalid cursor", [problem])
         return text.removesuffix(mark)
 
     def flag(self, name: str) -> bool:

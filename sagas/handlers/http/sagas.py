@@ -11,7 +11,7 @@ from sagas.engine.composition.api import Api
 from sagas.engine.read.answers import AuditPage, Page, SagaView
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import redacted
-from sagas.engine.read.views import left_view, saga_view, verification_view
+from sagas.engine.read.views import read_only_view, saga_view, verification_view
 from sagas.errors import Conflict, InvalidRequest, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
@@ -68,7 +68,7 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         if cursor is not None:
             position = IndexPosition.parse(cursor)
             if position.sort != "seq" or not _SEQ.fullmatch(position.saga_id):
-                raise InvalidRequest("the cursor is not valid", [Problem("query.cursor", "is from another list")])
+                raise InvalidRequest("invalid cursor", [Problem("query.cursor", "is from another list")])
             after = int(position.saga_id)
         entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
         page: AuditPage = {
@@ -193,7 +193,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         request = _plain(app)
         body, actor = read_body(request, Reason), request.actor
         left = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
-        view = left_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
+        view = read_only_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
         return answer(200, linked(request.base, view))
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:

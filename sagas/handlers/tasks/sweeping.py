@@ -1,4 +1,4 @@
-"""The task ``sweep`` of orphaned objects: in the supervisor, and in a worker for a part of a round."""
+"""Sweep orphaned objects: in the supervisor, and in a worker for a part of a round."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any
     return {"swept": [asdict(report) for report in reports]}
 
 
-def stand(engine: Core) -> dict[str, Any]:
+def sweeps(engine: Core) -> dict[str, Any]:
     """Return the state of scheduled sweeps without sweeping: ``{"sweeps": [...]}``, one per saga type that declares
     ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
@@ -99,8 +99,8 @@ def _sweeper(engine: Core) -> Sweeper:
 def _log_report(report: SweepReport) -> None:
     """Log the counts, and write metrics that operators watch."""
     seen = telemetry()
-    told = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
-    seen.logger.info("swept", extra={"saga": report.type, **told})
+    counts = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
+    seen.logger.info("swept", extra={"saga": report.type, **counts})
     if report.dry_run:
         return
     if report.stopped:

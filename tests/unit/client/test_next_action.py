@@ -15,7 +15,7 @@ from tests.unit.client.stub import SAGA_ID, a_saga, a_step
 NOW = epoch("2026-11-21T09:49:00.000Z")
 ERROR = {"type": "NotFound", "message": "no topic"}
 GONE = {"type": "CodeGone", "message": "the code of announce is not deployed"}
-VAIN = {"type": "WaitTimedOut", "message": "no signal came in time"}
+VAIN = {"type": "WaitTimedOut", "message": "no signal arrived in time"}
 LATER = "2026-11-21T09:50:00.000Z"
 ENDED = "2026-11-21T09:48:52.000Z"
 
@@ -29,7 +29,7 @@ UNDO = {"steps": [a_step("capture", "COMPENSATION_FAILED", undo_attempts=4, erro
 LEASE = {"claimed_at": ENDED, "expires_at": ENDED, "heartbeat_at": None}
 OLD = {**at("announce", ERROR), "updated_at": "2026-11-01T00:00:00.000Z"}
 STALLED = {"why": "it stalled too often and was given up"}
-SILENT = {"why": "nothing answers at step ship: its function handled none of 6 messages in a row"}
+SILENT = {"why": "no response at step ship: its function handled none of 6 messages in a row"}
 DOUBT = {"why": "the outcome of ship is unknown", "in_doubt": ["ship"]}
 BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
 HELD = "step capture, the pivot of the saga, has completed: it only goes forward"
