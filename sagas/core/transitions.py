@@ -326,8 +326,8 @@ def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: flo
     if state.lease is None or busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
-        noted = state.overdue and not state.cancel.at
-        return Decision(state) if noted else _forward(plan, replace(state, overdue=True), now)
+        recorded_before = state.overdue and not state.cancel.at
+        return Decision(state) if recorded_before else _forward(plan, replace(state, overdue=True), now)
     if not state.cancel.at:
         return Decision(state)
     after = committed(state)

@@ -18,8 +18,8 @@ from sagas.handlers.warming import warm
 
 @lru_cache(maxsize=1)
 def _engine() -> Reading:
-    seen = telemetry()
-    return Reading.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Reading.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("other", "outbox")

@@ -73,7 +73,7 @@ class _Stretch:
 
     shard: str
     queue: str
-    seen: HandOut
+    previous: HandOut
     after: IndexPosition | None
     until: float
     horizon: float
@@ -85,7 +85,7 @@ class _Run:
 
     end: float
     report: FindReport = field(default_factory=FindReport)
-    held: dict[tuple[str, float], list[IndexPosition]] = field(
+    unsent: dict[tuple[str, float], list[IndexPosition]] = field(
         default_factory=dict[tuple[str, float], list[IndexPosition]]
     )
     idle: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -126,7 +126,7 @@ class Finder:
                     break
                 page = self._page(stretch)
                 run.report.found += len(page)
-                run.held.setdefault((stretch.queue, stretch.until), []).extend(page)
+                run.unsent.setdefault((stretch.queue, stretch.until), []).extend(page)
                 self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
                 if len(page) == _PAGE:
                     remaining.append(stretch)
@@ -141,11 +141,13 @@ class Finder:
             if first is None:
                 continue
             run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
-            seen = self.hand_outs.get(shard)
-            if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(queue, run)):
-                stretches.append(_Stretch(shard, queue, seen, seen.upto, seen.until, horizon))
+            previous = self.hand_outs.get(shard)
+            if previous.until - _AT_THE_END > now and not (
+                previous.moved_at + _SETTLING <= now and self._idle(queue, run)
+            ):
+                stretches.append(_Stretch(shard, queue, previous, previous.upto, previous.until, horizon))
             else:
-                stretches.append(_Stretch(shard, queue, seen, None, now + length, horizon))
+                stretches.append(_Stretch(shard, queue, previous, None, now + length, horizon))
         return stretches
 
     def _idle(self, queue: str, run: _Run) -> bool:
@@ -164,18 +166,18 @@ class Finder:
         # Rule 14: note first, then send. So concurrent runs send nothing twice, and the next round finds what was noted
         # but not sent.
         after = HandOut(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
-        if not self.hand_outs.move(stretch.shard, stretch.seen, after):
+        if not self.hand_outs.move(stretch.shard, stretch.previous, after):
             return ()
-        stretch.seen, stretch.after = after, after.upto
+        stretch.previous, stretch.after = after, after.upto
         return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
-        """Send the sagas held for each queue, once there are at least so many."""
-        for (queue, until), held in run.held.items():
-            if len(held) < at_least:
+        """Send the collected sagas of each queue, once there are at least so many."""
+        for (queue, until), positions in run.unsent.items():
+            if len(positions) < at_least:
                 continue
-            parts = [held[start : start + _TOGETHER] for start in range(0, len(held), _TOGETHER)]
+            parts = [positions[start : start + _TOGETHER] for start in range(0, len(positions), _TOGETHER)]
             work = [DueSagas([(saga.sort, saga.saga_id) for saga in part], until).work(task) for part in parts]
-            held.clear()
+            positions.clear()
             self.queues.send_work(queue, work)
             run.report.messages += len(work)
