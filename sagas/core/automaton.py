@@ -9,9 +9,9 @@ commit protocol, whose rules are cited by number, keeps them between processes:
     twice, whatever the order of facts.
 -   *Strictly backward.* No row leads from COMPENSATING, or from a final status, to RUNNING. An operator's retry leads
     from DEAD_LETTERED to RUNNING, so DEAD_LETTERED is neither.
--   *Every state has a next action.* It is another fact that the holder must journal (``rules.next_fact``), or the
-    current message, or nothing if the saga has ended or waits for an operator. Every fact uses up something finite
-    (steps, attempts, recoveries). So once events stop, the saga ends or waits.
+-   *Every state has a next action*, unless the saga has ended or waits for an operator. It is the current message, or
+    another fact that the holder must journal (``rules.next_fact``). Every fact uses up something finite (steps,
+    attempts, recoveries). So once events stop, the saga ends or waits.
 
 ``decide`` looks up the pair (status, kind of event) in ``TABLE``; other pairs do nothing. A saga leaves the forward way
 only when no lost execution can act any more (``lost_until``), so an undo never runs at the same time as its step.

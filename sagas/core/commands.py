@@ -91,8 +91,8 @@ class CompensateArrived(Struct, frozen=True):
 
 
 class ChildrenSeen(Struct, frozen=True):
-    """The supervisor, or the function that advances parents, saw that all children of a saga have ended or are undone,
-    or that this could not be journaled again and again.
+    """All children of a saga have ended or are undone, or this could not be journaled again and again. The supervisor
+    or the function that advances parents saw it.
 
     Args:
         lease: the lease it would take.

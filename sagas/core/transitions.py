@@ -346,7 +346,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     step = state.current
     if state.lease is None or step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.granted_anew())
+    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.renewed())
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
     children = step.timed_out and step.waits_for == "children"

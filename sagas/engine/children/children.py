@@ -123,7 +123,7 @@ class Children:
         if room <= 0:
             return False
         token = state.token + 1 + int(self.advancer.services.clock.chance() * _TOKENS)
-        if not self.control.hand_out(state, state.cursor, room, token):
+        if not self.control.mark_started(state, state.cursor, room, token):
             return True
         blocks = [
             ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, fan_out.handed_out + room - first))
