@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from sagas.core import events as ev
 from sagas.core.commands import (
     Backlog,
-    CancelAsked,
+    CancelArrived,
     ChildrenSeen,
-    CompensateAsked,
+    CompensateArrived,
     MessageArrived,
-    ResolveAsked,
-    RetryAsked,
-    SignalAsked,
+    ResolveArrived,
+    RetryArrived,
+    SignalArrived,
     StallNoticed,
 )
 from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Write
@@ -233,7 +233,7 @@ def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float)
     return Decision(_claimed(state, event.lease), Write(fact or event.fact))
 
 
-def cancel_asked(plan: Plan, state: SagaState, event: CancelAsked, now: float) -> Decision:
+def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: float) -> Decision:
     """Set the flag; the current lease holder, or the next one, acts on it."""
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
@@ -247,7 +247,7 @@ def cancel_asked(plan: Plan, state: SagaState, event: CancelAsked, now: float) -
     return Decision(after, send=None if state.lease else send_current(after))
 
 
-def signal_asked(plan: Plan, state: SagaState, event: SignalAsked, now: float) -> Decision:
+def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: float) -> Decision:
     """Set the step's flag; the current lease holder, or the next one, reads the value."""
     step = state.steps[event.index]
     early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
@@ -263,7 +263,7 @@ def signal_asked(plan: Plan, state: SagaState, event: SignalAsked, now: float) -
     return Decision(state.with_step(event.index, replace(step, signalled=True)))
 
 
-def retry_asked(plan: Plan, state: SagaState, event: RetryAsked, now: float) -> Decision:
+def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float) -> Decision:
     """Grant a failed step or undo a new budget of attempts, or send an unanswered message again at once."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.over and state.lease is None:
@@ -277,7 +277,7 @@ def retry_asked(plan: Plan, state: SagaState, event: RetryAsked, now: float) -> 
     return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
-def compensate_asked(plan: Plan, state: SagaState, event: CompensateAsked, now: float) -> Decision:
+def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, now: float) -> Decision:
     """Undo a saga that is dead-lettered or has failed; past its pivot only with ``force``."""
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
@@ -294,7 +294,7 @@ def compensate_asked(plan: Plan, state: SagaState, event: CompensateAsked, now: 
     return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))
 
 
-def resolve_asked(plan: Plan, state: SagaState, event: ResolveAsked, now: float) -> Decision:
+def resolve_arrived(plan: Plan, state: SagaState, event: ResolveArrived, now: float) -> Decision:
     """Take the saga off the attention list."""
     at_rest = state.over or state.status is SagaStatus.DEAD_LETTERED
     if not state.attention or not at_rest:

@@ -9,9 +9,9 @@ commit protocol, whose rules are cited by number, keeps them between processes:
     twice, whatever the order of facts.
 -   *Strictly backward.* No row leads from COMPENSATING, or from a final status, to RUNNING. An operator's retry leads
     from DEAD_LETTERED to RUNNING, so DEAD_LETTERED is neither.
--   *Every state has a next action.* It is another fact that the holder must journal (``rules.next_fact``), or the
-    current message, or nothing if the saga has ended or waits for an operator. Every fact uses up something finite
-    (steps, attempts, recoveries). So once events stop, the saga ends or waits.
+-   *Every state has a next action*, unless the saga has ended or waits for an operator. It is the current message, or
+    another fact that the holder must journal (``rules.next_fact``). Every fact uses up something finite (steps,
+    attempts, recoveries). So once events stop, the saga ends or waits.
 
 ``decide`` looks up the pair (status, kind of event) in ``TABLE``; other pairs do nothing. A saga leaves the forward way
 only when no lost execution can act any more (``lost_until``), so an undo never runs at the same time as its step.
@@ -28,14 +28,14 @@ from msgspec.structs import replace
 from sagas.core import arrivals, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import (
-    CancelAsked,
+    CancelArrived,
     ChildrenSeen,
-    CompensateAsked,
+    CompensateArrived,
     Event,
     MessageArrived,
-    ResolveAsked,
-    RetryAsked,
-    SignalAsked,
+    ResolveArrived,
+    RetryArrived,
+    SignalArrived,
     StallNoticed,
 )
 from sagas.core.effects import Decision
@@ -125,11 +125,11 @@ ROWS: tuple[Row, ...] = (
     Row((*_ACTIVE, S.DEAD_LETTERED), StallNoticed, arrivals.stall_noticed, ()),
     Row(_STANDING, StallNoticed, arrivals.order_noticed, ()),
     Row((S.WAITING, S.COMPENSATING), ChildrenSeen, arrivals.children_seen, ()),
-    Row(tuple(S), CancelAsked, arrivals.cancel_asked, ()),
-    Row(tuple(S), SignalAsked, arrivals.signal_asked, ()),
-    Row(tuple(S), RetryAsked, arrivals.retry_asked, ()),
-    Row(tuple(S), CompensateAsked, arrivals.compensate_asked, ()),
-    Row(tuple(S), ResolveAsked, arrivals.resolve_asked, ()),
+    Row(tuple(S), CancelArrived, arrivals.cancel_arrived, ()),
+    Row(tuple(S), SignalArrived, arrivals.signal_arrived, ()),
+    Row(tuple(S), RetryArrived, arrivals.retry_arrived, ()),
+    Row(tuple(S), CompensateArrived, arrivals.compensate_arrived, ()),
+    Row(tuple(S), ResolveArrived, arrivals.resolve_arrived, ()),
 )
 
 TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}
@@ -152,7 +152,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     # Later changes of an ended saga, such as a resolve, keep its time of ending.
     end = state.ended_at if state.over else now
     attention = (after.attention or now) if needs_attention(after) else 0.0
-    noted = replace(
+    complete = replace(
         after,
         attention=attention,
         updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
@@ -160,7 +160,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         failed=after.failed or has_failed(after),
         error_type=_error_type(state, after, event) if attention or forward(after) or after.in_doubt else "",
     )
-    return replace(decision, state=noted)
+    return replace(decision, state=complete)
 
 
 def _error_type(before: SagaState, after: SagaState, event: Event) -> str:

@@ -61,27 +61,27 @@ class StallNoticed(Struct, frozen=True):
     backlog: Backlog = Backlog.UNKNOWN
 
 
-class CancelAsked(Struct, frozen=True):
+class CancelArrived(Struct, frozen=True):
     """A caller cancels the saga. ``actor``: the caller; ``reason``: why."""
 
     actor: str = ""
     reason: str = ""
 
 
-class SignalAsked(Struct, frozen=True):
+class SignalArrived(Struct, frozen=True):
     """A caller sends a value to the step at ``index``, which waits for a signal, has waited, or will wait."""
 
     index: int
 
 
-class RetryAsked(Struct, frozen=True):
+class RetryArrived(Struct, frozen=True):
     """An operator retries a failed step or undo. ``lease``: the lease it would take."""
 
     lease: Lease
     reason: str = ""
 
 
-class CompensateAsked(Struct, frozen=True):
+class CompensateArrived(Struct, frozen=True):
     """An operator undoes a saga that is dead-lettered or has failed; with ``force`` also a COMPLETED one, and with
     ``force`` and a ``reason`` one past its pivot."""
 
@@ -91,8 +91,8 @@ class CompensateAsked(Struct, frozen=True):
 
 
 class ChildrenSeen(Struct, frozen=True):
-    """The supervisor, or the function that advances parents, saw that all children of a saga have ended or are undone,
-    or that this could not be journaled again and again.
+    """All children of a saga have ended or are undone, or this could not be journaled again and again. The supervisor
+    or the function that advances parents saw it.
 
     Args:
         lease: the lease it would take.
@@ -105,7 +105,7 @@ class ChildrenSeen(Struct, frozen=True):
     round: int = 0
 
 
-class ResolveAsked(Struct, frozen=True):
+class ResolveArrived(Struct, frozen=True):
     """An operator resolves the saga.
 
     Args:
@@ -124,11 +124,11 @@ class ResolveAsked(Struct, frozen=True):
 Arrival = (
     MessageArrived
     | StallNoticed
-    | CancelAsked
-    | SignalAsked
-    | RetryAsked
-    | CompensateAsked
-    | ResolveAsked
+    | CancelArrived
+    | SignalArrived
+    | RetryArrived
+    | CompensateArrived
+    | ResolveArrived
     | ChildrenSeen
 )
 Event = Fact | Arrival

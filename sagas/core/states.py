@@ -69,7 +69,7 @@ class Attempts(Struct, frozen=True):
         """With the last execution, but without a charge to the budget: nothing failed."""
         return Attempts(self.made, self.at_grant + 1)
 
-    def granted_anew(self) -> Attempts:
+    def renewed(self) -> Attempts:
         """With a full budget."""
         return Attempts(self.made, self.made)
 

@@ -326,8 +326,8 @@ def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: flo
     if state.lease is None or busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
-        noted = state.overdue and not state.cancel.at
-        return Decision(state) if noted else _forward(plan, replace(state, overdue=True), now)
+        recorded_before = state.overdue and not state.cancel.at
+        return Decision(state) if recorded_before else _forward(plan, replace(state, overdue=True), now)
     if not state.cancel.at:
         return Decision(state)
     after = committed(state)
@@ -346,7 +346,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     step = state.current
     if state.lease is None or step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.granted_anew())
+    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.renewed())
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
     children = step.timed_out and step.waits_for == "children"

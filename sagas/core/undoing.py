@@ -117,7 +117,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: floa
     after = replace(committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
     after = replace(after, order=_closed_order(state))
     for index, step in enumerate(after.steps):
-        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.granted_anew())
+        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.renewed())
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
             after = after.with_step(index, fresh)
     return proceed(plan, next_undo(plan, after), now)

@@ -46,8 +46,8 @@ def _argument(parameter: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1)
 def _engine() -> Api:
-    seen = telemetry()
-    return Api.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Api.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @lru_cache(maxsize=1)

@@ -24,8 +24,8 @@ class Bulk(Recovering, Purging):
 
 @lru_cache(maxsize=1)
 def _engine() -> Bulk:
-    seen = telemetry()
-    return Bulk.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Bulk.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "bulk")

@@ -51,8 +51,8 @@ class CommandEngine(Starting, Operating):
 
 @lru_cache(maxsize=1)
 def _engine() -> CommandEngine:
-    seen = telemetry()
-    return CommandEngine.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return CommandEngine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "commands")

@@ -25,8 +25,8 @@ class Now(Families, Recovering):
 
 @lru_cache(maxsize=1)
 def _engine() -> Now:
-    seen = telemetry()
-    return Now.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Now.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "now")

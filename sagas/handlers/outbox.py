@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.engine.composition.reading import Reading
-from sagas.engine.observe.telling import OutboxEvent, events_of_change, events_of_entry, moved_past
+from sagas.engine.observe.telling import OutboxEvent, committed_in, events_of_change, events_of_entry
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer
@@ -18,8 +18,8 @@ from sagas.handlers.warming import warm
 
 @lru_cache(maxsize=1)
 def _engine() -> Reading:
-    seen = telemetry()
-    return Reading.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Reading.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("other", "outbox")
@@ -44,7 +44,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             telemetry().logger.error("a change could not be published", error=type(error).__name__, at=frames(error))
             telemetry().measure("EventNotPublished", 1)
             continue
-        if included("steps") and (seqs := moved_past(old, new)):
+        if included("steps") and (seqs := committed_in(old, new)):
             saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])
             entries = _engine().journal.entries_of((saga_id, seq) for seq in seqs).get(saga_id, {})
             events += [published for seq in sorted(entries) for published in events_of_entry(entries[seq])]

@@ -32,8 +32,8 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 
 @lru_cache(maxsize=1)
 def _engine() -> Running:
-    seen = telemetry()
-    return Running.from_environment(os.environ, seen, seen.plain_logger, tracer(), seen.goes_on)
+    observer = telemetry()
+    return Running.from_environment(os.environ, observer, observer.plain_logger, tracer(), observer.goes_on)
 
 
 class _Records:

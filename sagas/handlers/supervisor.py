@@ -32,8 +32,8 @@ _FIELDS: Mapping[str, Sequence[str]] = {
 
 @lru_cache(maxsize=1)
 def _engine() -> Supervisor:
-    seen = telemetry()
-    return Supervisor.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Supervisor.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("timer", "supervisor")

@@ -63,7 +63,7 @@ class Tables:
     """The models and the connections of a pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
-        control, entry, streak, lane, hand_out, join: the models.
+        control, entry, streak, watermark, scan_position, join: the models.
         connection: the connection of the models and of all other requests.
         best_effort: a connection that tries once and waits at most a second, for writes that are not worth a wait.
     """
@@ -71,8 +71,8 @@ class Tables:
     control: Any
     entry: Any
     streak: Any
-    lane: Any
-    hand_out: Any
+    watermark: Any
+    scan_position: Any
     join: Any
     connection: SharedConnection
     best_effort: SharedConnection
@@ -230,7 +230,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         failures = UnicodeSetAttribute(null=True)
         paused_until = UnicodeAttribute(null=True)
 
-    class Lane(Model):
+    class WatermarkItem(Model):
         """The progress of a step's queue. Stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
@@ -242,7 +242,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         resent_in = NumberAttribute(null=True)
         resent = NumberAttribute(null=True)
 
-    class HandOutItem(Model):
+    class ScanPositionItem(Model):
         """The scan position of a shard of due sagas. Stored in the table of sagas, under a key no saga can have."""
 
         Meta = _meta(settings.sagas_table)
@@ -262,7 +262,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         part = UnicodeAttribute(range_key=True)
 
     control, entry = _control(settings), _entry(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, Lane, HandOutItem, JoinItem
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, WatermarkItem, ScanPositionItem, JoinItem
     for model in models:
         connection.serve(model)
     return Tables(*models, connection, best_effort)

@@ -11,7 +11,7 @@ import pytest
 
 from sagas import Context, Exhausted, Rejected, Retry, Saga, TimedOut, children, step, wait_for
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked
+from sagas.core.commands import CancelArrived
 from sagas.core.states import SagaState
 from sagas.errors import Conflict
 from tests.support.bench import Bench, Death
@@ -214,7 +214,7 @@ def test_a_cancel_that_was_decided_before_it_completed_is_not_written_behind_it(
     b.deliver("sale", "book")
     seen = b.state(saga_id)
     plan = b.engine.registry.get("sale").plan(seen.steps)
-    asked = decide(plan, seen, CancelAsked("ada"), b.clock.now())
+    asked = decide(plan, seen, CancelArrived("ada"), b.clock.now())
     b.deliver("sale", "capture")
     assert not b.engine.control.request_cancel(seen, asked.state)
     assert b.state(saga_id).cancel.at == 0

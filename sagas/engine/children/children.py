@@ -19,7 +19,7 @@ from msgspec import structs
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked, ChildrenSeen, StallNoticed
+from sagas.core.commands import CancelArrived, ChildrenSeen, StallNoticed
 from sagas.core.effects import Refuse
 from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import next_fact
@@ -123,7 +123,7 @@ class Children:
         if room <= 0:
             return False
         token = state.token + 1 + int(self.advancer.services.clock.chance() * _TOKENS)
-        if not self.control.hand_out(state, state.cursor, room, token):
+        if not self.control.mark_started(state, state.cursor, room, token):
             return True
         blocks = [
             ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, fan_out.handed_out + room - first))
@@ -293,7 +293,7 @@ class Children:
     def _cancelled(self, child: SagaState, thorough: bool) -> bool:
         """Set a child's cancel flag if it is going forward; return whether to wake it."""
         for _ in range(_ROUNDS):
-            decision = decide(self.advancer.plan(child), child, CancelAsked(PARENT), self._now)
+            decision = decide(self.advancer.plan(child), child, CancelArrived(PARENT), self._now)
             if isinstance(decision.then, Refuse):
                 return False
             if decision.state is child:

@@ -79,7 +79,7 @@ def events_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | Non
     return events
 
 
-def moved_past(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> range:
+def committed_in(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> range:
     """Return the numbers of the entries that a write to a control item committed."""
     if old is None or new is None or "seq" not in new or "seq" not in old or "name_shard" not in new:
         return range(0)

@@ -187,7 +187,7 @@ class Pausing:
         for name, of_type in pauses.items():
             for undo in (False, True):
                 whole = Scope(name) in of_type and of_type[Scope(name)].holds(undo=undo)
-                held = whole or all(pause.holds(undo=undo) for pause in of_type.values())
+                covered = whole or all(pause.holds(undo=undo) for pause in of_type.values())
                 keys = self.listing.paused_shards(name, undo=undo)
-                horizons |= dict.fromkeys(keys, now if held else NEVER_DUE)
+                horizons |= dict.fromkeys(keys, now if covered else NEVER_DUE)
         return horizons

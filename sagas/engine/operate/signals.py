@@ -11,7 +11,7 @@ from typing import Any
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.automaton import decide
-from sagas.core.commands import SignalAsked, StallNoticed
+from sagas.core.commands import SignalArrived, StallNoticed
 from sagas.core.effects import Refuse
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
@@ -75,7 +75,7 @@ class Signals:
             if index is None:
                 raise NotFound(f"saga {saga_id} was started before step {step!r} existed or took a signal")
             plan = self.advancer.plan(state)
-            decision = decide(plan, state, SignalAsked(index), clock.now())
+            decision = decide(plan, state, SignalArrived(index), clock.now())
             if isinstance(decision.then, Refuse):
                 existing = self.inbox.get(saga_id, state.steps[index])
                 if existing is None:

@@ -138,8 +138,8 @@ class Reader:
         has_children = any(step.waits_for == "children" and step.fan_out.requests_seq for step in steps)
         if state is not None and state.purge is None and not has_children:  # other sagas may change the view of these
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
-            seen = state, self._pause(state), breaker and breaker.open_until
-            etag = sha256(repr(seen).encode()).hexdigest()[:32]
+            source = state, self._pause(state), breaker and breaker.open_until
+            etag = sha256(repr(source).encode()).hexdigest()[:32]
         if etag and is_current(etag):
             return None, etag
         return self._show(name, saga_id, state, payloads=True), etag
@@ -279,9 +279,9 @@ class Reader:
                 except Changed:  # an operator must be able to look at exactly this saga
                     why = "unreadable"
             # The size in the response: a JSON string in JSON, which may be ASCII.
-            taken = 0 if full.payload is None else len(json.dumps(full.payload))
-            if taken <= room and (taken or not (key or entry.encrypted)):
-                room -= taken
+            needed = 0 if full.payload is None else len(json.dumps(full.payload))
+            if needed <= room and (needed or not (key or entry.encrypted)):
+                room -= needed
                 loaded.append(full)
                 continue
             loaded.append(replace(full, payload=None))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked, MessageArrived, StallNoticed
+from sagas.core.commands import CancelArrived, MessageArrived, StallNoticed
 from sagas.core.effects import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -27,7 +27,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     now = advancer.services.clock.now()
     if not state.ends_at or state.ends_at > now:
         return state
-    decision = decide(advancer.plan(state), state, CancelAsked(ev.DEADLINE), now)
+    decision = decide(advancer.plan(state), state, CancelArrived(ev.DEADLINE), now)
     if decision.state is state:
         stall = StallNoticed(advancer.lease(), math.inf)
         advanced = advancer.advance(state, stall, EntryContext(actor="supervisor"))

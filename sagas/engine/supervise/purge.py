@@ -226,9 +226,9 @@ class Purger:
             last = committed[-MOST_ACTIONS:]
             actions = tuple(map(action_of, last))
             objects = self._objects(state, committed)
-            listed = _first_of(objects)
-            more = len(objects) - len(listed)
-            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, key_names, listed, more)
+            named = _first_of(objects)
+            more = len(objects) - len(named)
+            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, key_names, named, more)
             self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)

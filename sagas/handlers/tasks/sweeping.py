@@ -98,22 +98,22 @@ def _sweeper(engine: Core) -> Sweeper:
 
 def _log_report(report: SweepReport) -> None:
     """Log the counts, and write metrics that operators watch."""
-    seen = telemetry()
+    observer = telemetry()
     counts = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
-    seen.logger.info("swept", extra={"saga": report.type, **counts})
+    observer.logger.info("swept", extra={"saga": report.type, **counts})
     if report.dry_run:
         return
     if report.stopped:
-        seen.count("SweepStopped", report.type)
+        observer.count("SweepStopped", report.type)
     if report.error or report.errors:
-        seen.count("SweepFailed", report.type)
+        observer.count("SweepFailed", report.type)
 
 
 def _log_end(ended: EndedRound) -> None:
     """Log the counts of a whole round, and write the metrics to be watched over weeks."""
-    seen, counts = telemetry(), ended.counts
+    observer, counts = telemetry(), ended.counts
     fields = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
-    seen.logger.info("sweep round ended", extra={**fields, **counts})
-    seen.measure("SweepListed", counts["listed"], saga=ended.saga)
-    seen.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
-    seen.measure("SweepDuration", ended.seconds, ended.saga)
+    observer.logger.info("sweep round ended", extra={**fields, **counts})
+    observer.measure("SweepListed", counts["listed"], saga=ended.saga)
+    observer.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
+    observer.measure("SweepDuration", ended.seconds, ended.saga)

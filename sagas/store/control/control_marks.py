@@ -73,7 +73,7 @@ class ControlMarks:
             before.saga_id, [*flag, *back], allowed & paused
         )
 
-    def hand_out(self, state: SagaState, index: int, count: int, token: int) -> bool:
+    def mark_started(self, state: SagaState, index: int, count: int, token: int) -> bool:
         """Record that children of a step are being started; ``False`` if the saga has changed since it was read.
 
         No lease is taken, but the token rises, so that the next claim knows how many there are. It rises by a random

@@ -219,25 +219,25 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    listed = bool(state.attention) and (state.over or waiting)
-    if listed or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
+    stopped = bool(state.attention) and (state.over or waiting)
+    if stopped or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
         # In an index of its own, because the supervisor looks at the saga at another time, or never.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
-    if place := _open_place(state, settings, stale_after, listed=listed):
+    if place := _open_place(state, settings, stale_after, stopped=stopped):
         item |= attributes_of({"open_shard": place[0], "due": iso(place[1])})
     return item
 
 
 def _open_place(
-    state: SagaState, settings: StoreSettings, stale_after: float, *, listed: bool
+    state: SagaState, settings: StoreSettings, stale_after: float, *, stopped: bool
 ) -> tuple[str, float] | None:
-    """Return a saga's key in the index of due sagas, and its time. ``listed``: it waits for an operator."""
+    """Return a saga's key in the index of due sagas, and its time. ``stopped``: it waits for an operator."""
     shard = shard_of(state.saga_id, settings.shards)
     if state.over and state.order and state.order.open:
         return str(shard), due_at(state, stale_after)
     if to_purge := purge_at(state, settings):
         return purge_shard(shard), to_purge
-    if listed:
+    if stopped:
         return (str(shard), state.ends_at) if state.ends_at else None
     if state.over:
         return None
