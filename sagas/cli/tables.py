@@ -126,6 +126,8 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:
     """Return summaries, one line a saga with its whole id; why they need a person, if any does. ``now``: epoch
     seconds."""
+    from sagas.client.read.next_action import error_of, reason_of
+
     if width < _WIDE:
         lines, times = list[Text](), [ago(saga["updated_at"], now) for saga in sagas]
         widest, longest = max(len(saga["status"]) for saga in sagas), max(map(len, times))
@@ -138,17 +140,16 @@ def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableTy
                 paused, "red"
             )
             lines.append(line)
-            if "why" in saga:
-                lines.append(Text(f"  {plain(saga['why'])}", style="dim"))
+            if saga["attention"]:
+                lines.append(Text(f"  {plain(saga['attention']['reason'])}", style="dim"))
         return Group(*lines)
-    why = any("why" in saga for saga in sagas)
-    faults = any(saga.get("fault") for saga in sagas)
-    more = [*(["error"] if faults else []), *(["why it needs you"] if why else [])]
+    why = any(saga["attention"] for saga in sagas)
+    errors = [error_of(saga) for saga in sagas]
+    more = [*(["error"] if any(kind for _, kind, _ in errors) else []), *(["why it needs you"] if why else [])]
     table = _table("saga", "id", "status", "started", "last changed", *more)
-    for saga in sagas:
-        fault = saga.get("fault")
-        reason = [plain(f"{fault['step']}: {fault['type']}" if fault else "")] if faults else []
-        reason += [plain(saga.get("why", ""))] if why else []
+    for saga, (step, kind, _) in zip(sagas, errors, strict=True):
+        reason = [plain(f"{step}: {kind}" if kind else "")] if "error" in more else []
+        reason += [plain(reason_of(saga))] if why else []
         status = coloured(saga["status"])
         if saga.get("paused"):
             status = Text.assemble(status, (" paused", "red"))

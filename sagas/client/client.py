@@ -264,7 +264,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(LIST, query={**values, **query})
 
     def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
-        """Return summaries of the sagas that need a person, the longest waiting first; each says ``why``.
+        """Return summaries of the sagas that need a person, the longest waiting first; each with ``attention``.
 
         Args:
             type: the saga type; ``None`` lists all types. The page is full if there are enough, up to two thousand

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from sagas.client.read.next_action import Do, fault_of
+from sagas.client.read.next_action import Do, error_of
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
@@ -169,9 +169,9 @@ class Desk:
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
         """Return the error of a saga in a list. Its text needs the full saga, which says what to redact."""
         if full is None or not self.redaction.payloads:
-            return fault_of(summary)[1]
+            return error_of(summary)[1]
         # A list cuts the text, perhaps in the middle of a value to redact.
-        _, kind, message = fault_of({**self.view_of(full)[0], "fault": None})
+        _, kind, message = error_of({**self.view_of(full)[0], "attention": None})
         return f"{kind}: {message}"[:_LONGEST_ERROR] if message else kind
 
     def saga_path(self, name: str, saga_id: str) -> str:

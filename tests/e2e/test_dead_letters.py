@@ -153,7 +153,9 @@ class TestOperating:
         assert dead["saga_id"] not in self.attention(desk)
 
     def attention(self, desk: Desk) -> dict[str, str]:
-        return {saga["saga_id"]: saga["why"] for saga in desk.json("attention", "--limit", "100")["sagas"]}
+        return {
+            saga["saga_id"]: saga["attention"]["reason"] for saga in desk.json("attention", "--limit", "100")["sagas"]
+        }
 
     def test_cancel_undoes_what_waits(self, desk: Desk, dead: SagaView) -> None:
         assert desk.sagas("cancel", "waiting", dead["saga_id"]).returncode == 0

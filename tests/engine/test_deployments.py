@@ -134,8 +134,8 @@ def check_gone(b: Bench, saga_id: str) -> None:
     assert saga["error"] == {"step": "pay", "type": "CodeGone", "message": text}
     assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
     assert saga["steps"][1]["status"] == "FAILED"
-    assert saga["why"] == "the code of step pay is missing: deploy it again and retry, or compensate"
-    assert why(b) == [saga["why"]]
+    assert saga["attention"]["reason"] == "the code of step pay is missing: deploy it again and retry, or compensate"
+    assert why(b) == [saga["attention"]["reason"]]
     assert b.actions(saga_id)[-1] == "StepDeadLettered"
     assert "pay" not in LOG
 

@@ -246,7 +246,7 @@ def test_a_function_that_cannot_run_undoes_nothing(bench: Callable[..., Bench]) 
     for saga_id in ids:
         shown = b.show(saga_id)
         assert (shown["status"], shown["recovery_attempts"]) == ("RUNNING", 0)
-        assert shown["why"].startswith("no response at step pay")
+        assert shown["attention"]["reason"].startswith("no response at step pay")
         assert b.actions(saga_id).count("SagaRecovered") < 20
     b.lose_messages()
     b.clock.advance(3_720)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Rejected, Retry, Saga, TimedOut, children, step, wait_for
+from sagas.client.read.next_action import reason_of
 from sagas.core.automaton import decide
 from sagas.core.commands import CancelArrived
 from sagas.core.states import SagaState
@@ -142,7 +143,7 @@ def give_up(b: Bench, saga_id: str, reason: str = "the money went back by hand")
 
 
 def attention(b: Bench) -> dict[str, str]:
-    return {one["saga_id"]: one.get("why", "") for one in b.engine.reader.attention(None, 10, None)["sagas"]}
+    return {one["saga_id"]: reason_of(one) for one in b.engine.reader.attention(None, 10, None)["sagas"]}
 
 
 def sold(b: Bench) -> str:

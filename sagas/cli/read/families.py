@@ -21,7 +21,7 @@ def tree_of(family: Family, tree: Tree | None = None) -> Tree:
     saga = family["saga"]
     parent = saga.get("parent")
     place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""
-    why = f"  {plain(saga['why'])}" if "why" in saga else ""
+    why = f"  {plain(saga['attention']['reason'])}" if saga["attention"] else ""
     line = Text.assemble(f"{place}{saga['type']} {saga['saga_id']} ", coloured(saga["status"]), why)
     branch = Tree(line) if tree is None else tree.add(line)
     for child in family["children"]:

@@ -21,6 +21,7 @@ from typing import Any
 from sagas.client.client import SagaClient
 from sagas.client.operate.outcomes import Outcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
+from sagas.client.read.next_action import error_of
 from sagas.core.ids import LONGEST_CANCEL_REASON
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import end_of
@@ -77,15 +78,11 @@ def choose(
             listed = chain(listed, (one for one in needing if one["status"] not in _AT_REST))
     found = dict[str, Summary]()
     for one in listed:
-        if _failed_with(one, error) and (action != "resolve" or "why" in one):
+        _, kind, message = error_of(one)
+        has_error = error is None or error == kind or error in message
+        if has_error and (action != "resolve" or one["attention"]):
             found.setdefault(one["saga_id"], one)
     return [*found.values()]
-
-
-def _failed_with(saga: Summary, error: str | None) -> bool:
-    """Whether an error has this type, or this in its message; ``None`` is any, and none."""
-    fault = saga.get("fault")
-    return error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
 
 
 def _listed(

@@ -85,12 +85,12 @@ def _left_out(saga: SagaView) -> Iterator[str]:
     """What the answer lacks, and where it is."""
     for one in saga.get("left_out", ()):
         where = f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
-        why = {
+        reasons = {
             "too_large": f"is too large to be answered: it is {where}.",
             "unreadable": f"cannot be read: what should be {where} is gone or was changed.",
         }
-        if one["why"] in why:
-            yield f"{one['path']} {why[one['why']]}"
+        if one["reason"] in reasons:
+            yield f"{one['path']} {reasons[one['reason']]}"
 
 
 def _pause(saga: SagaView) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sagas.client.read.next_action import Do, NextAction, fault_of, next_action
+from sagas.client.read.next_action import Do, NextAction, error_of, next_action, reason_of
 from sagas.console.desk import LABELS, Desk
 
 _WAITING = 50
@@ -146,15 +146,12 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
     """Group the sagas of the attention list by type, step and error."""
     found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
     sagas = [saga for saga in needed if not saga.get("resolution")]
-    # The lists have the error. Only sagas without it are read.
-    full = desk.source.in_full([saga for saga in sagas if "fault" not in saga])
-    for summary in sagas:
-        saga = {**full.get(summary["saga_id"], {}), **summary}
+    for saga in sagas:
         action = next_action(saga, now)
-        step, kind, message = fault_of(saga)
+        step, kind, message = error_of(saga)
         error = f"{kind}: {message}" if message else kind
         title = f"{saga['type']} · {action.problem[:1].lower()}{action.problem[1:]}"
-        key = (saga["type"], kind_of(saga, action), title, error or saga.get("why", ""))
+        key = (saga["type"], kind_of(saga, action), title, error or reason_of(saga))
         group = found.get(key)
         if group is None:
             group = found[key] = Group(key[1], saga["type"], title, key[3], action.means)
@@ -162,13 +159,13 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
             group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
             group.since = saga["updated_at"]
             if error:
-                heads[group.anchor] = summary
+                heads[group.anchor] = saga
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
         tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
     # An error may contain redacted values of the request. One full saga per group says which.
-    full |= desk.source.in_full([*heads.values()])
+    full = desk.source.in_full([*heads.values()])
     for group in found.values():
         if (head := heads.get(group.anchor)) is not None:
             group.error = desk.error(head, full.get(head["saga_id"]))
@@ -200,7 +197,7 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
     for saga in needed:
         # A step whose code is missing, or whose wait timed out, has no dead letter.
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in saga.get("why", ""))
+        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in reason_of(saga))
     for name, count in desk.source.letters_of_all().items():
         expected: int | None = waiting.get(name, 0)
         if more:

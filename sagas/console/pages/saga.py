@@ -125,7 +125,7 @@ def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str
     full = desk.source.in_full(failed)
     errors = dict[str, str]()
     for saga_id, failure in failures.items():
-        error = desk.error({"fault": failure["error"]}, full.get(saga_id))
+        error = desk.error({"error": failure["error"]}, full.get(saga_id))
         errors[saga_id] = error or (failure["error"]["type"] if failure["error"] else "")
     return errors
 

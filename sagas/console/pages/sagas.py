@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from sagas.client.read.next_action import fault_of
+from sagas.client.read.next_action import error_of, reason_of
 from sagas.console.desk import Desk
 from sagas.core.text import so_long_ago
 from sagas.errors import InvalidRequest, Problem
@@ -61,7 +61,7 @@ class Filter:
 
     def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
         """Whether a saga of a list contains the text. ``error``: its full error, if known."""
-        words = " ".join([error or saga.get("why", ""), *fault_of(saga), saga["saga_id"], saga["type"]])
+        words = " ".join([error or reason_of(saga), *error_of(saga), saga["saga_id"], saga["type"]])
         return not self.text or self.text.lower() in words.lower()
 
     def __bool__(self) -> bool:
@@ -155,12 +155,12 @@ def matching(desk: Desk, filter_: Filter) -> list[Any]:
 
 
 def _failed(saga: Mapping[str, Any]) -> bool:
-    return "why" in saga or bool(saga.get("fault"))
+    return bool(saga["attention"] or saga["error"])
 
 
 def _row(desk: Desk, saga: Mapping[str, Any], full: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a saga of a list with its ``error``, redacted."""
-    return {**saga, "error": desk.error(saga, full) or saga.get("why", "")}
+    return {**saga, "error": desk.error(saga, full) or reason_of(saga)}
 
 
 def search(desk: Desk, request: Request) -> Response:

@@ -70,12 +70,18 @@ class ParentView(TypedDict):
     position: Count
 
 
-class FaultView(ErrorView):
-    """What went wrong with a saga, and at which step; if ``undo`` is true, in the undo of that step. The message is cut
-    to 200 characters."""
+class FailureView(SagaErrorView):
+    """The error that an operator has to look at, and its step. ``undo``: whether the step's undo raised it."""
 
-    step: str | None
     undo: bool
+
+
+class AttentionView(TypedDict):
+    """Why a saga needs an operator, since when, and the error that it needs one for, if there is one."""
+
+    reason: str
+    since: Time
+    error: FailureView | None
 
 
 class StepView(TypedDict):
@@ -183,7 +189,7 @@ class LeftOutView(TypedDict):
     """A request or result that exists, but is null in this answer.
 
     ``path`` is its place in the answer (``$.steps[2].result``), ``entry`` the number of its audit entry. ``object`` is
-    its key if it is in the payload bucket, ``bytes`` its size, if known. ``why``: ``too_large`` for the answer of a
+    its key if it is in the payload bucket, ``bytes`` its size, if known. ``reason``: ``too_large`` for the answer of a
     function, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or was changed.
     """
 
@@ -191,16 +197,16 @@ class LeftOutView(TypedDict):
     entry: _Ordinal
     object: str | None
     bytes: Count | None
-    why: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
+    reason: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
 
 
 class Summary(TypedDict):
     """A saga in a list.
 
-    ``paused``: a pause holds it before its next step, or will. ``fault``: the error that ended the forward way, or that
-    of an undo that failed for good. ``why`` is present while the saga needs an operator, ``lease`` while a worker holds
-    it, ``parent`` if it has one. ``past_pivot`` is present once the saga only goes forward: the name of its pivot,
-    which has completed, or may have.
+    ``paused``: a pause holds it before its next step, or will. ``error`` is the one that ended the forward way; lists
+    have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator. ``lease`` is
+    present while a worker holds the saga, ``parent`` if it has one. ``past_pivot`` is present once the saga only goes
+    forward: the name of its pivot, which has completed, or may have.
     """
 
     saga_id: Id
@@ -211,12 +217,12 @@ class Summary(TypedDict):
     recovery_attempts: Count
     cancel_requested_at: Time | None
     paused: bool
-    fault: FaultView | None
+    error: SagaErrorView | None
+    attention: AttentionView | None
     created_at: Time
     updated_at: Time
     ended_at: Time | None
     links: LinksView
-    why: NotRequired[str]
     parent: NotRequired[ParentView]
     lease: NotRequired[LeaseView]
     past_pivot: NotRequired[str]
@@ -233,9 +239,9 @@ class SagaView(Summary):
     """A saga with its request and its steps in order.
 
     ``result`` is present once it is COMPLETED. At its ``deadline`` the saga is cancelled, unless it has ended; past its
-    pivot it goes on the attention list instead. ``error`` is the one that ended the forward way. ``breaker`` is present
-    while the saga waits for one. ``waiting`` is null if the saga has ended or waits for an operator. ``pause`` is
-    present while the saga is ``paused``. ``redacted`` lists the paths where ``***`` replaces a hidden value.
+    pivot it goes on the attention list instead. ``breaker`` is present while the saga waits for one. ``waiting`` is
+    null if the saga has ended or waits for an operator. ``pause`` is present while the saga is ``paused``.
+    ``redacted`` lists the paths where ``***`` replaces a hidden value.
 
     ``purged_at`` and ``purge_reason`` are present if the saga was purged. Then request, results and errors are null.
     ``objects`` has the first objects in S3 that the results named, and ``more_objects`` counts the others; the sweep of
@@ -244,7 +250,6 @@ class SagaView(Summary):
 
     request: Any
     steps: Annotated[list[StepView], Meta(min_length=1)]
-    error: SagaErrorView | None
     progress: ProgressView | None
     breaker: WaitingBehindView | None
     waiting: WaitingView | None

@@ -31,8 +31,7 @@ from sagas.engine.read.remains import ReadOnlySaga, Remains, why_read_only
 from sagas.engine.read.views import (
     audit_view,
     error_view,
-    fault_view,
-    faults_in,
+    errors_in,
     pause_view,
     read_only_view,
     saga_view,
@@ -248,15 +247,9 @@ class Reader:
 
     def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
         """Return sagas as a list shows them. The journal is read only for those with an error."""
-        places = [(state.saga_id, seq) for state in states for seq in faults_in(state)]
+        places = [(state.saga_id, seq) for state in states for seq in errors_in(state)]
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
-        return [
-            {
-                **summary_view(state, paused=self.paused(state)),
-                "fault": fault_view(state, entries.get(state.saga_id, {})),
-            }
-            for state in states
-        ]
+        return [summary_view(state, entries.get(state.saga_id, {}), paused=self.paused(state)) for state in states]
 
     def _finished(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
         if left_out:
@@ -272,12 +265,12 @@ class Reader:
         for entry in entries:
             key = entry.details.get("payload_ref")
             size = None if entry.payload is None else len(entry.payload.encode())
-            full, why = entry, "too_large" if payloads else "not_asked_for"
+            full, reason = entry, "too_large" if payloads else "not_asked_for"
             if room > 0:
                 try:
                     full, size = self.journal.load_within(entry, room)
                 except Changed:  # an operator must be able to look at exactly this saga
-                    why = "unreadable"
+                    reason = "unreadable"
             # The size in the response: a JSON string in JSON, which may be ASCII.
             needed = 0 if full.payload is None else len(json.dumps(full.payload))
             if needed <= room and (needed or not (key or entry.encrypted)):
@@ -286,7 +279,7 @@ class Reader:
                 continue
             loaded.append(replace(full, payload=None))
             place = "$.request" if entry.step is None else f"$.steps[{steps.get(entry.step, 0)}].result"
-            left_out.append({"path": place, "entry": entry.seq, "object": key, "bytes": size, "why": why})
+            left_out.append({"path": place, "entry": entry.seq, "object": key, "bytes": size, "reason": reason})
         return loaded, left_out
 
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:

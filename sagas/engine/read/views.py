@@ -13,10 +13,12 @@ from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatu
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
+    AttentionView,
     AuditEntry,
     ErrorView,
-    FaultView,
+    FailureView,
     PauseView,
+    SagaErrorView,
     SagaView,
     StepView,
     Summary,
@@ -40,24 +42,37 @@ def _when(seconds: float) -> str | None:
     return iso(seconds) if seconds else None
 
 
-def faults_in(state: SagaState) -> tuple[int, ...]:
-    """Return the numbers of the entries that may have a saga's error; :func:`fault_view` takes the first that has."""
+def errors_in(state: SagaState) -> tuple[int, ...]:
+    """Return the numbers of the entries that may have a saga's errors."""
     last = (state.seq,) if state.status is SagaStatus.COMPENSATION_FAILED else ()
     return (*last, state.error_seq) if state.error_seq else last
 
 
-def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | None:
-    """Return what went wrong with a saga; ``None`` if nothing did, or it was purged."""
-    for seq in faults_in(state):
-        entry = entries.get(seq)
-        undo = entry is not None and entry.action == "CompensationFailed"
-        error = error_view(entry) if undo or seq == state.error_seq else None
-        if entry is not None and error is not None:
-            return {"step": entry.step, "undo": undo, "type": error["type"], "message": error["message"][:_SHORT]}
-    return None
+def _saga_error(state: SagaState, entries: Mapping[int, Entry], longest: int | None) -> SagaErrorView | None:
+    entry = entries.get(state.error_seq)
+    error = error_view(entry)
+    if entry is None or error is None:
+        return None
+    return {"step": entry.step, "type": error["type"], "message": error["message"][:longest]}
 
 
-def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
+def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView | None:
+    """Return why a saga needs an operator, since when, and the error; ``None`` if it needs none."""
+    if not needs_attention(state):
+        return None
+    last = entries.get(state.seq)
+    undo = error_view(last) if last is not None and last.action == "CompensationFailed" else None
+    error: FailureView | None = None
+    if last is not None and undo is not None:
+        error = {"step": last.step, "type": undo["type"], "message": undo["message"][:_SHORT], "undo": True}
+    elif (failure := _saga_error(state, entries, _SHORT)) is not None:
+        error = {**failure, "undo": False}
+    return {"reason": _reason(state), "since": iso(state.attention), "error": error}
+
+
+def summary_view(
+    state: SagaState, entries: Mapping[int, Entry], *, paused: bool = False, longest: int | None = _SHORT
+) -> Summary:
     """Return what a list shows of a saga."""
     summary: Summary = {
         "saga_id": state.saga_id,
@@ -68,7 +83,8 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         "recovery_attempts": state.recovery.attempts,
         "cancel_requested_at": _when(state.cancel.at),
         "paused": paused,
-        "fault": None,
+        "error": _saga_error(state, entries, longest),
+        "attention": _attention(state, entries),
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "ended_at": _when(state.ended_at),
@@ -84,23 +100,21 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         }
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
-    if needs_attention(state):
-        summary["why"] = _why(state)
     if state.lease is not None and state.purge is None:  # the lease of a purge is never released
         claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
 
-def _why(state: SagaState) -> str:
+def _reason(state: SagaState) -> str:
     """Return in one line why the saga needs an operator."""
     step = state.current.name if state.current else state.steps[-1].name
     failed = [each for each in state.steps if each.status is StepStatus.COMPENSATION_FAILED]
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
     if failed:
-        return _why_undos_failed(state, failed, cure)
+        return _reason_of_failed_undos(state, failed, cure)
     if state.status is SagaStatus.DEAD_LETTERED:
-        return _why_it_stopped(state, step, cure)
+        return _reason_of_stop(state, step, cure)
     if state.status is SagaStatus.FAILED:
         return f"step {step} failed and nothing was undone"
     if state.overdue and forward(state):
@@ -111,7 +125,7 @@ def _why(state: SagaState) -> str:
     return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
-def _why_undos_failed(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
+def _reason_of_failed_undos(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
     # An undo that failed without an attempt has no code or no readable input.
     untried = ", ".join(step.name for step in failed if not step.undo_attempts.used)
     if untried and not state.recovery.exhausted:
@@ -123,7 +137,7 @@ def _why_undos_failed(state: SagaState, failed: Sequence[StepState], cure: str) 
     return message + ("; retry also retries those children" if has_children else "")
 
 
-def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
+def _reason_of_stop(state: SagaState, step: str, cure: str) -> str:
     if state.recovery.exhausted:
         return f"step {step} stalled too often, and {pivot_holds(state)}"
     if state.current and state.current.timed_out:
@@ -239,14 +253,11 @@ def saga_view(
     """Return a saga with its steps."""
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
-    cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
-    error, progress, step = error_view(cause), state.progress, state.current
+    settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
     view: SagaView = {
-        **summary_view(state, paused=paused),
-        "fault": fault_view(state, by_seq),
+        **summary_view(state, by_seq, paused=paused, longest=None),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
-        "error": None,
         "progress": None,
         "breaker": None,
         "waiting": _waiting_view(state, paused=paused),
@@ -257,8 +268,6 @@ def saga_view(
     }
     if state.status is SagaStatus.COMPLETED:
         view["result"] = next((each["result"] for each in view["steps"] if each["name"] == result), None)
-    if cause is not None and error is not None:
-        view["error"] = {"step": cause.step, **error}
     if progress is not None and step is not None:
         message, at = progress.message, iso(progress.at)
         view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": message, "at": at}

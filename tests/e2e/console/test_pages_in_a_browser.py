@@ -14,7 +14,7 @@ from tests.e2e.console.accessible import barriers
 from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
 from tests.support.pictured import MADE_OF, made_of
-from tests.unit.client.stub import a_step
+from tests.unit.client.stub import a_step, attention
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, an_entry, dead, numbered
 
 SAGA = f"/sagas/checkout/{UNDO_FAILED}"
@@ -239,7 +239,9 @@ def test_what_is_refused_is_told_and_not_taken_for_no_news(console: Open, servic
 def test_hostile_texts_run_nowhere(console: Open) -> None:
     error = {"type": HOSTILE, "message": HOSTILE}
     steps = [a_step("upload", result=HOSTILE), a_step("announce", "FAILED", error=error)]
-    service = FakeService([dead(1, request={HOSTILE: HOSTILE}, why=HOSTILE, correlation_id=HOSTILE, steps=steps)])
+    service = FakeService(
+        [dead(1, request={HOSTILE: HOSTILE}, attention=attention(HOSTILE), correlation_id=HOSTILE, steps=steps)]
+    )
     details = {"error": error, "reason": HOSTILE, "stack_trace": HOSTILE}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
     service.known_types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]

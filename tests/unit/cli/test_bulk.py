@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, an_error
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, an_error, attention
 
 OTHER = SAGA_ID[:-1] + "0"
 
 
 def dead(saga_id: str = SAGA_ID) -> dict[str, Any]:
-    fault = {"step": "check", "undo": False, "type": "Timeout", "message": "too late"}
-    return a_saga("DEAD_LETTERED", saga_id=saga_id, fault=fault, why="it failed")
+    error = {"step": "check", "type": "Timeout", "message": "too late"}
+    return a_saga("DEAD_LETTERED", saga_id=saga_id, error=error, attention=attention("it failed", error))
 
 
 def page(*sagas: dict[str, Any]) -> dict[str, Any]:
