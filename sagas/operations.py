@@ -32,39 +32,26 @@ def _option(help: str, *flags: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Note:
-    """Why an operator retries a saga."""
+class Reason:
+    """Why an operator retries or purges a saga."""
 
-    note: str = field(default="", metadata=_option(_WHY))
+    reason: str = field(default="", metadata=_option(_WHY))
 
 
 @dataclass(frozen=True)
 class Cancellation:
     """Why a saga is cancelled. ``force``: also a child whose parent has not ended."""
 
-    note: str = field(default="", metadata=_option(_WHY))
+    reason: str = field(default="", metadata=_option(_WHY))
     force: bool = field(default=False, metadata=_option("Also a child whose parent is not over."))
-
-
-@dataclass(frozen=True)
-class Purging:
-    """Why an operator has a saga purged: ``note``, or ``reason``, as the answer and the command line call it."""
-
-    note: str = field(default="", metadata=_option("Why; kept with what is left.", "--reason", "--note"))
-    reason: str = ""
-
-    @property
-    def why(self) -> str:
-        """What was said, in one text where both were given."""
-        return "; ".join(filter(None, (self.note, self.reason)))
 
 
 @dataclass(frozen=True)
 class Compensation:
     """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED or past its pivot,
-    where the note is required."""
+    where the reason is required."""
 
-    note: str = field(default="", metadata=_option(_WHY))
+    reason: str = field(default="", metadata=_option(_WHY))
     force: bool = field(default=False, metadata=_option("Also one that is COMPLETED or past its pivot."))
 
 
@@ -72,7 +59,7 @@ class Compensation:
 class Resolution:
     """How a saga was settled by hand. ``steps``: those whose undo was done."""
 
-    note: str = field(metadata=_option("Why it is settled; kept in the audit trail."))
+    reason: str = field(metadata=_option("Why it is settled; kept in the audit trail."))
     action: str = field(default="", metadata=_option("What was done."))
     steps: list[str] = field(
         default_factory=list[str], metadata=_option("A step that was undone by hand; may be repeated.", "--step")
@@ -124,7 +111,7 @@ class Verb:
         label: what the console's button says; there is none without it.
         effect: what the console says that it does, in a sentence.
         done: what it says afterwards.
-        at_once: the console asks for no note.
+        at_once: the console asks for no reason.
     """
 
     help: str = ""
@@ -187,9 +174,9 @@ class Operation:
         return tuple(one for one in fields(self.body) if "help" in one.metadata) if self.body is not None else ()
 
     @property
-    def note_needed(self) -> bool:
-        """Whether it must be said why."""
-        return any(one.name == "note" and one.default is MISSING for one in self.options)
+    def reason_required(self) -> bool:
+        """Whether operators have to give a reason."""
+        return any(one.name == "reason" and one.default is MISSING for one in self.options)
 
     def filled(self, values: Sequence[str]) -> str:
         """Return the path with its parameters filled in, in order, and quoted."""
@@ -245,7 +232,7 @@ VERIFY = Operation(
 )
 RETRY = Operation(
     *("retry", "POST", f"{_ONE}/retry", "operate", "Retry what failed", "Saga", "202", _CHANGE),
-    body=Note,
+    body=Reason,
     verb=Verb(
         help="Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a "
         "step whose function handled no message.",
@@ -273,7 +260,7 @@ RESOLVE = Operation(
     verb=Verb(
         help="Say that a saga which needs a person is settled: it leaves the attention list.",
         label="It is settled",
-        effect="It leaves the attention list. Nothing runs; your note is kept in the audit trail.",
+        effect="It leaves the attention list. Nothing runs; your reason is kept in the audit trail.",
         done="It is settled.",
     ),
     many=tuple(SagaStatus),
@@ -287,7 +274,7 @@ SIGNAL = Operation(
 PURGE = Operation(
     *("purge", "POST", f"{_ONE}/purge", "purge", "Delete the stored data of one that has ended, except the tombstone"),
     *("Saga", "200", _CHANGE),
-    body=Purging,
+    body=Reason,
     verb=Verb(
         help="Delete the stored data of a saga that has ended, and name the S3 objects in its results, which the sweep "
         "handles."

@@ -45,7 +45,7 @@ _WIDE = 140
 """Columns from which on a list has room for whole times, and why a saga needs a person, beside it."""
 _LONGEST_JSON = 20
 """Lines of a request or result that are shown."""
-_TELLING = ("note", "action", "cause", "reason", "fraction", "next_attempt_at")
+_TELLING = ("reason", "action", "cause", "fraction", "next_attempt_at")
 """Details of audit entries that a table has room for."""
 
 

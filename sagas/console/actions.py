@@ -50,13 +50,13 @@ def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
     return status, text, error.problems if isinstance(error, InvalidRequest) else ()
 
 
-def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None) -> tuple[str, str]:
+def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = None) -> tuple[str, str]:
     """Do something to one saga; return the saga to show then."""
     name, saga_id = item.name, item.saga_id
     match do:
         case Do.REDRIVE:
             with _ONE_WALK:
-                done = client.redrive(name, saga_id, note=note)
+                done = client.redrive(name, saga_id, reason=reason)
             if not done.moved:
                 raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
         case Do.RECOVER:
@@ -68,9 +68,9 @@ def act_on(client: Any, do: str, item: Item, note: str, form: Form | None = None
             operation = VERBS.get(do)
             if operation is None or not operation.verb.label:
                 raise NotFound(f"there is no action {do!r}")
-            options = {option.name: _given(form or {}, option) for option in operation.options if option.name != "note"}
-            chosen = {option: value for option, value in options.items() if value}
-            getattr(client, do)(name, saga_id, note, **chosen)
+            options = [option for option in operation.options if option.name != "reason"]
+            chosen = {option.name: value for option in options if (value := _given(form or {}, option))}
+            getattr(client, do)(name, saga_id, reason, **chosen)
     return name, saga_id
 
 
@@ -84,10 +84,10 @@ def _given(form: Form, option: Field[Any]) -> Any:
 
 def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
     """Do something to one saga, and go back to it."""
-    note = _one(form, "note")
-    if do in VERBS and VERBS[do].note_needed:
-        _need("note", note)
-    name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), note, form)
+    reason = _one(form, "reason")
+    if do in VERBS and VERBS[do].reason_required:
+        _need("reason", reason)
+    name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), reason, form)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
 
 
@@ -144,7 +144,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     client, said, fates = desk.source.client, "", dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
-        done = client.redrive(name, note=_one(form, "note"))
+        done = client.redrive(name, reason=_one(form, "reason"))
         said = _BY_SQS if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
     elif do == "prune":
         dry = _one(form, "really") != "yes"
@@ -177,7 +177,7 @@ def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
 
 def begin_job(desk: Desk, form: Form) -> Response:
     """Begin to do something to many sagas."""
-    do, note = _one(form, "do"), _one(form, "note")
+    do, reason = _one(form, "do"), _one(form, "reason")
     if do not in _FOR_MANY:
         raise NotFound(f"there is no action {do!r} for many sagas")
     again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
@@ -192,7 +192,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
         raise InvalidRequest("no saga is chosen", [Problem("one", "choose at least one saga")])
     if "first" in form:
         chosen = chosen[:1]
-    _need("note", note)
+    _need("reason", reason)
     # What a job went through was counted when it began.
     if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
         raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to go on")])
@@ -200,7 +200,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     if again is None and wish and wish not in map(str, _RATES):
         raise InvalidRequest("the rate does not fit", [Problem("rate", "must be 1, 5 or 20")])
     rate = again.rate if again is not None else float(wish) if wish else None
-    job = desk.jobs.start(do, note, chosen, rate)
+    job = desk.jobs.start(do, reason, chosen, rate)
     return _back(desk, f"/jobs/{job.job_id}")
 
 

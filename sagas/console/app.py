@@ -50,8 +50,8 @@ def console(
     """Return the console as an ASGI application. ``clock``: epoch seconds. ``ahead``: seconds by which the service's
     clock is ahead of that."""
 
-    def act(do: str, item: Item, note: str) -> str:
-        return actions.act_on(client, do, item, note)[1]
+    def act(do: str, item: Item, reason: str) -> str:
+        return actions.act_on(client, do, item, reason)[1]
 
     jobs = Jobs(act, rate)
     given = redaction or Redaction(), stack or LOCAL, client.region

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sagas.client.operate.outcomes import Outcome, Report, outcome_of
-from sagas.client.operate.pacing import new_job, note_of, paced
+from sagas.client.operate.pacing import job_reason, new_job, paced
 
 _REMEMBERED = 50
 _SHOWN = 200
@@ -22,7 +22,7 @@ class Item:
 
 
 Act = Callable[[str, Item, str], str]
-"""Does something to a saga, with a note, and returns the id of the saga to look at next."""
+"""Does something to a saga, with a reason, and returns the id of the saga to look at next."""
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ class Job:
         job_id: its number within the console. The notes that its sagas keep have the job's name in the report instead:
             another console has the same numbers.
         do: what is done.
-        note: why; kept in the audit trail of each.
+        reason: why; kept in the audit trail of each.
         items: to what, by the ids of the sagas.
         rate: how many a second at most.
     """
 
     job_id: int
     do: str
-    note: str
+    reason: str
     items: Mapping[str, Item]
     rate: float
     report: Report = field(init=False)
@@ -77,10 +77,10 @@ class Job:
 
     def run(self, act: Act) -> None:
         """Do it to all, in order."""
-        note, sleep = note_of(self.report.job, self.note), self._stop.wait
+        reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
 
         def call(saga_id: str) -> Outcome:
-            return outcome_of(saga_id, lambda _: act(self.do, self.items[saga_id], note), sleep)
+            return outcome_of(saga_id, lambda _: act(self.do, self.items[saga_id], reason), sleep)
 
         def stopped() -> str:
             return "you stopped it" if self._stop.is_set() else ""
@@ -106,11 +106,11 @@ class Jobs:
         self._number = 0
         self._lock = threading.Lock()
 
-    def start(self, do: str, note: str, items: Iterable[Item], rate: float | None = None) -> Job:
+    def start(self, do: str, reason: str, items: Iterable[Item], rate: float | None = None) -> Job:
         """Begin to do something to many sagas, so many a second; as many as the console does, if that is not said."""
         with self._lock:
             self._number += 1
-            job = Job(self._number, do, note, {one.saga_id: one for one in items}, rate or self._rate)
+            job = Job(self._number, do, reason, {one.saga_id: one for one in items}, rate or self._rate)
             self._jobs[job.job_id] = job
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].over:

@@ -112,7 +112,7 @@ def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
         return Decision(state, Discard("a newer message is the saga's current one"))
     if 0 < event.sent_at <= state.updated_at:
         return Decision(state, Discard("a duplicate of the dead letter"))
-    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.note)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
 def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decision:
@@ -243,7 +243,7 @@ def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: floa
         return Decision(state)
     if state.past_pivot:  # there the deadline cancels nothing: see ``owed_by_time``
         return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
-    after = replace(state, cancel=Cancel(now, event.actor, event.note))
+    after = replace(state, cancel=Cancel(now, event.actor, event.reason))
     return Decision(after, send=None if state.lease else send_current(after))
 
 
@@ -274,15 +274,15 @@ def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float)
         return Decision(state, Refuse("a cancel was accepted; the saga is about to be undone"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is changing this saga; try again"))
-    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.note)))
+    return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
 def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, now: float) -> Decision:
     """Undo a saga that is dead-lettered or has failed; past its pivot only with ``force``."""
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
-    if held and not (event.force and event.note):
-        return Decision(state, Refuse(f"{pivot_holds(state)}; to undo it, pass force and a note that says why"))
+    if held and not (event.force and event.reason):
+        return Decision(state, Refuse(f"{pivot_holds(state)}; to undo it, pass force and a reason"))
     forced = held or (event.force and state.status is SagaStatus.COMPLETED)
     if not stopped and not forced:
         more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""
@@ -303,5 +303,5 @@ def resolve_arrived(plan: Plan, state: SagaState, event: ResolveArrived, now: fl
         return Decision(state, Refuse("a worker, the supervisor or another operator is changing this saga; try again"))
     if event.steps and not state.over:
         return Decision(state, Refuse(f"the saga is {state.status}; none of its steps was to be undone yet"))
-    fact = ev.SagaResolved(event.note, event.taken, event.steps)
+    fact = ev.SagaResolved(event.reason, event.taken, event.steps)
     return Decision(_claimed(state, event.lease), Write(fact))

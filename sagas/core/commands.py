@@ -21,7 +21,7 @@ class MessageArrived(Struct, frozen=True):
         message_id: its id in SQS.
         lease: the lease that the receiver would take.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        note: why an operator redrove it; empty if unknown.
+        reason: why an operator redrove it; empty if unknown.
     """
 
     index: int
@@ -31,7 +31,7 @@ class MessageArrived(Struct, frozen=True):
     message_id: str
     lease: Lease
     sent_at: float = 0.0
-    note: str = ""
+    reason: str = ""
 
 
 class Backlog(StrEnum):
@@ -62,10 +62,10 @@ class StallNoticed(Struct, frozen=True):
 
 
 class CancelArrived(Struct, frozen=True):
-    """A caller cancels the saga. ``actor``: the caller; ``note``: why."""
+    """A caller cancels the saga. ``actor``: the caller; ``reason``: why."""
 
     actor: str = ""
-    note: str = ""
+    reason: str = ""
 
 
 class SignalArrived(Struct, frozen=True):
@@ -78,16 +78,16 @@ class RetryArrived(Struct, frozen=True):
     """An operator retries a failed step or undo. ``lease``: the lease it would take."""
 
     lease: Lease
-    note: str = ""
+    reason: str = ""
 
 
 class CompensateArrived(Struct, frozen=True):
     """An operator undoes a saga that is dead-lettered or has failed; with ``force`` also a COMPLETED one, and with
-    ``force`` and a ``note`` one past its pivot."""
+    ``force`` and a ``reason`` one past its pivot."""
 
     lease: Lease
     force: bool = False
-    note: str = ""
+    reason: str = ""
 
 
 class ChildrenSeen(Struct, frozen=True):
@@ -110,13 +110,13 @@ class ResolveArrived(Struct, frozen=True):
 
     Args:
         lease: the lease it would take.
-        note: why.
+        reason: why.
         taken: the action that was taken.
         steps: names of the steps undone by hand.
     """
 
     lease: Lease
-    note: str
+    reason: str
     taken: str
     steps: tuple[str, ...] = ()
 

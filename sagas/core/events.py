@@ -342,13 +342,13 @@ class SagaRecoveryExhausted(Fact, frozen=True):
 class SagaRetried(Fact, frozen=True):
     """The failed step or undos got a new budget of attempts: from an operator, the parent, or a redrive."""
 
-    note: Annotated[str, ALWAYS] = ""
+    reason: Annotated[str, ALWAYS] = ""
 
 
 class SagaResolved(Fact, frozen=True):
     """An operator resolved the saga; ``steps`` (by name) were undone by hand."""
 
-    note: str
+    reason: str
     taken: str = field(name="action")
     steps: Annotated[tuple[str, ...], ALWAYS] = field(default=(), name="undone_by_hand")
 

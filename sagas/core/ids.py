@@ -1,7 +1,7 @@
-"""The ids of sagas, and the rules for keys, correlation ids and notes.
+"""The ids of sagas, and the rules for keys, correlation ids and reasons.
 
 The id of a saga is derived from its idempotency key, and that of a child from its parent. So a repeated start starts
-nothing. The API checks the rules for keys, correlation ids and notes, and so does the client before it sends them.
+nothing. The API checks the rules for keys, correlation ids and reasons, and so does the client before it sends them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
 LONGEST_CORRELATION_ID = 128
 """Characters a caller's correlation id may have; :data:`KEY_PATTERN` holds for it, too."""
 
-LONGEST_CANCEL_NOTE = 500
-"""Characters that the note of a cancel may have: until it is journaled, the note is in the control item."""
+LONGEST_CANCEL_REASON = 500
+"""Characters that the reason of a cancel may have: until it is journaled, the reason is in the control item."""
 
-LONGEST_NOTE = 4_000
-"""Characters that any other note may have: a page of the audit trail, with a hundred notes, must fit into an answer."""
+LONGEST_REASON = 4_000
+"""Characters that any other reason may have: a page of the audit trail, with a hundred, must fit into an answer."""
 
 
 def id_for_key(saga: str, key: str) -> str:

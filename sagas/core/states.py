@@ -195,7 +195,7 @@ class Purge(Struct, frozen=True):
     Args:
         at: epoch seconds of its beginning.
         by: ``supervisor``, or the identity of the caller.
-        reason: ``retention``, or the caller's note.
+        reason: ``retention``, or the caller's reason.
     """
 
     at: float
@@ -244,13 +244,13 @@ class Cancel(Struct, frozen=True):
     Args:
         at: epoch seconds at which the cancel was accepted; 0 without one.
         by: the caller, until it is journaled.
-        note: why, until it is journaled.
+        reason: why, until it is journaled.
         journaled: whether it is journaled.
     """
 
     at: float = 0.0
     by: str = ""
-    note: str = ""
+    reason: str = ""
     journaled: bool = False
 
 

@@ -133,7 +133,7 @@ class Advancer:
             message.message_id,
             lease,
             message.sent_at,
-            message.note,
+            message.reason,
         )
         dying_now = None if message.chained else dying
         context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)

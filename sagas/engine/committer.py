@@ -238,8 +238,8 @@ class Committer:
         if _names_pivot(before, after, fact):
             details["pivot"] = after.past_pivot  # the reason why nothing is undone from now on
         cancelled = isinstance(fact, ev.CancelRequested) and before.cancel.by
-        if cancelled and before.cancel.note:
-            details["note"] = before.cancel.note
+        if cancelled and before.cancel.reason:
+            details["reason"] = before.cancel.reason
         redriven_by = context.redriven_by if isinstance(fact, ev.SagaRetried) else ""
         return Entry(
             saga_id=before.saga_id,

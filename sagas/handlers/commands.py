@@ -109,7 +109,7 @@ class _Commands:
                     engine.signals.step(plain.type, plain.step)
                     engine.signals.send(plain.type, plain.saga_id.lower(), plain.step, plain.value, actor)
                 case Cancel():
-                    engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, note=plain.note)
+                    engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, reason=plain.reason)
         except NotFound as error:
             if self.engine.clock.now() - _since(record) < GIVE_UP_AFTER:
                 return self._later(record, cast("AnyCommand", command), self._pause(record))

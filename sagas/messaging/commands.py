@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_KEY
+from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_KEY
 from sagas.core.text import sendable
 from sagas.errors import InvalidRequest, Problem
 from sagas.messaging.selectors import pick
@@ -84,7 +84,7 @@ class Cancel(Command, frozen=True, tag=CANCEL.name):
 
     type: _Type
     saga_id: _SagaId
-    note: Annotated[str, Meta(description="the reason, for the audit trail", max_length=LONGEST_CANCEL_NOTE)] = ""
+    reason: Annotated[str, Meta(description="the reason, for the audit trail", max_length=LONGEST_CANCEL_REASON)] = ""
 
 
 class StartOn(Command, frozen=True, tag="start_on"):

@@ -141,7 +141,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         lost_until = UnicodeAttribute(null=True)
         cancel_requested_at = UnicodeAttribute(null=True)
         cancel_requested_by = UnicodeAttribute(null=True)
-        cancel_note = UnicodeAttribute(null=True)
+        cancel_reason = UnicodeAttribute(null=True)
         cancelling = BooleanAttribute(null=True)
         rejected = BooleanAttribute(null=True)
         failed = BooleanAttribute(null=True)

@@ -1,6 +1,6 @@
 """A child that is DEAD_LETTERED and is settled by `resolve`: its parent waits for ever, and is on nobody's list.
 
-The runbook offers `sagas resolve NAME ID --note "why"` for a dead letter that was "settled in another way". Of a child that takes it off
+The runbook offers `sagas resolve NAME ID --reason "why"` for a dead letter that was "settled in another way". Of a child that takes it off
 the attention list, and leaves it DEAD_LETTERED: it never ends, so neither does its parent's join. The parent is WAITING, needs no
 person by its own account, has no alarm, and is looked at every six hours for ever. Neither it nor its tree is ever purged.
 With three levels the same happens to all above (`resolve` of a grandchild).

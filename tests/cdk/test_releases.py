@@ -219,8 +219,14 @@ class TestWarmFunctions:
     @pytest.mark.parametrize(
         ("options", "refused"),
         [
-            ({"snap_start": True, "provisioned_concurrency": 2}, "snap_start cannot be combined with provisioned_concurrency"),
-            ({"snap_start": True, "ephemeral_storage": Size.gibibytes(1)}, "snap_start requires an ephemeral_storage of 512 MB"),
+            (
+                {"snap_start": True, "provisioned_concurrency": 2},
+                "snap_start cannot be combined with prov",
+            ),
+            (
+                {"snap_start": True, "ephemeral_storage": Size.gibibytes(1)},
+                "requires an ephemeral_storage of 512 MB",
+            ),
             ({"provisioned_concurrency": 0}, "provisioned_concurrency must be 1"),
             ({"provisioned_concurrency": 5, "reserved_concurrency": 4}, "provisioned_concurrency must be 1 to 4"),
         ],

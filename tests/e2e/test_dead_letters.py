@@ -96,12 +96,12 @@ class TestDeadLetters:
         (letter,) = (letter for letter in letters if letter["saga_id"] == dead["saga_id"])
         assert (letter["saga"], letter["step"]) == ("waiting", "act")
         assert letter["receives"] > 2
-        done = desk.json("dlq", "redrive", "waiting", "--saga-id", dead["saga_id"], "--note", "it is back")
+        done = desk.json("dlq", "redrive", "waiting", "--saga-id", dead["saga_id"], "--reason", "it is back")
         assert [moved["saga_id"] for moved in done["moved"]] == [dead["saga_id"]]
         saga = desk.client.wait("waiting", dead["saga_id"], PATIENCE, after=dead["updated_at"])
         assert (saga["status"], saga["steps"][-1]["attempts"]) == ("COMPLETED", 3)
         (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "SagaRetried")
-        assert redriven["details"]["note"] == "it is back"
+        assert redriven["details"]["reason"] == "it is back"
         assert redriven["actor"].startswith("arn:")
         assert dead["saga_id"] not in in_queue(desk)
 
@@ -133,23 +133,23 @@ class TestDeadLetters:
 
 class TestOperating:
     def test_retry_goes_on_at_the_failed_step(self, desk: Desk, dead: SagaView) -> None:
-        ended = desk.sagas("retry", "waiting", dead["saga_id"], "--note", "it is back", "--watch")
+        ended = desk.sagas("retry", "waiting", dead["saga_id"], "--reason", "it is back", "--watch")
         assert ended.returncode == 0, ended.stdout
         steps = desk.client.show("waiting", dead["saga_id"])["steps"]
         assert [step["attempts"] for step in steps] == [1, 3]
         (redriven,) = (e for e in desk.client.audit("waiting", dead["saga_id"]) if e["action"] == "SagaRetried")
-        assert redriven["details"]["note"] == "it is back"
+        assert redriven["details"]["reason"] == "it is back"
 
     def test_compensate_gives_up_and_undoes(self, desk: Desk, dead: SagaView) -> None:
-        desk.json("compensate", "waiting", dead["saga_id"], "--note", "not wanted any more")
+        desk.json("compensate", "waiting", dead["saga_id"], "--reason", "not wanted any more")
         saga = desk.client.wait("waiting", dead["saga_id"], PATIENCE)
         assert saga["status"] == "COMPENSATED"
         assert {step["name"]: step["status"] for step in saga["steps"]}["begin"] == "COMPENSATED"
 
     def test_resolve_takes_it_off_the_attention_list(self, desk: Desk, dead: SagaView) -> None:
         assert self.attention(desk)[dead["saga_id"]].startswith("step act used up its attempts")
-        resolved = desk.json("resolve", "waiting", dead["saga_id"], "--note", "told them", "--action", "by mail")
-        assert (resolved["resolution"]["note"], resolved["resolution"]["action"]) == ("told them", "by mail")
+        resolved = desk.json("resolve", "waiting", dead["saga_id"], "--reason", "told them", "--action", "by mail")
+        assert (resolved["resolution"]["reason"], resolved["resolution"]["action"]) == ("told them", "by mail")
         assert dead["saga_id"] not in self.attention(desk)
 
     def attention(self, desk: Desk) -> dict[str, str]:

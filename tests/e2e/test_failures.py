@@ -98,14 +98,14 @@ def test_a_failed_undo_waits_for_a_person_and_can_be_retried(on: Trials) -> None
     failed = next(entry for entry in on.api.audit(saga) if entry["action"] == "CompensationFailed")
     assert {"error", "attempts", "trace_id", "stack_trace"} <= failed["details"].keys()
     path = f"/sagas/compensating/{saga['saga_id']}"
-    assert on.api.call("POST", f"{path}/retry", {"note": "again"})[0] == 202
+    assert on.api.call("POST", f"{path}/retry", {"reason": "again"})[0] == 202
     on.api.wait(saga, "COMPENSATION_FAILED")
     assert on.executed(saga)[-4:] == [f"undo_begin:{n}" for n in range(1, 5)]
     assert on.api.call("POST", f"{path}/resolve", {"action": "refunded by hand"})[0] == 422
-    resolution = {"note": "done by hand", "action": "refunded", "steps": ["begin"]}
+    resolution = {"reason": "done by hand", "action": "refunded", "steps": ["begin"]}
     status, settled, _ = on.api.call("POST", f"{path}/resolve", resolution)
     assert (status, settled["steps"][0]["status"]) == (200, "COMPENSATED")
-    assert settled["resolution"]["note"] == "done by hand"
+    assert settled["resolution"]["reason"] == "done by hand"
     listed = on.api.call("GET", "/attention?type=compensating&limit=100")[1]["sagas"]
     assert saga["saga_id"] not in [one["saga_id"] for one in listed]
     assert on.api.call("POST", f"{path}/resolve", resolution)[0] == 409
@@ -148,11 +148,11 @@ def test_all_dead_letters_are_moved_back_by_sqs_itself(on: Trials) -> None:
 
 def test_an_operator_retries_a_dead_lettered_saga(on: Trials) -> None:
     saga, _ = on.dead_lettered()
-    status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {"note": "fixed it"})
+    status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {"reason": "fixed it"})
     assert status == 202
     on.api.wait(saga, "COMPLETED")
     redriven = next(entry for entry in on.api.audit(saga) if entry["action"] == "SagaRetried")
-    assert redriven["details"]["note"] == "fixed it"
+    assert redriven["details"]["reason"] == "fixed it"
     status, answer, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/retry", {})
     assert status == 409
     assert "COMPLETED" in answer["error"]["message"]
@@ -160,7 +160,7 @@ def test_an_operator_retries_a_dead_lettered_saga(on: Trials) -> None:
 
 def test_an_operator_gives_a_dead_lettered_saga_up(on: Trials) -> None:
     saga, _ = on.dead_lettered()
-    status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/compensate", {"note": "not worth it"})
+    status, _, _ = on.api.call("POST", f"/sagas/waiting/{saga['saga_id']}/compensate", {"reason": "not worth it"})
     assert status == 202
     assert on.api.wait(saga, "COMPENSATED")["steps"][0]["status"] == "COMPENSATED"
 

@@ -60,6 +60,6 @@ def stored(bench: Bench) -> str:
     )
 
 
-def purge(bench: Bench, saga_id: str, note: str = "asked for", name: str = "trip") -> Any:
+def purge(bench: Bench, saga_id: str, reason: str = "asked for", name: str = "trip") -> Any:
     """An operator has a saga purged; what is left of it."""
-    return bench.engine.purger.purge(name, saga_id, note, "bob")
+    return bench.engine.purger.purge(name, saga_id, reason, "bob")

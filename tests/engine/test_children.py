@@ -242,7 +242,7 @@ def test_settling_the_step_settles_its_children(bench: Make) -> None:
     b.engine.operations.resolve("basketful", saga_id, "by phone", "", ("shipments",), "ann")
     assert b.engine.reader.attention(None, 20, None)["sagas"] == []
     child = child_id(saga_id, "shipments", 1)
-    assert b.entry(child, "SagaResolved")["details"]["note"] == "by phone"
+    assert b.entry(child, "SagaResolved")["details"]["reason"] == "by phone"
 
 
 def test_so_it_does_with_those_that_failed_a_moment_ago(bench: Make) -> None:

@@ -295,7 +295,7 @@ def test_a_retry_sends_anew_what_nothing_answers_and_takes_it_off_the_list(bench
     assert saga_id not in _need_a_person(b)
     retried = b.stack.entries(saga_id)[-1]
     assert (retried["action"], retried["actor"]) == ("SagaRecovered", "ann")
-    assert retried["details"] == {"stall": False, "note": "the package is fixed"}
+    assert retried["details"] == {"stall": False, "reason": "the package is fixed"}
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"
 

@@ -137,8 +137,8 @@ def refused(b: Bench, name: str, saga_id: str) -> str:
     return str(caught.value)
 
 
-def give_up(b: Bench, saga_id: str, note: str = "the money went back by hand") -> None:
-    b.engine.operations.compensate(b.state(saga_id).saga, saga_id, note, "ada", force=True)
+def give_up(b: Bench, saga_id: str, reason: str = "the money went back by hand") -> None:
+    b.engine.operations.compensate(b.state(saga_id).saga, saga_id, reason, "ada", force=True)
 
 
 def attention(b: Bench) -> dict[str, str]:
@@ -405,7 +405,7 @@ def test_one_in_doubt_counts_as_completed(bench: Make) -> None:
     told = "step capture, the pivot of the saga, may have taken effect: it only goes forward"
     assert refused(b, "sale", saga_id) == told
     assert attention(b)[saga_id] == f"step capture failed, and {told}; retry, or compensate with force"
-    with pytest.raises(Conflict, match="pass force and a note"):
+    with pytest.raises(Conflict, match="pass force and a reason"):
         b.engine.operations.compensate("sale", saga_id, "it was not captured", "ada")
     give_up(b, saga_id, "it was not captured")
     b.run()
@@ -419,13 +419,13 @@ def test_an_operator_may_have_it_undone_who_says_so_and_why(bench: Make, ended: 
     saga_id = sold(b)
     if ended:
         b.run()
-    for force, note in ((False, "why"), (True, "")):
+    for force, reason in ((False, "why"), (True, "")):
         with pytest.raises(Conflict, match="the pivot of the saga, has completed"):
-            b.engine.operations.compensate("sale", saga_id, note, "ada", force=force)
+            b.engine.operations.compensate("sale", saga_id, reason, "ada", force=force)
     give_up(b, saga_id)
     b.run()
     assert (b.status(saga_id), LOG[-1]) == ("COMPENSATED", "unbook")
-    assert b.entry(saga_id, "CompensationStarted")["details"]["note"] == "the money went back by hand"
+    assert b.entry(saga_id, "CompensationStarted")["details"]["reason"] == "the money went back by hand"
 
 
 def test_a_release_without_it_undoes_nothing_behind_it(bench: Make) -> None:

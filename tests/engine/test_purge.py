@@ -332,7 +332,7 @@ def test_nothing_can_be_done_to_a_purged_saga(keeping: Make) -> None:
         lambda: operations.cancel("trip", saga_id, "ann"),
         lambda: operations.retry("trip", saga_id, "", "ann"),
         lambda: operations.compensate("trip", saga_id, "", "ann"),
-        lambda: operations.resolve("trip", saga_id, "note", "", (), "ann"),
+        lambda: operations.resolve("trip", saga_id, "reason", "", (), "ann"),
     ]
     for ask in asked:
         with pytest.raises(Conflict, match=r"COMPLETED and was purged at .* \(gone\)"):

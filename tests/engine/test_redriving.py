@@ -45,23 +45,23 @@ def redriven(bench: Bench, saga_id: str) -> tuple[str, Any]:
     entries = bench.stack.entries(saga_id)
     (entry,) = (one for one in entries if one["action"] == "SagaRetried")
     assert {one["actor"] for one in entries if one["seq"] > entry["seq"]} == {"worker"}
-    return entry["actor"], entry["details"]["note"]
+    return entry["actor"], entry["details"]["reason"]
 
 
-@pytest.mark.parametrize("note", ["", "the mail server is back"])
-def test_by_the_operator_with_the_note(dead: tuple[Bench, str], note: str) -> None:
+@pytest.mark.parametrize("reason", ["", "the mail server is back"])
+def test_by_the_operator_with_the_note(dead: tuple[Bench, str], reason: str) -> None:
     bench, saga_id = dead
-    assert operator(bench).redrive("stubborn", saga_id, note=note).moved
-    assert redriven(bench, saga_id) == (client("sts").get_caller_identity()["Arn"], note)
+    assert operator(bench).redrive("stubborn", saga_id, reason=reason).moved
+    assert redriven(bench, saga_id) == (client("sts").get_caller_identity()["Arn"], reason)
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
         ({}, ("worker", "")),
-        ({"redriven_by": ANN, "redrive_note": "why"}, (ANN, "why")),
-        ({"redriven_by": "supervisor", "redrive_note": "x" * 4_001}, ("worker", "")),
-        ({"redriven_by": "x" * 5_000, "redrive_note": "why"}, ("worker", "why")),
+        ({"redriven_by": ANN, "redrive_reason": "why"}, (ANN, "why")),
+        ({"redriven_by": "supervisor", "redrive_reason": "x" * 4_001}, ("worker", "")),
+        ({"redriven_by": "x" * 5_000, "redrive_reason": "why"}, ("worker", "why")),
     ],
 )
 def test_as_far_as_what_the_message_says_fits(

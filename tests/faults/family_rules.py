@@ -43,9 +43,9 @@ def _children_cannot_be_committed_late() -> Generator[None]:
 @_rule("a child whose parent waits for its end is not settled")
 def _any_child_is_settled() -> Generator[None]:
     def settle(
-        self: Any, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str
+        self: Any, name: str, saga_id: str, reason: str, action: str, steps: tuple[str, ...], actor: str
     ) -> SagaState:
-        return self._resolve(self.reader.state(name, saga_id), note, action, steps, actor)
+        return self._resolve(self.reader.state(name, saga_id), reason, action, steps, actor)
 
     with patch.object(Operations, "resolve", settle):
         yield

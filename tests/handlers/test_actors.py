@@ -92,13 +92,13 @@ def test_every_audited_operation_names_the_caller_and_keeps_nothing_else_of_the_
     trip, stubborn, fatal = (act("POST", f"/sagas/{name}", {"item": "train"}) for name in ("trip", "stubborn", "fatal"))
     act("DELETE", trip)
     s.run()
-    act("POST", f"{stubborn}/retry", {"note": "again"})
+    act("POST", f"{stubborn}/retry", {"reason": "again"})
     s.run()
-    act("POST", f"{stubborn}/compensate", {"note": "enough"})
-    act("POST", f"{fatal}/resolve", {"note": "by hand"})
+    act("POST", f"{stubborn}/compensate", {"reason": "enough"})
+    act("POST", f"{fatal}/resolve", {"reason": "by hand"})
     act("PUT", "/types/fatal", {"active": False, "reason": "rest"})
     s.clock.time += 60
-    act("POST", f"{trip}/purge", {"note": "asked for"})
+    act("POST", f"{trip}/purge", {"reason": "asked for"})
 
     def actor(path: str, action: str) -> str:
         entries = s.call("GET", f"{path}/audit", limit="100").body["entries"]

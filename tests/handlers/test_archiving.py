@@ -108,7 +108,7 @@ def test_a_purge_and_a_change_are_told_apart(trips: Site) -> None:
     trips.run()
     trips.clock.advance(3600)
     changed = record(entries(trips)[1], "MODIFY")
-    assert trips.call("POST", f"/sagas/trip/{saga_id}/purge", {"note": "asked to"}).status == 200
+    assert trips.call("POST", f"/sagas/trip/{saga_id}/purge", {"reason": "asked to"}).status == 200
     (left,) = entries(trips)
     archive(changed, record(left, "MODIFY"))
     assert [(line["seq"], line["change"]) for line in archived(trips)] == [(2, "changed"), (1, "purged")]

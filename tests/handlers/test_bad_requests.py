@@ -151,7 +151,7 @@ def test_a_correlation_id_that_is_not_usable(site: Make, given: str) -> None:
     ],
 )
 def test_what_is_not_there(site: Make, method: str, path: str) -> None:
-    body: Any = {"note": "x"} if path.endswith(("retry", "compensate", "resolve", "purge")) else None
+    body: Any = {"reason": "x"} if path.endswith(("retry", "compensate", "resolve", "purge")) else None
     body = {"attempts": 0} if path.endswith("attempts") else body
     _refused(site(Trip), 404, "not_found", request(method, path, body))
 
@@ -209,9 +209,9 @@ def test_query_parameters_that_do_not_fit(site: Make, path: str, query: dict[str
         ("DELETE", f"/sagas/trip/{NOBODY}", None),
         ("GET", f"/sagas/trip/{NOBODY}/verification", None),
         ("POST", f"/sagas/trip/{NOBODY}/signals/book", 1),
-        ("POST", f"/sagas/trip/{NOBODY}/retry", {"note": "x"}),
-        ("POST", f"/sagas/trip/{NOBODY}/compensate", {"note": "x"}),
-        ("POST", f"/sagas/trip/{NOBODY}/resolve", {"note": "x"}),
+        ("POST", f"/sagas/trip/{NOBODY}/retry", {"reason": "x"}),
+        ("POST", f"/sagas/trip/{NOBODY}/compensate", {"reason": "x"}),
+        ("POST", f"/sagas/trip/{NOBODY}/resolve", {"reason": "x"}),
         ("POST", f"/sagas/trip/{NOBODY}/purge", {"reason": "x"}),
         ("PUT", f"/sagas/trip/{NOBODY}/recovery-attempts", {"attempts": 0}),
     ],
@@ -291,22 +291,22 @@ def test_a_status_that_there_is_not(site: Make) -> None:
 @pytest.mark.parametrize(
     ("verb", "body", "paths"),
     [
-        ("retry", {"note": 1}, ["$.note"]),
+        ("retry", {"reason": 1}, ["$.reason"]),
         ("retry", {"notes": "x"}, ["$.notes"]),
         ("retry", [], ["$"]),
-        ("compensate", {"note": None}, ["$.note"]),
-        ("resolve", {}, ["$.note"]),
-        ("resolve", {"note": ""}, ["$.note"]),
-        ("resolve", {"note": " \t"}, ["$.note"]),
-        ("resolve", {"note": "\ud800"}, ["$.note"]),
-        ("resolve", {"note": "x", "action": "x" * 4_001}, ["$.action"]),
-        ("retry", {"note": "\ud800"}, ["$.note"]),
-        ("retry", {"note": "x" * 4_001}, ["$.note"]),
+        ("compensate", {"reason": None}, ["$.reason"]),
+        ("resolve", {}, ["$.reason"]),
+        ("resolve", {"reason": ""}, ["$.reason"]),
+        ("resolve", {"reason": " \t"}, ["$.reason"]),
+        ("resolve", {"reason": "\ud800"}, ["$.reason"]),
+        ("resolve", {"reason": "x", "action": "x" * 4_001}, ["$.action"]),
+        ("retry", {"reason": "\ud800"}, ["$.reason"]),
+        ("retry", {"reason": "x" * 4_001}, ["$.reason"]),
         ("retry", {"\ud800": 1}, ['$["\\ud800"]']),
-        ("resolve", {"note": "x", "steps": "book"}, ["$.steps"]),
-        ("resolve", {"note": "x", "steps": ["book", "fly"]}, ["$.steps[1]"]),
-        ("resolve", {"note": "x", "steps": [1]}, ["$.steps[0]"]),
-        ("resolve", {"note": 1, "action": 2, "more": 3}, ["$.action", "$.more", "$.note"]),
+        ("resolve", {"reason": "x", "steps": "book"}, ["$.steps"]),
+        ("resolve", {"reason": "x", "steps": ["book", "fly"]}, ["$.steps[1]"]),
+        ("resolve", {"reason": "x", "steps": [1]}, ["$.steps[0]"]),
+        ("resolve", {"reason": 1, "action": 2, "more": 3}, ["$.action", "$.more", "$.reason"]),
     ],
 )
 def test_operations_with_bodies_that_do_not_fit(site: Make, verb: str, body: Any, paths: list[str]) -> None:
@@ -329,7 +329,7 @@ def test_operations_with_bodies_that_are_not_json(site: Make, verb: str) -> None
     s = site(Trip)
     saga_id = s.begin("trip")
     _refused(s, 400, "malformed_body", request("POST", f"/sagas/trip/{saga_id}/{verb}", "{"))
-    large = json.dumps({"note": "x" * 300_000})
+    large = json.dumps({"reason": "x" * 300_000})
     _refused(s, 413, "too_large", request("POST", f"/sagas/trip/{saga_id}/{verb}", large))
 
 

@@ -55,7 +55,7 @@ def test_an_operator_may_still_have_one_undone(site: Make) -> None:
     s.run()
     assert s.call("GET", f"/sagas/payout/{saga_id}").body["status"] == "DEAD_LETTERED"
     assert s.call("DELETE", f"/sagas/payout/{saga_id}").status == 409
-    assert s.call("POST", f"/sagas/payout/{saga_id}/compensate", {"note": "given up"}).status == 202
+    assert s.call("POST", f"/sagas/payout/{saga_id}/compensate", {"reason": "given up"}).status == 202
     s.run()
     assert LOG[-1] == "unbook:1"
     assert s.call("GET", f"/sagas/payout/{saga_id}").body["status"] == "COMPENSATED"

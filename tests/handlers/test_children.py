@@ -55,8 +55,8 @@ def test_a_completed_saga_is_compensated_with_force(site: Make) -> None:
     saga = s.begin("basketful", {"parcels": 1})
     s.run()
     path = f"/sagas/basketful/{saga}/compensate"
-    assert s.call("POST", path, {"note": "wrong"}).code == "conflict"
-    assert s.call("POST", path, {"note": "wrong", "force": True}).status == 202
+    assert s.call("POST", path, {"reason": "wrong"}).code == "conflict"
+    assert s.call("POST", path, {"reason": "wrong", "force": True}).status == 202
     s.run()
     assert s.call("GET", f"/sagas/basketful/{saga}").body["status"] == "COMPENSATED"
 

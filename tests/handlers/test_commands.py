@@ -121,7 +121,7 @@ class TestCommands:
         trips.run()
         told = {"type": "loan", "saga_id": one, "step": "approval", "value": {"granted": True}}
         send(trips, {"command": "signal", **told})
-        send(trips, {"command": "cancel", "type": "loan", "saga_id": other.upper(), "note": "why not"})
+        send(trips, {"command": "cancel", "type": "loan", "saga_id": other.upper(), "reason": "why not"})
         assert work_off(trips) == [True, True]
         trips.run()
         assert trips.status(one) == "COMPLETED"

@@ -210,7 +210,7 @@ API_BODIES: st.SearchStrategy[str | None] = st.one_of(
     anything.map(_dumped),
     st.fixed_dictionaries({}, optional={"item": anything, "count": anything}).map(_dumped),
     st.fixed_dictionaries(
-        {"note": anything | texts}, optional={"action": texts, "steps": st.just(["book"]) | anything, "x": anything}
+        {"reason": anything | texts}, optional={"action": texts, "steps": st.just(["book"]) | anything, "x": anything}
     ).map(_dumped),
     st.fixed_dictionaries({"active": st.booleans()}, optional={"reason": texts}).map(_dumped),
     st.sampled_from(

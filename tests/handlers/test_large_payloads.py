@@ -199,7 +199,7 @@ def test_operations_answer_without_payloads(site: Make, unlimited: None) -> None
     FAIL["third"] = RuntimeError("no")
     saga_id = run(s, first=7_000_000, second=40)
     for method, path, body, status in (
-        ("POST", "/resolve", {"note": "seen"}, 200),
+        ("POST", "/resolve", {"reason": "seen"}, 200),
         ("POST", "/retry", None, 202),
         ("DELETE", "", None, 202),
     ):
@@ -216,7 +216,7 @@ def test_giving_up_too(site: Make, unlimited: None) -> None:
     s = site(Bulk)
     FAIL["third"] = RuntimeError("no")
     saga_id = run(s, first=7_000_000)
-    answer = s.call("POST", f"/sagas/bulk/{saga_id}/compensate", {"note": "no more"})
+    answer = s.call("POST", f"/sagas/bulk/{saga_id}/compensate", {"reason": "no more"})
     assert (answer.status, answer.body["status"]) == (202, "COMPENSATING")
 
 

@@ -48,7 +48,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("DELETE", "", None),
     ("POST", "/retry", {}),
     ("POST", "/compensate", {}),
-    ("POST", "/resolve", {"note": "settled"}),
+    ("POST", "/resolve", {"reason": "settled"}),
     ("POST", "/purge", {}),
     ("PUT", "/recovery-attempts", {"attempts": 0}),
 ]

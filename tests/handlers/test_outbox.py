@@ -317,7 +317,7 @@ def test_a_payload_that_is_gone_is_not_told_as_null(box: MakeBox) -> None:
     b.site.run()
     b.site.clock.advance(3600)
     # The bus was away until after the purge.
-    assert b.site.call("POST", f"/sagas/trip/{saga_id}/purge", {"note": "asked to"}).status == 200
+    assert b.site.call("POST", f"/sagas/trip/{saga_id}/purge", {"reason": "asked to"}).status == 200
     b.tell()
     assert {"SagaStarted", "SagaCompleted"} <= {*b.bus.names(saga_id)}
     assert [detail for _, detail in b.bus.told if "request" in detail or "result" in detail] == []
@@ -340,7 +340,7 @@ def test_a_result_is_told_of_a_saga_that_was_undone_since(box: MakeBox) -> None:
     assert b.site.call("POST", f"/sagas/loan/{saga_id}/signals/approval", {"granted": True}).status == 202
     b.site.run()
     assert b.site.show(saga_id)["result"] is True
-    assert b.site.call("POST", f"/sagas/loan/{saga_id}/compensate", {"note": "a", "force": True}).status == 202
+    assert b.site.call("POST", f"/sagas/loan/{saga_id}/compensate", {"reason": "a", "force": True}).status == 202
     b.site.run()
     b.tell()
     told = dict(b.bus.told)

@@ -176,7 +176,7 @@ def test_an_operators_retry_goes_on_in_the_sagas_trace(traced: Make) -> None:
     FAIL["second"] = 2
     saga_id = begin(s, "stubborn")
     s.run()
-    assert s.call("POST", f"/sagas/stubborn/{saga_id}/retry", {"note": "again"}).status == 202
+    assert s.call("POST", f"/sagas/stubborn/{saga_id}/retry", {"reason": "again"}).status == 202
     EXPORTER.clear()
     s.run()
     assert s.call("GET", f"/sagas/stubborn/{saga_id}").body["status"] == "COMPLETED"

@@ -74,7 +74,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         "name_shard": f"{state.saga}#{shard_of(state.saga_id, settings.shards)}",
         "cancel_requested_at": iso(state.cancel.at) if state.cancel.at else None,
         "cancel_requested_by": state.cancel.by or None,
-        "cancel_note": state.cancel.note or None,
+        "cancel_reason": state.cancel.reason or None,
         "cancelling": state.cancel.journaled or None,
         "recovery_attempts": state.recovery.attempts or None,
         "recovery_exhausted": state.recovery.exhausted or None,
@@ -166,7 +166,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         cancel=Cancel(
             epoch(item.cancel_requested_at) if item.cancel_requested_at else 0.0,
             item.cancel_requested_by or "",
-            item.cancel_note or "",
+            item.cancel_reason or "",
             bool(item.cancelling),
         ),
         rejected=bool(item.rejected),

@@ -198,7 +198,7 @@ class Walk:
             "cancel": CancelArrived("ann"),
             "retry": RetryArrived(held),
             "compensate": CompensateArrived(held),
-            "resolve": ResolveArrived(held, "note", "action"),
+            "resolve": ResolveArrived(held, "reason", "action"),
             "stall": StallNoticed(held),
         }
         self._carry_out(decide(PLAN, self.state, asked[how], self.now))

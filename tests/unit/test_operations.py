@@ -99,8 +99,8 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     assert (hold.pattern(of_type=True), hold.right) == ("POST/sagas/{type}/*/hold", "operate")
     asked = list[tuple[Any, ...]]()
 
-    def call(_client: SagaClient, name: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
-        asked.append((name, saga_id, note, force))
+    def call(_client: SagaClient, name: str, saga_id: str, reason: str = "", *, force: bool = False) -> Any:
+        asked.append((name, saga_id, reason, force))
         return a_saga("RUNNING")
 
     monkeypatch.setattr(SagaClient, "hold", call, raising=False)
@@ -110,7 +110,7 @@ def test_a_new_row_is_a_command_and_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(VERBS, "hold", hold)
     app = typer.Typer()
     app.command()(command_of(hold))
-    result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--note", "a look", "--force", "--json"])
+    result = CliRunner().invoke(app, ["create-zip", SAGA_ID, "--reason", "a look", "--force", "--json"])
     assert result.exit_code == 0, result.output
     client: Any = SagaClient("https://api.execute-api.eu-central-1.amazonaws.com/v1")
     act_on(client, "hold", Item("create-zip", SAGA_ID), "a look", {"option-force": ["yes"]})

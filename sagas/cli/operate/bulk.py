@@ -99,23 +99,24 @@ def _require(arguments: Mapping[str, Any], needed: Iterable[str]) -> None:
 def or_all(action: str) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
     """Let a command for one saga be for many, with ``--all``."""
 
-    options = [one.name for one in VERBS[action].options if one.name != "note"] if action in VERBS else []
+    options = [one.name for one in VERBS[action].options if one.name != "reason"] if action in VERBS else []
 
     def made(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())
         needed = [one.name for one in own[1:] if one.default is inspect.Parameter.empty]
-        shared = [name for name in ("note", "reason") if any(one.name == name for one in own)]
+        has_reason = any(one.name == "reason" for one in own)
+        for_many = {name: option for name, option in _OPTIONS.items() if name != "reason" or not has_reason}
 
         @functools.wraps(function)
         def run(target: Target, **arguments: Any) -> None:
             context: typer.Context = arguments.pop("context")
-            told = {name: arguments.pop(name) for name in _OPTIONS}
+            told = {name: arguments.pop(name) for name in for_many}
             sources = {name: context.get_parameter_source(name) for name in (*told, *arguments)}
             given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
             if told["all_"]:
                 words = [*(arguments[one] for one in ("name", "saga_id") if arguments[one]), *context.args]
-                told["reason"] = told["reason"] or next((arguments[one] for one in shared if arguments[one]), "")
-                _refuse_with_all(given, [parameter.name for parameter in own[1:]], (*_OF_ONE, *shared, *options))
+                told.setdefault("reason", arguments.get("reason", ""))
+                _refuse_with_all(given, [parameter.name for parameter in own[1:]], (*_OF_ONE, "reason", *options))
                 _all(target, action, told, words, {name: arguments[name] for name in options if arguments[name]})
                 return
             _refuse_without_all(context.args, [one for one in told if one in given])
@@ -128,7 +129,7 @@ def or_all(action: str) -> Callable[[Callable[Concatenate[Target, P], None]], Ca
             default = missing if one.name in needed else one.default
             annotation = _OF_ONE.get(one.name, one.annotation)
             parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
-        for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **_OPTIONS}.items():
+        for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **for_many}.items():
             kind = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(name, kind, annotation=annotation, default=default))
         run.__dict__["__signature__"] = inspect.Signature(parameters)

@@ -105,10 +105,10 @@ def redrive(
     target: Target,
     name: Name,
     saga_id: Annotated[str | None, typer.Option(help="Only this saga's messages.")] = None,
-    note: Annotated[str, typer.Option(help="Why; kept in the audit trail. Has them moved one by one.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; kept in the audit trail. Has them moved one by one.")] = "",
 ) -> None:
     """Move dead-lettered messages back to their queues: their sagas go on at the failed step."""
-    done = target.client().redrive(name, saga_id, _tell, note=note)
+    done = target.client().redrive(name, saga_id, _tell, reason=reason)
     if target.as_json:
         emit(asdict(done))
     elif done.task is not None:

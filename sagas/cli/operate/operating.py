@@ -20,7 +20,7 @@ from sagas.operations import VERBS, Operation
 if TYPE_CHECKING:
     from sagas.client import SagaClient
 
-_Note = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
+_Reason = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
 
 
 def command_of(operation: Operation) -> Callable[..., None]:
@@ -79,11 +79,11 @@ def signal(
 @on_target
 @or_all("retry")
 def retry(
-    target: Target, name: Name, saga_id: SagaId, note: _Note = "", watching: Watch = False, timeout: Timeout = None
+    target: Target, name: Name, saga_id: SagaId, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
     """Retry what failed, and watch it where that is asked for."""
     client = target.client()
-    saga = client.retry(name, saga_id, note)
+    saga = client.retry(name, saga_id, reason)
     if watching:
         watch(target, client, saga, timeout)
     else:

@@ -20,8 +20,8 @@ from typing import Any
 
 from sagas.client.client import SagaClient
 from sagas.client.operate.outcomes import Outcome, Report, outcome_of
-from sagas.client.operate.pacing import new_job, note_of, paced
-from sagas.core.ids import LONGEST_CANCEL_NOTE
+from sagas.client.operate.pacing import job_reason, new_job, paced
+from sagas.core.ids import LONGEST_CANCEL_REASON
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import end_of
 from sagas.engine.read.answers import Page, Summary
@@ -38,18 +38,18 @@ ACTIONS = (*_USUAL,)
 _AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
 LONGEST_REASON = 3_000
-"""Characters of a reason: the note begins with the job."""
+"""Characters of a reason. The job's id precedes it."""
 
 
 def options_of(action: str) -> tuple[str, ...]:
     """Return the names of what an operation on many sagas takes besides a reason."""
     options = _FOR_MANY[action].options if action in _FOR_MANY else ()
-    return tuple(option.name for option in options if option.name != "note")
+    return tuple(option.name for option in options if option.name != "reason")
 
 
 def needs_reason(action: str) -> bool:
     """Whether it must be said why an operation is done."""
-    return action in _FOR_MANY and _FOR_MANY[action].note_needed
+    return action in _FOR_MANY and _FOR_MANY[action].reason_required
 
 
 def choose(
@@ -129,7 +129,7 @@ class Batch:
         job: its name; a new one by default.
         rate: calls a second, at most.
         path: of the file of outcomes; none is written without. One that is there must be of this job.
-        options: what the client's call for one saga takes besides the note, the same for each.
+        options: what the client's call for one saga takes besides the reason, the same for each.
         clock, sleep: seconds that only go up, and a way to let them pass.
     """
 
@@ -151,7 +151,7 @@ class Batch:
             raise ValueError(f"action: there is no {self.action!r}; known are {', '.join(ACTIONS)}")
         if not 0 < self.rate <= 1_000:
             raise ValueError("rate: must be above 0, and 1000 calls a second at most")
-        most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_NOTE - len(note_of(self.job, ""))
+        most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_REASON - len(job_reason(self.job, ""))
         if len(self.reason) > most:
             raise ValueError(f"reason: has more than {most} characters")
         if needs_reason(self.action) and not self.reason.strip():
@@ -216,9 +216,9 @@ class Batch:
         if self.action == "rerun":
             # The same job starts one new saga of each, however often it is run.
             return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
-        note = note_of(self.job, self.reason).strip().rstrip(":")
+        reason = job_reason(self.job, self.reason).strip().rstrip(":")
         options = {"action": "bulk"} if self.action == "resolve" else {}
-        return getattr(self.client, self.action)(self.name, saga_id, note, **{**options, **self.options})["saga_id"]
+        return getattr(self.client, self.action)(self.name, saga_id, reason, **{**options, **self.options})["saga_id"]
 
 
 def _goes_on(path: Path) -> bool:

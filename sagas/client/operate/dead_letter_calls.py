@@ -14,7 +14,7 @@ from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.transport import Transport
 from sagas.errors import NotFound, SagaError
-from sagas.messaging.message.redriving import check_note
+from sagas.messaging.message.redriving import check_reason
 
 if TYPE_CHECKING:  # the client is one of these
     from sagas.client.client import SagaClient
@@ -87,12 +87,12 @@ class DeadLetterCalls:
         saga_id: str | None = None,
         on_progress: Callable[[int], None] | None = None,
         *,
-        note: str = "",
+        reason: str = "",
     ) -> Redrive:
         """Move dead-lettered messages back to the queues they came from; their sagas go on at the failed step.
 
         All messages of a type are moved by SQS itself, which goes on after this call has returned. Those of one saga,
-        all with a note, and all at an endpoint that has no such task, are moved here, one by one: the whole queue is
+        all with a reason, and all at an endpoint that has no such task, are moved here, one by one: the whole queue is
         gone through, page by page, for the moment hidden from others. Only then the audit trails of the sagas name the
         caller, by the ARN that STS knows.
 
@@ -100,18 +100,18 @@ class DeadLetterCalls:
             type: the saga type.
             saga_id: only this saga's.
             on_progress: told how many messages were looked at, after each page.
-            note: why, in 4,000 characters at most; the audit trails keep it.
+            reason: why, in 4,000 characters at most; the audit trails keep it.
 
         Raises:
-            InvalidRequest: the note is too long, or has a control character.
+            InvalidRequest: the reason is too long, or has a control character.
             NotFound: there is no such type.
             SagaError: this client does not know the queues, or the redrive was refused.
         """
-        check_note(note)
+        check_reason(reason)
         queue = self._dead_letter_queue(type)
-        if saga_id is None and not note:
+        if saga_id is None and not reason:
             return queue.redrive(on_progress)
-        return queue.move(saga_id, on_progress, note)
+        return queue.move(saga_id, on_progress, reason)
 
     def prune(
         self,

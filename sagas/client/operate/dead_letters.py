@@ -183,7 +183,7 @@ class DeadLetterQueue:
                 return self.move(None, on_progress)
             raise
 
-    def move(self, saga_id: str | None, on_progress: OnProgress | None = None, note: str = "") -> Redrive:
+    def move(self, saga_id: str | None, on_progress: OnProgress | None = None, reason: str = "") -> Redrive:
         """Move the messages of one saga, or all, back to their queues: as they are, and with who moves them and why.
 
         Each is moved as soon as it is found. What dies again meanwhile stays: a walk through a long queue would move it
@@ -203,7 +203,7 @@ class DeadLetterQueue:
                     left.append(letter)
                     continue
                 # send first, then delete: a failure in between leaves two messages, of which the saga takes one
-                attributes = redrive_attributes(message.get("MessageAttributes", {}), self._mover(), note)
+                attributes = redrive_attributes(message.get("MessageAttributes", {}), self._mover(), reason)
                 target = self._sources[letter.step]
                 with translated("SQS", quoted=True):
                     sent = self._sqs.send_message(

@@ -39,21 +39,21 @@ class OperatorCalls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def cancel(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
+    def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
         """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            note: why, in 500 characters at most; the audit trail keeps that of the cancel which is accepted first.
+            reason: why, in 500 characters at most; the audit trail keeps that of the cancel which is accepted first.
             force: also a child whose parent is not over: it counts as failed.
 
         Raises:
             NotFound: there is no such saga.
             Conflict: it is over, or a child of one that is not.
-            InvalidRequest: the note is too long.
+            InvalidRequest: the reason is too long.
         """
-        query = {"force": "true" if force else None, "note": note or None}
+        query = {"force": "true" if force else None, "reason": reason or None}
         return self._transport.ask(CANCEL, type, saga_id, query=query)
 
     def signal(self, type: str, saga_id: str, step: str, value: Any) -> SagaView:
@@ -72,7 +72,7 @@ class OperatorCalls:
         """
         return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value), null=True)
 
-    def retry(self, type: str, saga_id: str, note: str = "") -> SagaView:
+    def retry(self, type: str, saga_id: str, reason: str = "") -> SagaView:
         """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
         Have the message of one sent anew at once whose function handled none.
 
@@ -80,9 +80,9 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: nothing of it can be retried.
         """
-        return self._transport.ask(RETRY, type, saga_id, body={"note": note})
+        return self._transport.ask(RETRY, type, saga_id, body={"reason": reason})
 
-    def compensate(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> SagaView:
+    def compensate(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
         """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone; with ``force`` also one that is
         COMPLETED.
 
@@ -90,28 +90,28 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: it is neither.
         """
-        body = {"note": note, "force": True} if force else {"note": note}
+        body = {"reason": reason, "force": True} if force else {"reason": reason}
         return self._transport.ask(COMPENSATE, type, saga_id, body=body)
 
-    def resolve(self, type: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
+    def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
         """Take a saga off the attention list: a person has settled it.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            note: why it is settled.
+            reason: why it is settled.
             action: what was done.
             steps: whose undo was done by hand; a later retry skips them.
 
         Raises:
             NotFound: there is no such saga.
             Conflict: it needs no attention.
-            InvalidRequest: the note is empty, or a step is unknown.
+            InvalidRequest: the reason is empty, or a step is unknown.
         """
-        body = {"note": note, "action": action, "steps": [*steps]}
+        body = {"reason": reason, "action": action, "steps": [*steps]}
         return self._transport.ask(RESOLVE, type, saga_id, body=body)
 
-    def purge(self, type: str, saga_id: str, note: str = "") -> SagaView:
+    def purge(self, type: str, saga_id: str, reason: str = "") -> SagaView:
         """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
 
         What is left has states, times and actions, but no request, result or error, and goes after the service's
@@ -120,7 +120,7 @@ class OperatorCalls:
         Args:
             type: the saga type.
             saga_id: the saga.
-            note: why; kept with what is left.
+            reason: why; kept with what is left.
 
         Returns:
             What is left. ``objects`` names up to 100 objects in S3 that its results named, which stay for the sweep of
@@ -130,7 +130,7 @@ class OperatorCalls:
             NotFound: there is no such saga.
             Conflict: it is not over, needs a person, or something may still be at work on it.
         """
-        return self._transport.ask(PURGE, type, saga_id, body={"note": note})
+        return self._transport.ask(PURGE, type, saga_id, body={"reason": reason})
 
     def incidents(self, type: str | None = None) -> IncidentList:
         """Return for what sagas need an operator: how many there are of each type, step and error type, and since when,

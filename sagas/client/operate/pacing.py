@@ -22,12 +22,12 @@ _MOST_AT_ONCE = 32
 
 
 def new_job() -> str:
-    """Return a name for a job, for the notes that its sagas keep."""
+    """Return a name for a job, for the reason that each of its sagas keeps."""
     return SystemClock().new_id()[-8:]
 
 
-def note_of(job: str, reason: str) -> str:
-    """Return the note that each saga of a job keeps."""
+def job_reason(job: str, reason: str) -> str:
+    """Return the reason that each saga of a job keeps."""
     return f"bulk {job}: {reason}"
 
 

@@ -18,13 +18,13 @@ _NEXT = {
     "DEAD_LETTERED": "It waits for you. `sagas {first}` goes on at the failed step{second}; "
     "`sagas compensate {type} {saga_id}` gives up and undoes it.",
     "FAILED": "Nothing was undone. `sagas compensate {type} {saga_id}` undoes it; "
-    "`sagas resolve {type} {saga_id} --note ...` says that you have settled it.",
+    "`sagas resolve {type} {saga_id} --reason ...` says that you have settled it.",
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos; "
-    "`sagas resolve {type} {saga_id} --note ... --step STEP` says that you have undone a step by hand.",
+    "`sagas resolve {type} {saga_id} --reason ... --step STEP` says that you have undone a step by hand.",
 }
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
 _UNDONE = ("COMPENSATED", "CANCELLED")
-_IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {type} {saga_id} --note ...`."
+_IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {type} {saga_id} --reason ...`."
 
 
 def advice(saga: SagaView, now: float) -> list[str]:
@@ -50,7 +50,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
     settled = saga["resolution"]
     if settled is not None:
         done = f" ({settled['action']})" if settled.get("action") else ""
-        said.append(f"Settled by {settled['by']} on {moment(settled['at'])}: {settled['note']}{done}")
+        said.append(f"Settled by {settled['by']} on {moment(settled['at'])}: {settled['reason']}{done}")
     else:
         if saga["in_doubt"]:
             said.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **who))

@@ -63,7 +63,7 @@ def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
     """Return the shell command that does something to a saga; empty if there is none."""
     return {
         Do.REDRIVE: f"sagas dlq redrive {name} --saga-id {saga_id}",
-        Do.RESOLVE: f"sagas resolve {name} {saga_id} --note ...",
+        Do.RESOLVE: f"sagas resolve {name} {saga_id} --reason ...",
         Do.RECOVER: f"sagas recover {name} --saga-id {saga_id}",
         Do.SIGNAL: f"sagas signal {name} {saga_id} {step} --data JSON",
         Do.BREAKER: f"sagas breakers close {name} {step}",
@@ -77,7 +77,7 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     if not pivot:
         return action
     others = tuple(do for do in action.others if do not in (Do.CANCEL, Do.COMPENSATE))  # the API refuses both
-    held = f"It is past its pivot {pivot}, so only `sagas compensate --force --note ...` undoes it."
+    held = f"It is past its pivot {pivot}, so only `sagas compensate --force --reason ...` undoes it."
     means = f"{action.means} {held}" if action.problem else ""
     return replace(action, means=means, others=others)
 

@@ -34,7 +34,7 @@ class Operations:
     control: ControlItems
     advancer: Advancer
 
-    def cancel(self, name: str, saga_id: str, actor: str, *, note: str = "", force: bool = False) -> SagaState:
+    def cancel(self, name: str, saga_id: str, actor: str, *, reason: str = "", force: bool = False) -> SagaState:
         """Request the cancellation of a saga, and begin undoing it if no step is running.
 
         A cancel that was accepted before the type was declared with ``cancellable=False`` stays accepted. Returns the
@@ -51,7 +51,7 @@ class Operations:
             if parent is not None:
                 text = f"this is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
                 raise Conflict(f"{text}: cancel the parent, or pass --force to cancel only this one")
-            request = CancelArrived(actor, note)
+            request = CancelArrived(actor, reason)
             clock = self.advancer.services.clock
             decision = decide(self.advancer.plan(state), state, request, clock.now())
             if isinstance(decision.then, Refuse):
@@ -79,27 +79,31 @@ class Operations:
             return self.reader.state(state.saga, state.saga_id)
         return self.reader.state(state.saga, state.saga_id) if advanced.lost_race else advanced.state
 
-    def retry(self, name: str, saga_id: str, note: str, actor: str) -> SagaState:
+    def retry(self, name: str, saga_id: str, reason: str, actor: str) -> SagaState:
         """Grant new attempts to the dead-lettered step or the failed undos. A message without response is sent again
         at once."""
-        return self._operate(name, saga_id, actor, lambda lease: RetryArrived(lease, note), {"note": note})
+        return self._operate(name, saga_id, actor, lambda lease: RetryArrived(lease, reason), {"reason": reason})
 
-    def compensate(self, name: str, saga_id: str, note: str, actor: str, *, force: bool = False) -> SagaState:
+    def compensate(self, name: str, saga_id: str, reason: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up a saga that waits or has failed, and undo it; with ``force`` also a COMPLETED one.
 
-        A saga past its pivot requires ``force`` and a ``note``.
+        A saga past its pivot requires ``force`` and a ``reason``.
         """
-        return self._operate(name, saga_id, actor, lambda lease: CompensateArrived(lease, force, note), {"note": note})
+        return self._operate(
+            name, saga_id, actor, lambda lease: CompensateArrived(lease, force, reason), {"reason": reason}
+        )
 
-    def resolve(self, name: str, saga_id: str, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
-        """Take a saga off the attention list, with a note. Naming a step with children resolves those, too."""
+    def resolve(
+        self, name: str, saga_id: str, reason: str, action: str, steps: tuple[str, ...], actor: str
+    ) -> SagaState:
+        """Take a saga off the attention list, with a reason. Naming a step with children resolves those, too."""
         before = self.reader.state(name, saga_id)
         if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
             text = f"the parent {parent.saga}/{parent.saga_id} waits for this saga, which would never end once resolved"
             raise Conflict(f"{text}: retry it, compensate it, or cancel it with force")
-        return self._resolve(before, note, action, steps, actor)
+        return self._resolve(before, reason, action, steps, actor)
 
-    def _resolve(self, before: SagaState, note: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
+    def _resolve(self, before: SagaState, reason: str, action: str, steps: tuple[str, ...], actor: str) -> SagaState:
         names = [step.name for step in before.steps]
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
@@ -110,9 +114,9 @@ class Operations:
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (step for step in child.steps if step.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(step.name for step in failed) if child.over else ()
-                self._resolve(child, note, action, by_hand, actor)
+                self._resolve(child, reason, action, by_hand, actor)
         return self._operate(
-            before.saga, before.saga_id, actor, lambda lease: ResolveArrived(lease, note, action, steps)
+            before.saga, before.saga_id, actor, lambda lease: ResolveArrived(lease, reason, action, steps)
         )
 
     def _operate(

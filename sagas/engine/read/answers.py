@@ -118,7 +118,7 @@ class ResolutionView(TypedDict):
 
     by: str
     at: Time
-    note: str
+    reason: str
     action: str
     steps: list[str]
 

@@ -266,7 +266,7 @@ def saga_view(
         view["resolution"] = {
             "by": settled.actor,
             "at": iso(settled.at),
-            "note": settled.details.get("note", ""),
+            "reason": settled.details.get("reason", ""),
             "action": settled.details.get("action", ""),
             "steps": settled.details.get("undone_by_hand", []),
         }

@@ -133,9 +133,9 @@ class Purger:
             self._end(claimed, purge)
         return claimed is not None
 
-    def purge(self, name: str, saga_id: str, note: str, actor: str) -> ReadOnlySaga:
+    def purge(self, name: str, saga_id: str, reason: str, actor: str) -> ReadOnlySaga:
         """Purge one saga at once, unless it is purged already. Returns what remains of it."""
-        purge = Purge(self.clock.now(), actor, note)
+        purge = Purge(self.clock.now(), actor, reason)
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
             if state is None:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from sagas.authoring.codec import decode, json_schema
-from sagas.core.ids import LONGEST_NOTE
+from sagas.core.ids import LONGEST_REASON
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.inputs import Request
 from sagas.operations import Attempts, Change, Recovering, Resolution
@@ -57,12 +57,12 @@ def _problems(body: Any) -> list[Problem]:
     """What the type of a body does not say."""
     texts = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
     problems = [
-        Problem(f"$.{name}", f"has more than {LONGEST_NOTE} characters")
+        Problem(f"$.{name}", f"has more than {LONGEST_REASON} characters")
         for name, text in texts.items()
-        if isinstance(text, str) and len(text) > LONGEST_NOTE
+        if isinstance(text, str) and len(text) > LONGEST_REASON
     ]
-    if isinstance(body, Resolution) and not re.search(_SOMETHING, body.note):
-        problems.append(Problem("$.note", "says nothing"))
+    if isinstance(body, Resolution) and not re.search(_SOMETHING, body.reason):
+        problems.append(Problem("$.reason", "says nothing"))
     if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be 0 to {MOST_RECOVERY_ATTEMPTS}"))
     if isinstance(body, Change):
@@ -102,9 +102,9 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
     schema: dict[str, Any] = json_schema(type_)["$defs"][type_.__name__]
     for item in schema["properties"].values():
         for text in (one for one in item.get("anyOf", [item]) if one == {"type": "string"}):
-            text["maxLength"] = LONGEST_NOTE
+            text["maxLength"] = LONGEST_REASON
     if type_ is Resolution:
-        schema["properties"]["note"]["pattern"] = _SOMETHING
+        schema["properties"]["reason"]["pattern"] = _SOMETHING
     if type_ is Recovering:
         for name, bounds in _OF_RECOVERIES.items():
             given = next(one for one in schema["properties"][name]["anyOf"] if one != {"type": "null"})

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sagas.authoring.shapes.base import Path
-from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID
+from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
 from sagas.handlers.http.actors import actor_of
@@ -196,12 +196,12 @@ class Request:
             raise InvalidRequest(f"{name} does not fit", [Problem(f"query.{name}", "must be true or false")])
         return text == "true"
 
-    def cancel_note(self) -> str:
+    def cancel_reason(self) -> str:
         """Return why a saga is cancelled; empty if that is not said."""
-        text = self.text("note") or ""
-        if len(text) > LONGEST_CANCEL_NOTE:
-            problem = Problem("query.note", f"must have {LONGEST_CANCEL_NOTE} characters at most")
-            raise InvalidRequest("the note is too long", [problem])
+        text = self.text("reason") or ""
+        if len(text) > LONGEST_CANCEL_REASON:
+            problem = Problem("query.reason", f"must have {LONGEST_CANCEL_REASON} characters at most")
+            raise InvalidRequest("the reason is too long", [problem])
         return text
 
     def parent(self) -> str:

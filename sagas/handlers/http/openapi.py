@@ -6,7 +6,7 @@ from typing import Any
 
 from sagas.authoring.codec import json_schema
 from sagas.authoring.definition.definition import StepDefinition
-from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_NOTE, LONGEST_CORRELATION_ID, LONGEST_KEY
+from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent
@@ -200,10 +200,10 @@ def _start(saga: SagaType, described: Json) -> Json:
 def _cancel(saga: SagaType) -> Json:
     """What a cancel has besides: its query, and whether it is of any use."""
     told = "Also a child whose parent is not over: it counts as failed."
-    note = {"type": "string", "maxLength": LONGEST_CANCEL_NOTE, "default": ""}
+    reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
     parameters = [
         _query("force", {"type": "boolean", "default": False}) | {"description": told},
-        _query("note", note) | {"description": "Why; kept in the audit trail with the cancel that is accepted first."},
+        _query("reason", reason) | {"description": "Why; kept in the audit trail with the first accepted cancel."},
     ]
     return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": _NOT_CANCELLABLE})
 

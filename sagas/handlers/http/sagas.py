@@ -18,7 +18,7 @@ from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, leading_on
 from sagas.handlers.http.polling import polled, tag_of, unchanged
 from sagas.handlers.observability.telemetry import telemetry
-from sagas.operations import Attempts, Compensation, Note, Purging, Resolution
+from sagas.operations import Attempts, Compensation, Reason, Resolution
 from sagas.store.index.listing import IndexPosition
 
 _LISTED_BY = ("type", "status", "since", "until", "idempotency_key", "limit", "cursor")
@@ -161,27 +161,27 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
 
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
-        request.only("force", "note")
-        note, force = request.cancel_note(), request.flag("force")
-        state = operations.cancel(name, checked_id(saga_id), request.actor, note=note, force=force)
+        request.only("force", "reason")
+        reason, force = request.cancel_reason(), request.flag("force")
+        state = operations.cancel(name, checked_id(saga_id), request.actor, reason=reason, force=force)
         saga = _without_payloads(app, engine, state)  # undone meanwhile, perhaps: status and body say the same
         return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
 
     def retry(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        note = read_body(request, Note).note
-        return shown(operations.retry(name, checked_id(saga_id), note, request.actor), 202)
+        reason = read_body(request, Reason).reason
+        return shown(operations.retry(name, checked_id(saga_id), reason, request.actor), 202)
 
     def compensate(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Compensation), request.actor
-        return shown(operations.compensate(name, checked_id(saga_id), body.note, actor, force=body.force), 202)
+        return shown(operations.compensate(name, checked_id(saga_id), body.reason, actor, force=body.force), 202)
 
     def resolve(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Resolution), request.actor
         steps = tuple(dict.fromkeys(body.steps))
-        return shown(operations.resolve(name, checked_id(saga_id), body.note, body.action, steps, actor), 200)
+        return shown(operations.resolve(name, checked_id(saga_id), body.reason, body.action, steps, actor), 200)
 
     return [cancel, retry, compensate, resolve]
 
@@ -191,8 +191,8 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
     def purge(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, Purging), request.actor
-        left = engine.purger.purge(name, checked_id(saga_id), body.why, actor)
+        body, actor = read_body(request, Reason), request.actor
+        left = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
         view = read_only_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
         return answer(200, linked(request.base, view))
 

@@ -69,7 +69,7 @@ class Message:
         trace: the saga's trace, if it is traced.
         codeless: the work needs no author's code, like the end of a wait. It selects the queue and is not in the body.
         redriven_by: the ARN of the caller who moved it back from the dead letters, from its attributes; else empty.
-        note: the caller's reason, from its attributes; else empty.
+        reason: the caller's reason, from its attributes; else empty.
     """
 
     saga_id: str
@@ -90,7 +90,7 @@ class Message:
     trace: Trace | None = None
     codeless: bool = False
     redriven_by: str = ""
-    note: str = ""
+    reason: str = ""
 
     @property
     def body(self) -> str:
@@ -126,7 +126,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         problem = Problem("attributes", "must have the number of receives and the time of sending")
         raise InvalidRequest("the record does not have the attributes of SQS", [problem]) from None
     place = body.saga_id, body.saga, body.step, body.index, body.undo, body.dispatch
-    redriven_by, note = redriver_of(record)
+    redriven_by, reason = redriver_of(record)
     return Message(
         *place,
         hops=body.hops,
@@ -139,7 +139,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
         inputs=body.inputs or (),
         trace=body.trace or None,
         redriven_by=redriven_by,
-        note=note,
+        reason=reason,
     )
 
 

@@ -10,40 +10,40 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sagas.core.ids import LONGEST_NOTE
+from sagas.core.ids import LONGEST_REASON
 from sagas.core.text import NOT_XML
 from sagas.errors import InvalidRequest, Problem
 
 BY = "redriven_by"
 """The attribute with the caller's ARN."""
-NOTE = "redrive_note"
+REASON = "redrive_reason"
 """The attribute with the reason."""
 
 # Only ARNs of principals, so that an attribute cannot impersonate other API callers or the service itself.
 _PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
 
 
-def check_note(note: str) -> None:
-    """Refuse a note that a message cannot carry."""
-    if len(note) > LONGEST_NOTE:
-        raise InvalidRequest("the note is too long", [Problem("note", f"longer than {LONGEST_NOTE} characters")])
-    if NOT_XML.search(note):
-        problem = Problem("note", "has a control character or half a surrogate pair")
-        raise InvalidRequest("the note cannot be sent", [problem])
+def check_reason(reason: str) -> None:
+    """Refuse a reason that a message cannot carry."""
+    if len(reason) > LONGEST_REASON:
+        raise InvalidRequest("the reason is too long", [Problem("reason", f"longer than {LONGEST_REASON} characters")])
+    if NOT_XML.search(reason):
+        problem = Problem("reason", "has a control character or half a surrogate pair")
+        raise InvalidRequest("the reason cannot be sent", [problem])
 
 
-def redrive_attributes(attributes: Mapping[str, Any], by: str, note: str) -> dict[str, Any]:
+def redrive_attributes(attributes: Mapping[str, Any], by: str, reason: str) -> dict[str, Any]:
     """Return the attributes of a dead letter's copy: those of the dead letter, with the caller and reason replaced."""
-    others = {name: value for name, value in attributes.items() if name not in (BY, NOTE)}
-    own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (NOTE, note)) if text}
+    others = {name: value for name, value in attributes.items() if name not in (BY, REASON)}
+    own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (REASON, reason)) if text}
     return others | own
 
 
 def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
     """Return the caller who moved a message back, and the reason; each is empty if missing or invalid."""
-    by, note = _text(record, BY), _text(record, NOTE)
-    usable = len(note) <= LONGEST_NOTE and not NOT_XML.search(note)
-    return by if _PRINCIPAL.fullmatch(by) else "", note if usable else ""
+    by, reason = _text(record, BY), _text(record, REASON)
+    usable = len(reason) <= LONGEST_REASON and not NOT_XML.search(reason)
+    return by if _PRINCIPAL.fullmatch(by) else "", reason if usable else ""
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

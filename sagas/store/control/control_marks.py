@@ -55,7 +55,7 @@ class ControlMarks:
         flag = [
             model.cancel_requested_at.set(iso(after.cancel.at)),
             model.cancel_requested_by.set(after.cancel.by or "unknown"),
-            *([model.cancel_note.set(after.cancel.note)] if after.cancel.note else []),
+            *([model.cancel_reason.set(after.cancel.reason)] if after.cancel.reason else []),
         ]
         shard = shard_of(before.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(after.cancel.at))]

@@ -178,7 +178,7 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     item |= _set_attributes_of(
         {
             "cancel_requested_by": state.cancel.by,
-            "cancel_note": state.cancel.note,
+            "cancel_reason": state.cancel.reason,
             "cancelling": state.cancel.journaled,
             "rejected": state.rejected,
             "failed": state.failed,
@@ -374,7 +374,7 @@ def state_of(item: Item) -> SagaState:
         cancel=Cancel(
             time_of(text_in(item, "cancel_requested_at")),
             text_in(item, "cancel_requested_by"),
-            text_in(item, "cancel_note"),
+            text_in(item, "cancel_reason"),
             _flag_in(item, "cancelling"),
         ),
         rejected=_flag_in(item, "rejected"),

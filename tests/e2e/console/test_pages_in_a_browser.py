@@ -166,26 +166,26 @@ def test_one_first_and_then_the_rest_with_stop(
 ) -> None:
     go_on, retry = threading.Event(), service.retry
 
-    def held_up(name: str, saga_id: str, note: str = "") -> None:
+    def held_up(name: str, saga_id: str, reason: str = "") -> None:
         """A service that is slow after the first few: *Stop* comes in the middle, however late it comes."""
         if len(service.did()) > 3:
             assert go_on.wait(60)
-        retry(name, saga_id, note)
+        retry(name, saga_id, reason)
 
     monkeypatch.setattr(service, "retry", held_up)
     tab = console(service)
     page = tab.page
     page.get_by_text("Redrive: 24").click()
     page.get_by_role("radio", name="Retry.").check()
-    note = page.locator("details[open] textarea[name=note]")
-    note.fill("the topic is back")
+    reason = page.locator("details[open] textarea[name=reason]")
+    reason.fill("the topic is back")
     page.get_by_role("button", name="One first").click()
     tab.shows(page.get_by_text("It is over."))
     assert len(service.did()) == 1
     tab.go("/")
     page.get_by_text("Redrive: 24").click()
     page.get_by_role("radio", name="Retry.").check()
-    page.locator("details[open] textarea[name=note]").fill("the topic is back")
+    page.locator("details[open] textarea[name=reason]").fill("the topic is back")
     page.get_by_role("button", name="All: 24").click()
     page.get_by_role("button", name="Stop").click()
     tab.shows(page.get_by_text("Stopped: you stopped it."))
@@ -205,7 +205,7 @@ def test_without_javascript_pages_read_and_actions_work(console: Open, service: 
     page.get_by_role("link", name=UNDO_FAILED).click()
     page.locator("summary", has_text="It is settled").click()
     page.get_by_label("capture", exact=True).check()
-    page.get_by_label("Note (kept; needed)").fill("refunded at the bank")
+    page.get_by_label("Reason (kept; needed)").fill("refunded at the bank")
     page.locator("details[open]").get_by_role("button", name="It is settled").click()
     assert "It is settled." in page.inner_text("main")
     assert service.did() == [("resolve", UNDO_FAILED, "refunded at the bank", "", ["capture"])]
@@ -240,7 +240,7 @@ def test_hostile_texts_run_nowhere(console: Open) -> None:
     error = {"type": HOSTILE, "message": HOSTILE}
     steps = [a_step("upload", result=HOSTILE), a_step("announce", "FAILED", error=error)]
     service = FakeService([dead(1, request={HOSTILE: HOSTILE}, why=HOSTILE, correlation_id=HOSTILE, steps=steps)])
-    details = {"error": error, "note": HOSTILE, "stack_trace": HOSTILE}
+    details = {"error": error, "reason": HOSTILE, "stack_trace": HOSTILE}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
     service.known_types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
     service.letters = [a_letter(body=HOSTILE, attributes={HOSTILE: HOSTILE}, source=HOSTILE, reason=HOSTILE)]

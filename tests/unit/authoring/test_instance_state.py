@@ -410,9 +410,9 @@ def test_what_is_not_seen_is_named_in_the_trace(make: Make, setter: str) -> None
     assert outcome.error is not None
     assert (outcome.error.step, outcome.error.type) == ("second", "AttributeError")
     trace = next(one.details["stack_trace"] for one in outcome.audit if one.action == "StepFailed")
-    note = f'Trip (saga "trip"): step "second" reads self.token, which is set only by {setter}; {ADVICE}'
-    assert trace.splitlines()[-1] == note
-    assert note in repr(outcome)
+    reason = f'Trip (saga "trip"): step "second" reads self.token, which is set only by {setter}; {ADVICE}'
+    assert trace.splitlines()[-1] == reason
+    assert reason in repr(outcome)
 
 
 def test_a_mistyped_name_has_no_note() -> None:

@@ -44,7 +44,7 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
     told = json.loads(result.stdout)
     assert (told["chosen"], told["done"], told["refused"], told["failed"], told["left"]) == (2, 1, 1, 0, 0)
     bodies = [one.body for one in api.asked if one.method == "POST"]
-    assert bodies == [{"note": f"bulk {told['job']}: mended"}] * 2
+    assert bodies == [{"reason": f"bulk {told['job']}: mended"}] * 2
     lines = Path(told["outcomes"]).read_text().splitlines()
     assert [json.loads(line).get("outcome") for line in lines] == [None, "done", "refused"]
 
@@ -169,7 +169,7 @@ def test_options_of_one_are_those_of_each(api: StubApi, run: Run, tmp_path: Path
     assert api.asked[-1].body["force"] is True
     api.answers.clear()
     api.will(200, page(dead())).will(200, dead())
-    by_hand = "--note", "paid back by hand", "--action", "paid back", "--step", "pay"
+    by_hand = "--reason", "paid back by hand", "--action", "paid back", "--step", "pay"
     assert run("resolve", *arguments, "r.jsonl", *by_hand).exit_code == 0
     assert (api.asked[-1].body["action"], api.asked[-1].body["steps"]) == ("paid back", ["pay"])
 

@@ -67,4 +67,4 @@ def test_cancels_and_compensates_with_force(api: StubApi, run: Run) -> None:
     assert run("cancel", "create-zip", SAGA_ID).exit_code == 0
     assert run("compensate", "create-zip", SAGA_ID, "--force").exit_code == 0
     assert ["force=true" in one.path for one in api.asked] == [True, False, False]
-    assert api.asked[2].body == {"note": "", "force": True}
+    assert api.asked[2].body == {"reason": "", "force": True}

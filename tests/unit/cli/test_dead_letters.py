@@ -108,10 +108,10 @@ class TestDeadLetters:
     def test_are_moved_back_with_a_note(self, run: Run, monkeypatch: pytest.MonkeyPatch, one: tuple[str, ...]) -> None:
         asked = list[tuple[Any, ...]]()
 
-        def redrive(_client: object, name: str, saga_id: str | None, _tell: object, *, note: str = "") -> Redrive:
-            asked.append((name, saga_id, note))
+        def redrive(_client: object, name: str, saga_id: str | None, _tell: object, *, reason: str = "") -> Redrive:
+            asked.append((name, saga_id, reason))
             return Redrive(moved=(self.LETTER,))
 
         monkeypatch.setattr("sagas.client.SagaClient.redrive", redrive)
-        assert run("dlq", "redrive", "create-zip", *one, "--note", "it is up").exit_code == 0
+        assert run("dlq", "redrive", "create-zip", *one, "--reason", "it is up").exit_code == 0
         assert asked == [("create-zip", one[1] if one else None, "it is up")]

@@ -21,15 +21,15 @@ class TestOperating:
         ("arguments", "method", "path", "body"),
         [
             (["cancel"], "DELETE", "", None),
-            (["cancel", "--note", "no more"], "DELETE", "?note=no%20more", None),
-            (["retry", "--note", "again"], "POST", "/retry", {"note": "again"}),
-            (["compensate"], "POST", "/compensate", {"note": ""}),
-            (["purge", "--note", "asked for"], "POST", "/purge", {"note": "asked for"}),
+            (["cancel", "--reason", "no more"], "DELETE", "?reason=no%20more", None),
+            (["retry", "--reason", "again"], "POST", "/retry", {"reason": "again"}),
+            (["compensate"], "POST", "/compensate", {"reason": ""}),
+            (["purge", "--reason", "asked for"], "POST", "/purge", {"reason": "asked for"}),
             (
-                ["resolve", "--note", "n", "--action", "a", "--step", "s", "--step", "t"],
+                ["resolve", "--reason", "n", "--action", "a", "--step", "s", "--step", "t"],
                 "POST",
                 "/resolve",
-                {"note": "n", "action": "a", "steps": ["s", "t"]},
+                {"reason": "n", "action": "a", "steps": ["s", "t"]},
             ),
         ],
     )

@@ -95,11 +95,13 @@ def test_an_undone_step_has_no_error_of_its_undo() -> None:
 
 def test_a_step_in_doubt_is_told() -> None:
     (line,) = told("FAILED", in_doubt=["upload"])[:1]
-    assert line == f"Whether upload took effect is unknown: look, then `sagas resolve create-zip {SAGA_ID} --note ...`."
+    assert (
+        line == f"Whether upload took effect is unknown: look, then `sagas resolve create-zip {SAGA_ID} --reason ...`."
+    )
 
 
 def test_a_settled_saga_says_who_and_why_and_needs_nothing() -> None:
-    resolution = {"by": "ann", "at": BEGAN, "note": "refunded", "action": "by hand"}
+    resolution = {"by": "ann", "at": BEGAN, "reason": "refunded", "action": "by hand"}
     assert told("FAILED", resolution=resolution) == ["Settled by ann on 2026-11-21 09:48:50 UTC: refunded (by hand)"]
 
 

@@ -33,17 +33,17 @@ class Service(SagaClient):
             raise errors.pop(0)
         return {"saga_id": f"new-{call[2]}" if call[0] == "rerun" else call[2], "status": "RUNNING"}
 
-    def cancel(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
-        return self._call("cancel", type, saga_id, note, *["force"] * force)
+    def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> Any:
+        return self._call("cancel", type, saga_id, reason, *["force"] * force)
 
-    def retry(self, type: str, saga_id: str, note: str = "") -> Any:
-        return self._call("retry", type, saga_id, note)
+    def retry(self, type: str, saga_id: str, reason: str = "") -> Any:
+        return self._call("retry", type, saga_id, reason)
 
-    def compensate(self, type: str, saga_id: str, note: str = "", *, force: bool = False) -> Any:
-        return self._call("compensate", type, saga_id, note, *["force"] * force)
+    def compensate(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> Any:
+        return self._call("compensate", type, saga_id, reason, *["force"] * force)
 
-    def resolve(self, type: str, saga_id: str, note: str, action: str = "", steps: Sequence[str] = ()) -> Any:
-        return self._call("resolve", type, saga_id, note, action, *steps)
+    def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> Any:
+        return self._call("resolve", type, saga_id, reason, action, *steps)
 
     def rerun(self, type: str, saga_id: str, key: str | None = None) -> Any:
         return self._call("rerun", type, saga_id, key or "")

@@ -231,24 +231,24 @@ class TestOperating:
     def test_retry(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("RUNNING"))
         client.retry("create-zip", SAGA_ID, "topic is back")
-        assert asked(api) == ("POST", f"{ONE}/retry", {"note": "topic is back"})
+        assert asked(api) == ("POST", f"{ONE}/retry", {"reason": "topic is back"})
 
     def test_compensate(self, api: StubApi, client: SagaClient) -> None:
         api.will(202, a_saga("COMPENSATING"))
         client.compensate("create-zip", SAGA_ID)
-        assert asked(api) == ("POST", f"{ONE}/compensate", {"note": ""})
+        assert asked(api) == ("POST", f"{ONE}/compensate", {"reason": ""})
 
     def test_resolve(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, a_saga("FAILED"))
         client.resolve("create-zip", SAGA_ID, "done", "refunded", ["upload"])
         assert asked(api) == (
-            "POST", f"{ONE}/resolve", {"note": "done", "action": "refunded", "steps": ["upload"]},
+            "POST", f"{ONE}/resolve", {"reason": "done", "action": "refunded", "steps": ["upload"]},
         )  # fmt: skip
 
     def test_purge(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, a_saga("COMPLETED"))
         client.purge("create-zip", SAGA_ID, "asked for")
-        assert asked(api) == ("POST", f"{ONE}/purge", {"note": "asked for"})
+        assert asked(api) == ("POST", f"{ONE}/purge", {"reason": "asked for"})
 
     def test_pause_and_resume(self, api: StubApi, client: SagaClient) -> None:
         api.will(200, {"type": "pay"}).will(200, {"type": "pay"}).will(200, {"type": "pay"})

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sagas.client.operate.pacing import STOP_AFTER, new_job, note_of, paced
+from sagas.client.operate.pacing import STOP_AFTER, job_reason, new_job, paced
 
 
 class Clock:
@@ -101,4 +101,4 @@ def test_calls_that_an_interrupt_meets_at_the_end_are_settled() -> None:
 
 def test_jobs_have_names_of_their_own() -> None:
     assert new_job() != new_job()
-    assert note_of("j1", "mended") == "bulk j1: mended"
+    assert job_reason("j1", "mended") == "bulk j1: mended"

@@ -13,7 +13,7 @@ from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.errors import InvalidRequest
 
-BY, NOTE = "redriven_by", "redrive_note"
+BY, REASON = "redriven_by", "redrive_reason"
 
 
 class Desk:
@@ -62,10 +62,10 @@ def test_one_by_one_the_copies_name_the_caller(desk: Desk, session: boto3.Sessio
     mine = str(cast("Any", session).client("sts").get_caller_identity()["Arn"])
     asked.clear()
     desk.client.redrive("zip", "one")
-    desk.client.redrive("zip", "two", note="it is up")
+    desk.client.redrive("zip", "two", reason="it is up")
     first, second = desk.moved()
-    assert (first[BY], NOTE in first) == (mine, False)
-    assert (second[BY], second[NOTE]) == (mine, "it is up")
+    assert (first[BY], REASON in first) == (mine, False)
+    assert (second[BY], second[REASON]) == (mine, "it is up")
     assert asked.count("GetCallerIdentity") == 1
 
 
@@ -75,9 +75,9 @@ def test_all_are_moved_by_sqs_which_names_none(desk: Desk, asked: list[str]) -> 
 
 
 def test_a_note_has_all_moved_one_by_one(desk: Desk, asked: list[str]) -> None:
-    done = desk.client.redrive("zip", note="it is up")
+    done = desk.client.redrive("zip", reason="it is up")
     assert (done.task, len(done.moved), "StartMessageMoveTask" in asked) == (None, 2, False)
-    assert [one[NOTE] for one in desk.moved()] == ["it is up"] * 2
+    assert [one[REASON] for one in desk.moved()] == ["it is up"] * 2
 
 
 def test_where_sts_is_away_they_are_moved_without_a_name(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,12 +89,12 @@ def test_where_sts_is_away_they_are_moved_without_a_name(desk: Desk, monkeypatch
         return send(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", away)
-    desk.client.redrive("zip", "one", note="it is up")
+    desk.client.redrive("zip", "one", reason="it is up")
     (moved,) = desk.moved()
-    assert (BY in moved, moved[NOTE]) == (False, "it is up")
+    assert (BY in moved, moved[REASON]) == (False, "it is up")
 
 
 def test_a_note_that_is_too_long_moves_nothing(desk: Desk) -> None:
-    with pytest.raises(InvalidRequest, match="the note is too long"):
-        desk.client.redrive("zip", note="x" * 4_001)
+    with pytest.raises(InvalidRequest, match="the reason is too long"):
+        desk.client.redrive("zip", reason="x" * 4_001)
     assert desk.moved() == []

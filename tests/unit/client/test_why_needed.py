@@ -82,7 +82,7 @@ def test_one_whose_code_is_gone_stays() -> None:
 
 
 def test_one_of_a_saga_that_an_operator_settled_goes() -> None:
-    settled = a_saga("DEAD_LETTERED", resolution={"by": "ann", "at": BEGAN, "note": "done by hand", "action": ""})
+    settled = a_saga("DEAD_LETTERED", resolution={"by": "ann", "at": BEGAN, "reason": "done by hand", "action": ""})
     assert _why(Sagas({"one": [settled]}, {"one": [_dead(3)]})) == ""
 
 

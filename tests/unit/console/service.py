@@ -180,19 +180,19 @@ class FakeService:
         self._did("delete_letter", name, message_id)
         return self.letters.pop()
 
-    def retry(self, name: str, saga_id: str, note: str = "") -> Any:
-        self._did("retry", saga_id, note)
+    def retry(self, name: str, saga_id: str, reason: str = "") -> Any:
+        self._did("retry", saga_id, reason)
 
-    def compensate(self, name: str, saga_id: str, note: str = "") -> Any:
-        self._did("compensate", saga_id, note)
+    def compensate(self, name: str, saga_id: str, reason: str = "") -> Any:
+        self._did("compensate", saga_id, reason)
 
-    def cancel(self, name: str, saga_id: str, note: str = "") -> Any:
-        self._did("cancel", saga_id, note)
+    def cancel(self, name: str, saga_id: str, reason: str = "") -> Any:
+        self._did("cancel", saga_id, reason)
         if self.sagas[saga_id]["status"] == "COMPLETED":
             raise Conflict("the saga is COMPLETED")
 
-    def resolve(self, name: str, saga_id: str, note: str, action: str = "", steps: Any = ()) -> Any:
-        self._did("resolve", saga_id, note, action, [*steps])
+    def resolve(self, name: str, saga_id: str, reason: str, action: str = "", steps: Any = ()) -> Any:
+        self._did("resolve", saga_id, reason, action, [*steps])
 
     def recover(self, *, type: str | None = None, saga_id: str | None = None) -> Any:
         self._did("recover", saga_id)
@@ -201,8 +201,8 @@ class FakeService:
         self._did("rerun", saga_id)
         return self.sagas[saga_id]
 
-    def redrive(self, name: str, saga_id: str | None = None, *, note: str = "") -> Redrive:
-        self._did("redrive", saga_id, note)
+    def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
+        self._did("redrive", saga_id, reason)
         return Redrive(moved=tuple(self.letters))
 
     def signal(self, name: str, saga_id: str, step: str, value: Any) -> Any:

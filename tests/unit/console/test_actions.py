@@ -16,14 +16,14 @@ class TestActions:
     @pytest.mark.parametrize(
         ("do", "form", "call"),
         [
-            ("retry", {"note": "again"}, ("retry", numbered(1), "again")),
-            ("compensate", {"note": "n"}, ("compensate", numbered(1), "n")),
-            ("cancel", {"note": "no"}, ("cancel", numbered(1), "no")),
+            ("retry", {"reason": "again"}, ("retry", numbered(1), "again")),
+            ("compensate", {"reason": "n"}, ("compensate", numbered(1), "n")),
+            ("cancel", {"reason": "no"}, ("cancel", numbered(1), "no")),
             ("recover", {}, ("recover", numbered(1))),
             ("rerun", {}, ("rerun", numbered(1))),
             (
                 "resolve",
-                {"note": "n", "option-action": "refunded", "option-steps": ["a", "b"]},
+                {"reason": "n", "option-action": "refunded", "option-steps": ["a", "b"]},
                 ("resolve", numbered(1), "n", "refunded", ["a", "b"]),
             ),
         ],
@@ -39,13 +39,13 @@ class TestActions:
         assert answer.status_code == 404
         assert "retry it instead" in answer.text
         service.letters = [a_letter()]
-        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive", note="why").status_code == 303
+        assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive", reason="why").status_code == 303
         assert service.did() == [("redrive", numbered(1), ""), ("redrive", numbered(1), "why")]
 
     def test_a_settlement_needs_a_note(self, browser: Browser, service: FakeService) -> None:
-        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/resolve", note=" ")
+        answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/resolve", reason=" ")
         assert (answer.status_code, service.did()) == (422, [])
-        assert "the note is missing" in answer.text
+        assert "the reason is missing" in answer.text
 
     def test_an_unknown_one_is_none(self, browser: Browser, service: FakeService) -> None:
         assert browser.submit(f"/sagas/create-zip/{numbered(1)}/purge").status_code == 404

@@ -131,7 +131,7 @@ class TestForms:
         assert service.did() == []
 
     def test_too_large_ones_are_refused(self, browser: Browser) -> None:
-        assert browser.submit(RETRY, note="x" * 2**20).status_code == 413
+        assert browser.submit(RETRY, reason="x" * 2**20).status_code == 413
 
     @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
     def test_other_methods_are_refused(self, browser: Browser, method: str) -> None:

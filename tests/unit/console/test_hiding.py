@@ -32,7 +32,7 @@ def _service_of(text: str) -> FakeService:
         "steps": [a_step("upload", result=text), a_step("announce", "FAILED", error=error)],
     }
     service = FakeService([saga])
-    details = {"error": error, "note": text, "stack_trace": text, "reason": text}
+    details = {"error": error, "reason": text, "stack_trace": text}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=text, trace_id=text, details=details))
     service.known_types = [a_type(description=text, reason=text, active=False)]
     service.letters = [a_letter(body=text, attributes={text: text}, source=text, reason=text)]

@@ -18,7 +18,7 @@ from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
 class TestJobs:
     def begin(self, browser: Browser, **form: Any) -> str:
-        answer = browser.submit("/jobs", **{"do": "retry", "note": "mended", **form})
+        answer = browser.submit("/jobs", **{"do": "retry", "reason": "mended", **form})
         assert answer.status_code == 303, answer.text
         where = answer.headers["location"]
         job = int(where.rpartition("/")[2])
@@ -34,13 +34,13 @@ class TestJobs:
         every = [f"create-zip/{numbered(number)}" for number in range(4)]
         told = self.begin(browser, all=every)
         assert "chosen 4 done 4 refused 0 failed 0 not tried 0" in told
-        notes = {note for _, _, note in service.did()}
+        notes = {reason for _, _, reason in service.did()}
         assert re.fullmatch(r"bulk [0-9a-f]{8}: mended", notes.pop())
         assert not notes  # one job has one name
         assert {saga_id for _, saga_id, _ in service.did()} == {numbered(number) for number in range(4)}
         self.begin(browser, all=every, one=every[1:3], first="1")
-        ((_, saga_id, note),) = service.did()[4:]
-        assert (saga_id, note != service.did()[0][2]) == (numbered(1), True)
+        ((_, saga_id, reason),) = service.did()[4:]
+        assert (saga_id, reason != service.did()[0][2]) == (numbered(1), True)
 
     def test_add_up_and_stop_when_all_fails(self, browser: Browser, service: FakeService) -> None:
         service.refuses["retry"] = Conflict("the saga is RUNNING")
@@ -53,13 +53,13 @@ class TestJobs:
 
     def test_need_a_note_and_a_known_action_and_something_to_do(self, browser: Browser, service: FakeService) -> None:
         one = f"create-zip/{numbered(1)}"
-        assert browser.submit("/jobs", do="retry", note="", one=one).status_code == 422
-        assert browser.submit("/jobs", do="purge", note="n", one=one).status_code == 404
-        assert browser.submit("/jobs", do="retry", note="n").status_code == 422
+        assert browser.submit("/jobs", do="retry", reason="", one=one).status_code == 422
+        assert browser.submit("/jobs", do="purge", reason="n", one=one).status_code == 404
+        assert browser.submit("/jobs", do="retry", reason="n").status_code == 422
         many = [f"create-zip/{numbered(number)}" for number in range(101)]
-        assert browser.submit("/jobs", do="retry", note="n", all=many).status_code == 422
+        assert browser.submit("/jobs", do="retry", reason="n", all=many).status_code == 422
         assert service.did() == []
-        assert browser.submit("/jobs", do="retry", note="n", all=many, count="101").status_code == 303
+        assert browser.submit("/jobs", do="retry", reason="n", all=many, count="101").status_code == 303
         assert browser.get("/jobs/99").status_code == 404
 
     def test_redrive_all_though_a_walk_through_the_dead_letters_hides_them_from_others(self) -> None:
@@ -68,7 +68,7 @@ class TestJobs:
 
             another = threading.Barrier(2)
 
-            def redrive(self, name: str, saga_id: str | None = None, *, note: str = "") -> Redrive:
+            def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
                 visible, self.letters = self.letters, []
                 with contextlib.suppress(threading.BrokenBarrierError):
                     self.another.wait(0.05)  # is there another?
@@ -79,7 +79,7 @@ class TestJobs:
         service = Queue([dead(number) for number in range(4)])
         service.letters = [a_letter(saga_id=numbered(number)) for number in range(4)]
         every, browser = [f"create-zip/{numbered(number)}" for number in range(4)], Browser(service).open()
-        begun = browser.submit("/jobs", do="redrive", note="mended", all=every)
+        begun = browser.submit("/jobs", do="redrive", reason="mended", all=every)
         assert "chosen 4 done 4 refused 0" in wait_over(browser, begun.headers["location"])
         assert service.letters == []
 
@@ -96,7 +96,7 @@ class TestAllThatMatch:
         told = text_of(browser.get(link).text)
         assert "120 sagas match" in told
         assert "Type their number, 120" in told
-        form = {"matching": "1", "status": "DEAD_LETTERED", "text": "topic", "do": "retry", "note": "mended"}
+        form = {"matching": "1", "status": "DEAD_LETTERED", "text": "topic", "do": "retry", "reason": "mended"}
         refused = browser.submit("/jobs", **form)
         assert refused.status_code == 422
         assert "count: type 120" in refused.text
@@ -113,24 +113,24 @@ class TestAllThatMatch:
         other["steps"] = [a_step("announce", "FAILED", error={"type": "Denied", "message": "no"})]
         service = FakeService([dead(1), dead(2), other])
         browser = Browser(service).open()
-        form = {"matching": "1", "text": "denied", "do": "retry", "note": "mended", "rate": "20"}
+        form = {"matching": "1", "text": "denied", "do": "retry", "reason": "mended", "rate": "20"}
         wait_over(browser, browser.submit("/jobs", **form, first="1").headers["location"])
         assert [call[1] for call in service.did()] == [numbered(3)]
         assert "No saga does" in text_of(browser.get("/sagas/all", params={"text": "nothing like it"}).text)
 
     def test_all_of_all_times_are_refused(self, browser: Browser, service: FakeService) -> None:
         assert browser.get("/sagas/all").status_code == 422
-        assert browser.submit("/jobs", matching="1", do="cancel", note="n").status_code == 422
+        assert browser.submit("/jobs", matching="1", do="cancel", reason="n").status_code == 422
         assert service.did() == []
 
     def test_what_failed_is_gone_on_with(self, service: FakeService) -> None:
         service.refuses["retry"] = Unavailable("away", 0)
         service.sagas = {numbered(number): dead(number) for number in range(8)}
         browser = Browser(service).open()
-        begun = browser.submit("/jobs", matching="1", type="create-zip", do="retry", note="n").headers["location"]
+        begun = browser.submit("/jobs", matching="1", type="create-zip", do="retry", reason="n").headers["location"]
         assert "failed 5 not tried 3" in wait_over(browser, begun)
         service.refuses.clear()
-        again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", note="n").headers["location"]
+        again = browser.submit("/jobs", again=begun.rpartition("/")[2], do="retry", reason="n").headers["location"]
         assert "chosen 8 done 8" in wait_over(browser, again)
 
 

@@ -38,8 +38,8 @@ class TestLetters:
 
     def test_all_are_moved_back_with_a_note(self, browser: Browser, service: FakeService) -> None:
         service.letters = [a_letter()]
-        assert 'name="note"' in browser.get("/letters/create-zip").text
-        assert "1 moved back, 0 stay." in browser.submit("/letters/create-zip/redrive", note="it is up").text
+        assert 'name="reason"' in browser.get("/letters/create-zip").text
+        assert "1 moved back, 0 stay." in browser.submit("/letters/create-zip/redrive", reason="it is up").text
         assert ("redrive", None, "it is up") in service.did()
 
     def test_one_is_moved_back(self, browser: Browser, service: FakeService) -> None:
@@ -74,7 +74,7 @@ class TestLetters:
 
     def test_those_that_sqs_moves_are_not_looked_at_meanwhile(self) -> None:
         class Moving(FakeService):
-            def redrive(self, name: str, saga_id: str | None = None, *, note: str = "") -> Redrive:
+            def redrive(self, name: str, saga_id: str | None = None, *, reason: str = "") -> Redrive:
                 return Redrive(task="t-1")
 
         service = Moving()

@@ -153,7 +153,7 @@ class TestSaga:
     ) -> None:
         for path in ("/", "/sagas", SAGA, "/letters/create-zip", "/sweeps/create-zip", "/jobs/1"):
             if path == "/jobs/1":
-                browser.submit("/jobs", do="retry", note="n", one=f"create-zip/{numbered(1)}")
+                browser.submit("/jobs", do="retry", reason="n", one=f"create-zip/{numbered(1)}")
             assert "data-still" not in browser.get(path).text
         for path in ("/search?q=zzz", "/sagas/all?type=create-zip", "/types/none"):
             assert 'data-still="slow"' in browser.get(path).text

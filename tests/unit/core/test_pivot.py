@@ -119,7 +119,9 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
     stopped = after(decision.state, decision.then.fact)
     assert (stopped.status, stopped.past_pivot) == (S.DEAD_LETTERED, "step1")
     assert kind_of(apply(stopped, CompensateArrived(MINE))) is Refuse
-    undone = after(stopped, CompensateArrived(MINE, force=True, note="it was not"), ev.CompensationStarted("operator"))
+    undone = after(
+        stopped, CompensateArrived(MINE, force=True, reason="it was not"), ev.CompensationStarted("operator")
+    )
     assert (undone.status, undone.cursor, undone.past_pivot) == (S.COMPENSATING, 0, "step1")
 
 
@@ -167,9 +169,9 @@ def test_its_parents_order_does_not_undo_it() -> None:
 @pytest.mark.parametrize("status", FORWARD[1:])
 def test_an_operator_may_still_have_it_undone(status: SagaStatus) -> None:
     state = OVER if status is S.COMPLETED else replace(BEHIND, status=status)
-    for force, note in ((False, ""), (True, ""), (False, "it was not paid")):
-        assert kind_of(apply(state, CompensateArrived(MINE, force, note))) is Refuse
-    asked = CompensateArrived(MINE, force=True, note="the money went back by hand")
+    for force, reason in ((False, ""), (True, ""), (False, "it was not paid")):
+        assert kind_of(apply(state, CompensateArrived(MINE, force, reason))) is Refuse
+    asked = CompensateArrived(MINE, force=True, reason="the money went back by hand")
     turned = after(state, asked, ev.CompensationStarted("operator"))
     assert (turned.status, turned.cause) == (S.COMPENSATING, "operator")
     assert kind_of(apply(replace(state, lease=HELD), asked)) is Refuse

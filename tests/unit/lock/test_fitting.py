@@ -78,7 +78,7 @@ class Tree:
 class WideTree:
     name: str
     children: list[WideTree] = field(default_factory=list["WideTree"])
-    note: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ SAMPLES: list[tuple[Any, list[Any]]] = [
     (One | None, [One(1), None]),
     (One | OneText | None, [One(1), OneText("x"), None]),
     (Tree, [Tree("a"), Tree("a", [Tree("b", [Tree("c")])])]),
-    (WideTree, [WideTree("a", [WideTree("b")]), WideTree("a", note="x")]),
+    (WideTree, [WideTree("a", [WideTree("b")]), WideTree("a", reason="x")]),
     (NumberedTree, [NumberedTree(1, [NumberedTree(2)])]),
     (Loose, [{"a": 1}, {"a": 1, "b": "x"}]),
 ]
