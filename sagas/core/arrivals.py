@@ -282,7 +282,7 @@ def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, n
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
     if held and not (event.force and event.reason):
-        return Decision(state, Refuse(f"{pivot_holds(state)}; to undo it, pass force and a reason that says why"))
+        return Decision(state, Refuse(f"{pivot_holds(state)}; to undo it, pass force and a reason"))
     forced = held or (event.force and state.status is SagaStatus.COMPLETED)
     if not stopped and not forced:
         more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""

@@ -24,7 +24,7 @@ LONGEST_CANCEL_REASON = 500
 """Characters that the reason of a cancel may have: until it is journaled, the reason is in the control item."""
 
 LONGEST_REASON = 4_000
-"""Characters that any other reason may have: a page of the audit trail, with a hundred of them, must fit an answer."""
+"""Characters that any other reason may have: a page of the audit trail, with a hundred, must fit into an answer."""
 
 
 def id_for_key(saga: str, key: str) -> str:
