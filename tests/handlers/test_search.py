@@ -131,7 +131,7 @@ def test_a_settlement_leaves_the_end_where_it_was(site: Make) -> None:
     ended = w.call("GET", f"/sagas/frail/{first}").body["ended_at"]
     w.clock.advance(3600)
     later = iso(w.clock.now())
-    assert w.call("POST", f"/sagas/frail/{first}/resolve", {"note": "seen", "action": "none"}).status == 200
+    assert w.call("POST", f"/sagas/frail/{first}/resolve", {"reason": "seen", "action": "none"}).status == 200
     view = w.call("GET", f"/sagas/frail/{first}").body
     assert view["ended_at"] == ended < later <= view["updated_at"]
     assert ids(w, status="FAILED") == [second, first]
