@@ -21,7 +21,7 @@ FOLDERS = (
     *("sagas/engine/attempt", "sagas/engine/children", "sagas/engine/composition", "sagas/engine/start"),
     *("sagas/engine/sweep", "sagas/store/children", "sagas/store/journal", "sagas/store/schedule"),
     *("sagas/store/signals", "sagas/store/types", "sagas/testing"),
-    "sagas/handlers/http",
+    *("sagas/client/operate", "sagas/handlers/http"),
 )
 """Folders that are rewritten. Add each that the check no longer finds anything in, until ``sagas`` is one."""
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")

@@ -135,8 +135,8 @@ class Request:
         query = Path("query")
         unknown = [name for name in self._query if name not in names and not name.startswith(_SIGNATURE_PREFIX)]
         if unknown:
-            text = f"unknown; expected one of {', '.join(names)}" if names else "unknown; this call takes no query parameters"
-            raise invalid("parameters", [Problem(str(query / name), text) for name in unknown])
+            expected = f"expected one of {', '.join(names)}" if names else "this call takes no query parameters"
+            raise invalid("parameters", [Problem(str(query / name), f"unknown; {expected}") for name in unknown])
         values: dict[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
         repeated = [name for name in names if len(values.get(name) or ()) > 1]
         if repeated:
