@@ -196,11 +196,7 @@ def _start(saga: SagaType, described: Json) -> Json:
     headers = (
         ("Idempotency-Key", key, _KEY),
         ("X-Correlation-Id", correlation, "Your own correlation id, for the audit trail, messages and logs."),
-        (
-            "traceparent",
-            {"type": "string"},
-            "W3C trace context. Without X-Correlation-Id, its trace id is the correlation id.",
-        ),
+        ("traceparent", {"type": "string"}, "W3C. Without X-Correlation-Id, its trace id is the correlation id."),
     )
     parameters = [
         {"name": header, "in": "header", "required": False, "schema": schema, "description": text}
