@@ -151,7 +151,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
                 lists the paths.
             NotFound: the type does not exist.
             TooLarge: the request is larger than 256 KB.
-            Unavailable: starts of this type are paused, or see above.
+            Unavailable: starts of this type are paused, or the API is out of reach.
         """
         headers: dict[str, str] = {}
         if key is not None:
@@ -189,7 +189,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             NotFound: the saga does not exist.
             Conflict: its request was purged, is too large for an answer, or is redacted.
             InvalidRequest: the request is not valid for the deployed type, or the key was used before.
-            Unavailable: starts of this type are paused, or see above.
+            Unavailable: starts of this type are paused, or the API is out of reach.
         """
         old = self.show(type, saga_id)
         purged_at = old.get("purged_at")
@@ -213,8 +213,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         """Return a saga by its id.
 
         Args:
-            saga_id: the id, or its first four or more characters. With these, it finds only the newest five hundred
-                sagas, and sagas from the time that the start of most ids stands for.
+            saga_id: the id, or its first four or more characters. With these, it searches the newest five hundred
+                sagas. Most ids start with a timestamp, so it also searches the sagas of that time.
 
         Raises:
             NotFound: no saga matches.
@@ -243,7 +243,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             type: the saga type; ``None`` lists all types.
             parent: only children of the saga with this id; not allowed with other filters.
             status: only sagas with this status. With a final status, the last saga to end comes first.
-            limit: the most sagas to look at, 1 to 100.
+            limit: how many sagas to look at, 1 to 100.
             cursor: the cursor of the previous page.
             since: only sagas that were started at this time or later. With a final ``status`` and no ``find``, only
                 sagas that ended then. Text is ISO 8601, and without an offset in UTC.
@@ -270,7 +270,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         Args:
             type: the saga type; ``None`` lists all types. A page with a ``cursor`` is short only if two thousand sagas
                 of other types come in between.
-            limit: the most sagas to return, 1 to 100.
+            limit: how many sagas to return at most, 1 to 100.
             cursor: the cursor of the previous page.
 
         Raises:

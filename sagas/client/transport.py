@@ -27,7 +27,7 @@ _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
 _TRIES = 2
 """A call is repeated once if it did not reach the API, or only reads."""
 _MOST_CACHED, _LARGEST_CACHED = 64, 256 * 1024
-"""The most answers in the cache, and the most bytes of one."""
+"""The maximum number of answers in the cache, and the maximum size of one in bytes."""
 _REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.")
 _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyConnectionError, aws.SSLError)
 

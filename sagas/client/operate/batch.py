@@ -38,7 +38,7 @@ ACTIONS = (*_USUAL,)
 _AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
 LONGEST_REASON = 3_000
-"""The most characters of a reason, without the job's id before it."""
+"""The maximum length of a reason, without the job's id before it."""
 
 
 def options_of(action: str) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class Batch:
         saga_ids: the ids of the sagas, in order.
         reason: the reason; each audit entry has ``bulk JOB: reason``.
         job: the job's name; by default a new one.
-        rate: the most calls per second.
+        rate: the maximum number of calls per second.
         path: the file of outcomes; without it, no file is written. An existing file must be of this job.
         options: the options of the client's call, other than the reason; the same for each saga.
         clock, sleep: a monotonic clock in seconds, and a function that blocks for so many seconds.

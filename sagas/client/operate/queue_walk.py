@@ -18,10 +18,10 @@ _LONGEST_HOLD = 11 * 3600
 _WAIT = 1
 """Seconds that a receive waits. From one second on, SQS asks all its servers."""
 _BATCH = 10
-"""The most messages that SQS returns at once."""
+"""The maximum number of messages that SQS returns at once."""
 _SYSTEM = ("ApproximateReceiveCount", "SentTimestamp", "DeadLetterQueueSourceArn")
 MOST_HELD = 20_000
-"""The most messages that a walk hides. SQS allows 120,000 in flight, and others need some of them."""
+"""The maximum number of messages that a walk hides. SQS allows 120,000 in flight, and others need some."""
 
 _ROUNDS = 3
 """How often all messages must come back without a new one to end the walk. SQS returns rarely received ones first."""

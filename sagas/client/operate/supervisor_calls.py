@@ -59,7 +59,7 @@ class SupervisorCalls:
             stale_after: seconds of silence that count as a stall; by default those of each saga type.
             type: only sagas of this type.
             saga_id: only this saga, also if it is not due for the supervisor.
-            limit: the most sagas, 1 to 1,000; by default 1,000.
+            limit: how many sagas at most, 1 to 1,000; by default 1,000.
             max_attempts: only sagas that have stalled less often than this since their last progress, 0 to 1,000.
 
         Raises:

@@ -16,7 +16,7 @@ ANONYMOUS = "anonymous"
 """The name of callers of a method without authorization."""
 
 _LONGEST = 200
-"""The most characters of an identifier that is not an ARN."""
+"""The maximum length of an identifier that is not an ARN."""
 _TOKEN = re.compile(r"(?i:bearer|basic) .*|eyJ[\w-]+(?:\.[\w-]*){2,4}", re.DOTALL)
 """Credentials that an authorizer returned as its principal: a header's value, or a JSON Web Token."""
 

@@ -20,12 +20,12 @@ from sagas.handlers.http.answers import MalformedBody
 from sagas.store.index.listing import Span
 
 LARGEST_BODY = 256 * 1024
-"""The most bytes of a body."""
+"""The maximum size of a body in bytes."""
 
 WHOLE_ID = 36
 """Characters of a saga's id."""
 SHORTEST_BEGINNING = 4
-"""Characters of the start of an id that finds a saga."""
+"""The minimum length of the start of an id that finds a saga."""
 _ANY_ID = "00000000-0000-0000-0000-000000000000"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
