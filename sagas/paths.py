@@ -1,4 +1,4 @@
-"""Paths into JSON, such as ``$.customer.id``, ``$.items[0]`` and ``$.items[*]``. All paths of users have this grammar."""
+"""Paths into JSON, such as ``$.customer.id``, ``$.items[0]`` and ``$.items[*]``. Users write paths in this grammar."""
 
 from __future__ import annotations
 
