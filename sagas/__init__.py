@@ -68,8 +68,8 @@ _MODULES = {
     "step": "authoring.steps",
     "wait_for": "authoring.waits",
 }
-"""Where names are that are imported on first use; all others are errors. Commands, functions and clients import this
-package, too, and need few of them."""
+"""The modules of names, except errors. They are imported on first use, because commands, functions and clients import
+this package, too, and need few of them."""
 
 
 def __getattr__(name: str) -> Any:

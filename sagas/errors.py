@@ -170,6 +170,13 @@ class InvalidRequest(SagaError):
         self.problems = tuple(problems)
 
 
+def full_text(error: SagaError) -> str:
+    """Return the text of an error, with the problems that its message does not name."""
+    text, problems = str(error), error.problems if isinstance(error, InvalidRequest) else ()
+    lines = (f"{problem.path}: {problem.message}" for problem in problems)
+    return "; ".join([text, *(line for line in lines if line not in text)])
+
+
 class NotFound(SagaError):
     """The saga type or saga does not exist."""
 

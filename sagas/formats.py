@@ -24,7 +24,7 @@ class NewerFormat(Unavailable):
         super().__init__(f"{what} was written by a newer version of lambda-sagas", retry_after=60)
 
 
-def check_format(found: object, what: str) -> None:
-    """Raise :class:`NewerFormat` if this version cannot read a format."""
-    if isinstance(found, int | float) and not isinstance(found, bool) and found > FORMAT:
+def check_format(version: object, what: str) -> None:
+    """Raise :class:`NewerFormat` if this release cannot read a format version."""
+    if isinstance(version, int | float) and not isinstance(version, bool) and version > FORMAT:
         raise NewerFormat(what)

@@ -1,9 +1,9 @@
-"""What can be asked of a service: one row for each operation.
+"""The operations of a service, one row for each.
 
-The API's routes, its OpenAPI description, the rights of IAM, the client's calls, the commands of the command line, the
-buttons of the console and the messages of the command queue come from these rows, so that an operation is declared
-once. Parameters of the query and all that depends on a saga type are described where they are read, in
-``sagas/handlers``. This module loads nothing of the engine: the client and the CDK read it, too.
+The routes and the OpenAPI description of the API come from these rows, and so do IAM rights, calls of the client, CLI
+commands, buttons of the console and messages of the command queue. So an operation is declared once. Only query
+parameters and the parts that depend on a saga type are described in ``sagas/handlers``, where they are read. This
+module imports nothing from the engine, because the client and the CDK import it, too.
 """
 
 from __future__ import annotations
@@ -19,64 +19,61 @@ from sagas.errors import NotFound
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _TYPE = "type"
-"""The parameter of paths that names a saga type."""
+"""The path parameter for the saga type."""
 
 
-_WHY = "Why; kept in the audit trail."
+_WHY = "Reason, for the audit trail"
 
 
 def _option(help: str, *flags: str) -> dict[str, Any]:
-    """Make a field of a body an option of the command line: what its help says, and its flags if they are not the
-    field's name."""
+    """The metadata that makes a field of a body a CLI option: its help, and its flags if they differ from the name."""
     return {"help": help, "flags": flags}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an operator retries or purges a saga."""
+    """The reason for a retry or a purge."""
 
     reason: str = field(default="", metadata=_option(_WHY))
 
 
 @dataclass(frozen=True)
 class Cancellation:
-    """Why a saga is cancelled. ``force``: also a child whose parent has not ended."""
+    """The reason for a cancel. ``force``: also cancel a child whose parent has not ended."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a child whose parent is not over."))
+    force: bool = field(default=False, metadata=_option("Also a child whose parent has not ended"))
 
 
 @dataclass(frozen=True)
 class Compensation:
-    """Why an operator gives up on a saga and has it undone. ``force``: also one that is COMPLETED or past its pivot,
-    where the reason is required."""
+    """The reason for undoing a saga. ``force``: also undo one that is COMPLETED or past its pivot; needs a reason."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also one that is COMPLETED or past its pivot."))
+    force: bool = field(default=False, metadata=_option("Also a saga that is COMPLETED or past its pivot"))
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """How a saga was settled by hand. ``steps``: those whose undo was done."""
+    """How a saga was settled by hand. ``steps``: the steps that were undone by hand."""
 
-    reason: str = field(metadata=_option("Why it is settled; kept in the audit trail."))
-    action: str = field(default="", metadata=_option("What was done."))
+    reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
+    action: str = field(default="", metadata=_option("What you did"))
     steps: list[str] = field(
-        default_factory=list[str], metadata=_option("A step that was undone by hand; may be repeated.", "--step")
+        default_factory=list[str], metadata=_option("A step that you undid by hand; repeatable", "--step")
     )
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """How often a saga counts as having stalled since its last progress."""
+    """How often a saga has stalled since its last progress; 0 restores all its recovery attempts."""
 
     attempts: int
 
 
 @dataclass(frozen=True)
 class Recovering:
-    """Which sagas of a type are to be looked at now, as for :func:`sagas.handlers.tasks.recovering.recover`; by default
-    all that are due."""
+    """The stalled sagas to recover now; by default all of a type, as in ``sagas.handlers.tasks.recovering``."""
 
     saga_id: str | None = None
     stale_after: float | None = None
@@ -86,11 +83,11 @@ class Recovering:
 
 @dataclass(frozen=True)
 class Change:
-    """What is paused or resumed, and why: either ``paused`` or ``active``.
+    """A pause or a resume and its reason. Set either ``paused`` or ``active``.
 
-    ``paused`` is about all sagas of a type, about those at ``step``, or about the saga ``saga_id``. With it, ``starts``
-    accepts new sagas, which wait, and ``undos`` has undos wait, too. ``active`` is about new sagas only: false refuses
-    them, true resumes the type.
+    ``paused`` applies to all sagas of the type, to those at ``step``, or to the saga ``saga_id``. With it, ``starts``
+    still accepts new sagas, which wait, and ``undos`` pauses undos, too. ``active`` applies to new sagas only: false
+    refuses them, true resumes the type.
     """
 
     active: bool | None = None
@@ -104,13 +101,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What operators read of an operation on one saga; nothing where they do not ask for it.
+    """The texts for operators of an operation on one saga; empty for operations that are not for operators.
 
     Args:
-        help: what the command line says of its command, whose options are the fields of the body.
-        label: what the console's button says; there is none without it.
-        effect: what the console says that it does, in a sentence.
-        done: what it says afterwards.
+        help: the help of its CLI command. The command's options are the fields of the body.
+        label: the label of the console's button; empty if there is no button.
+        effect: a sentence for the console on what the operation does.
+        done: a sentence for the console after the operation.
         at_once: the console asks for no reason.
     """
 
@@ -130,18 +127,18 @@ class Operation:
 
     Args:
         name: the start of its id in OpenAPI, and the name of the function that serves it.
-        method: of HTTP.
-        path: below the stage. ``{type}`` is a saga type.
-        right: that IAM asks for it; see :data:`sagas.cdk.access.grants.RIGHTS`.
-        summary: in a few words; ``{type}`` is the type.
-        answer: the schema of its answer, or each that there may be, by its name in OpenAPI.
-        statuses: with which that is answered.
-        errors: further statuses, besides those that every call may get.
-        body: the class of its body, if that is one of this module; of its query where the method takes no body.
-        polled: it is asked again and again: callers may send the ``ETag`` of the answer that they have.
-        verb: what operators read of it, if they ask for it on one saga.
-        many: clients do it to many sagas, too: by default to those of these statuses.
-        queued: a message of the command queue may ask for it.
+        method: the HTTP method.
+        path: the path below the stage. ``{type}`` is a saga type.
+        right: the right that callers need; see :data:`sagas.cdk.access.grants.RIGHTS`.
+        summary: a few words on what it does; ``{type}`` is the type.
+        answer: the OpenAPI names of the schemas of its answer.
+        statuses: the statuses of its answer.
+        errors: its error statuses, without those that any call can get.
+        body: the class of its body, if it is in this module; for a method without a body, of its query.
+        polled: callers poll it, and can send the ``ETag`` of their copy of the answer.
+        verb: the texts for operators.
+        many: if clients can do it to many sagas, the statuses of the sagas that it is for by default.
+        queued: a message of the command queue can request it.
     """
 
     name: str
@@ -160,7 +157,7 @@ class Operation:
 
     @property
     def typed(self) -> bool:
-        """Whether OpenAPI describes it for each saga type, since its id is not unique without one."""
+        """Whether OpenAPI describes it once per saga type."""
         return self.path.startswith("/sagas/{type}")
 
     @property
@@ -170,28 +167,30 @@ class Operation:
 
     @property
     def options(self) -> tuple[Field[Any], ...]:
-        """The fields of its body that operators give it."""
-        return tuple(one for one in fields(self.body) if "help" in one.metadata) if self.body is not None else ()
+        """The fields of its body that are options for operators."""
+        return (
+            tuple(option for option in fields(self.body) if "help" in option.metadata) if self.body is not None else ()
+        )
 
     @property
     def reason_required(self) -> bool:
-        """Whether operators have to give a reason."""
-        return any(one.name == "reason" and one.default is MISSING for one in self.options)
+        """Whether operators must give a reason."""
+        return any(option.name == "reason" and option.default is MISSING for option in self.options)
 
     def filled(self, values: Sequence[str]) -> str:
-        """Return the path with its parameters filled in, in order, and quoted."""
+        """Return the path with these values for its parameters, in order, quoted."""
         for value in values:
             if value in ("", ".", ".."):
-                raise NotFound(f"there is nothing named {value!r}")
+                raise NotFound(f"{value!r} cannot be part of a path")
         parts = iter(values)
         try:
             return _PARAMETER.sub(lambda _: quote(next(parts), safe=""), self.path)
-        except UnicodeEncodeError as error:  # half of a character
-            raise NotFound(f"there is nothing named {error.object!r}") from error
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise NotFound(f"{error.object!r} cannot be part of a path") from error
 
     def pattern(self, *, of_type: bool = False) -> str:
-        """Return the method and path as an IAM resource has them: ``*``, which spans slashes, stands for parameters,
-        except the type's where ``of_type``."""
+        """Return the method and path in the form of an IAM resource: ``*`` replaces parameters, and also matches
+        slashes. With ``of_type``, ``{type}`` is not replaced."""
 
         def starred(match: re.Match[str]) -> str:
             return "{type}" if of_type and match[1] == _TYPE else "*"
@@ -204,7 +203,7 @@ _ONE = "/sagas/{type}/{saga_id}"
 
 LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", polled=True)
 LOOK_UP = Operation(
-    *("look_up", "GET", "/sagas/{saga_id}", "read", "Show a saga by its id alone", "Saga", "200", "404 409 422"),
+    *("look_up", "GET", "/sagas/{saga_id}", "read", "Show a saga by its id", "Saga", "200", "404 409 422"),
     polled=True,
 )
 START = Operation(
@@ -218,101 +217,108 @@ CANCEL = Operation(
     *("cancel", "DELETE", _ONE, "cancel", "Cancel one {type}", "Saga", "200 202", "404 409 422"),
     body=Cancellation,
     verb=Verb(
-        help="Cancel a saga: it stops, and what was done is undone.",
+        help="Cancel a saga: it stops, and its completed steps are undone.",
         label="Cancel",
-        effect="It stops, and the undo of each completed step runs, the last first.",
-        done="It is being cancelled.",
+        effect="The saga stops, and its completed steps are undone in reverse order.",
+        done="The saga is being cancelled.",
     ),
     many=tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
     queued=True,
 )
-AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "The audit trail", "Entries")
+AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries")
 VERIFY = Operation(
-    "verify", "GET", f"{_ONE}/verification", "read", "Verify the audit trail by its hashes", "Verification"
+    "verify", "GET", f"{_ONE}/verification", "read", "Verify the hashes of the audit trail", "Verification"
 )
 RETRY = Operation(
-    *("retry", "POST", f"{_ONE}/retry", "operate", "Retry what failed", "Saga", "202", _CHANGE),
+    *("retry", "POST", f"{_ONE}/retry", "operate", "Retry one {type}", "Saga", "202", _CHANGE),
     body=Reason,
     verb=Verb(
-        help="Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a "
-        "step whose function handled no message.",
+        help="Retry a saga that has stopped: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, "
+        "or a step whose function handled no message.",
         label="Retry",
-        effect="What failed runs again, under the same idempotency key; what completed stays as it is.",
-        done="It is tried again.",
+        effect="The failed step or undo runs again, with the same idempotency key. Completed steps do not run again.",
+        done="The saga is being retried.",
         at_once=True,
     ),
     many=(SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
 )
 COMPENSATE = Operation(
-    *("compensate", "POST", f"{_ONE}/compensate", "operate", "Give up and undo", "Saga", "202", _CHANGE),
+    *("compensate", "POST", f"{_ONE}/compensate", "operate", "Undo one {type}", "Saga", "202", _CHANGE),
     body=Compensation,
     verb=Verb(
-        help="Give up on a DEAD_LETTERED or FAILED saga and undo what was done.",
+        help="Give up on a DEAD_LETTERED or FAILED saga, and undo its completed steps.",
         label="Undo",
-        effect="It is given up: the undo of each completed step runs, the last first.",
-        done="It is being undone.",
+        effect="The saga is given up, and its completed steps are undone in reverse order.",
+        done="The saga is being undone.",
     ),
     many=(SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
 )
 RESOLVE = Operation(
-    *("resolve", "POST", f"{_ONE}/resolve", "operate", "Settle by hand", "Saga", "200", _CHANGE),
+    *("resolve", "POST", f"{_ONE}/resolve", "operate", "Mark one {type} as settled by hand", "Saga", "200", _CHANGE),
     body=Resolution,
     verb=Verb(
-        help="Say that a saga which needs a person is settled: it leaves the attention list.",
-        label="It is settled",
-        effect="It leaves the attention list. Nothing runs; your reason is kept in the audit trail.",
-        done="It is settled.",
+        help="Mark a saga that needs an operator as settled by hand: it leaves the attention list.",
+        label="Mark as settled",
+        effect="The saga leaves the attention list. No code runs. The audit trail keeps your reason.",
+        done="The saga is marked as settled.",
     ),
     many=tuple(SagaStatus),
 )
 SIGNAL = Operation(
-    *("signal", "POST", f"{_ONE}/signals/{{step}}", "signal", "Send a step what it waits for", "Saga"),
+    *("signal", "POST", f"{_ONE}/signals/{{step}}", "signal", "Send a signal to one {type}", "Saga"),
     statuses="200 202",
     errors=_CHANGE,
     queued=True,
 )
 PURGE = Operation(
-    *("purge", "POST", f"{_ONE}/purge", "purge", "Delete the stored data of one that has ended, except the tombstone"),
+    *("purge", "POST", f"{_ONE}/purge", "purge", "Purge one {type}: delete its stored data, except the tombstone"),
     *("Saga", "200", _CHANGE),
     body=Reason,
     verb=Verb(
-        help="Delete the stored data of a saga that has ended, and name the S3 objects in its results, which the sweep "
+        help="Delete the stored data of a saga that has ended, and list the S3 objects in its results, which the sweep "
         "handles."
     ),
 )
 SET_RECOVERY_ATTEMPTS = Operation(
-    *("set_recovery_attempts", "PUT", f"{_ONE}/recovery-attempts", "operate", "Set how often it has stalled"),
+    *(
+        "set_recovery_attempts",
+        "PUT",
+        f"{_ONE}/recovery-attempts",
+        "operate",
+        "Set the recovery attempts of one {type}",
+    ),
     *("Saga", "200", _CHANGE),
     body=Attempts,
 )
 ATTENTION = Operation(
-    *("list_attention", "GET", "/attention", "read", "Sagas that need an operator", "Sagas Incidents"), polled=True
+    *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
+    polled=True,
 )
-TYPES = Operation("list_types", "GET", "/types", "read", "The saga types", "Types", errors="422")
-TYPE = Operation("show_type", "GET", "/types/{type}", "read", "One saga type", "Type")
+TYPES = Operation("list_types", "GET", "/types", "read", "List the saga types", "Types", errors="422")
+TYPE = Operation("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type")
 CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
     body=Change,
 )
 RECOVER = Operation(
-    *("recover", "POST", "/types/{type}/recover", "operate", "Look for stalled sagas now", "Recovery"),
+    *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),
     errors="404 413 422",
     body=Recovering,
 )
-STATS = Operation("stats", "GET", "/stats", "read", "Counts by type and status", "Stats")
-BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "The circuit breakers", "Breakers", errors="422")
+STATS = Operation("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats")
+BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers", errors="422")
 CLOSE_BREAKER = Operation(
     "close_breaker", "POST", "/breakers/{type}/{step}/close", "operate", "Close a circuit breaker", "Breaker"
 )
-OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "This description", "", errors="422")
+OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "Show this description", "", errors="422")
 
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
     *(SET_RECOVERY_ATTEMPTS, ATTENTION, TYPES, TYPE, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
     OPENAPI,
 )
-"""All but the route of public waits, which asks for no right."""
+"""All operations, except the route of public waits, which needs no right."""
 
 VERBS = {operation.name: operation for operation in OPERATIONS if operation.verb.help}
-"""What operators do to one saga, by name; also to many where the row says to which."""
+"""The operations for operators on one saga, by name; those with ``many`` also on many sagas."""

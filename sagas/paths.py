@@ -1,4 +1,4 @@
-"""Paths into JSON: ``$.customer.id``, ``$.items[0]``, ``$.items[*]``. One grammar wherever users write one."""
+"""Paths into JSON, such as ``$.customer.id``, ``$.items[0]`` and ``$.items[*]``. Users write paths in this grammar."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _PATH = re.compile(rf"\$(?:{_PART.pattern})*")
 
 
 def is_path(value: object) -> bool:
-    """Return whether a value is the text of a path; ``$`` is the whole."""
+    """Return whether a value is the text of a path; ``$`` is the path of the whole value."""
     return isinstance(value, str) and _PATH.fullmatch(value) is not None
 
 
 def parse_path(text: object) -> Place:
-    """Return the parts of a path. A ``ValueError`` says what is wrong, and what a path looks like."""
+    """Return the parts of a path. Raises ``ValueError`` with an example for any other value."""
     if not isinstance(text, str) or not is_path(text):
         raise ValueError(f"{text!r} is not a path; write one like $.customer.id")
     return tuple(name or item for name, item in _PART.findall(text))
 
 
 def value_at(data: Any, path: Place) -> Any:
-    """Return what JSON has at a path: a list where a part is ``[*]``. A ``LookupError`` where there is nothing."""
+    """Return the value at a path; a list if a part is ``[*]``. Raises ``LookupError`` if there is no value."""
     for place, part in enumerate(path):
         if part.startswith("["):
             if not isinstance(data, list):

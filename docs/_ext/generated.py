@@ -35,23 +35,23 @@ NOTE = "*Generated from the code by `make docs`.*\n"
 
 # fmt: off
 CODES = {
-    "malformed_body": ("The body is not JSON, or has a key twice.", "the caller", "no: it fails the same way"),
-    "not_found": ("There is no such saga type, saga, step or path.", "the caller", "no"),
-    "conflict": ("The saga's state does not allow the call; the message names the state.", "the caller, after a look at the saga", "no"),
-    "too_large": ("The body has more than 256 KB.", "the caller: put the data into S3", "no"),
+    "malformed_body": ("The body is not JSON, or has an object with the same key twice.", "the caller", "no: it fails the same way"),
+    "not_found": ("The saga type, saga, step or path does not exist.", "the caller", "no"),
+    "conflict": ("The saga's state does not allow the call; the message names the state.", "the caller, after reading the saga", "no"),
+    "too_large": ("The body is larger than 256 KB.", "the caller: put the data into S3", "no"),
     "idempotency_key_reused": ("The key was used with another request.", "the caller: another key, or the first request", "no"),
-    "invalid_request": ("The input does not fit; `details` lists path and message.", "the caller", "no"),
+    "invalid_request": ("The input is not valid. `details` lists paths and messages.", "the caller", "no"),
     "paused": ("An operator or `auto_disable` has paused starts of this type. The message has the operator's reason.", "an operator: `sagas resume`", "yes, after `Retry-After`"),
-    "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start under the same key"),
-    "internal": ("An error that the service did not expect; its log has it.", "an operator", "yes, under the same key"),
-    "bad_request": ("The gateway refused the call: it is no proper HTTP.", "the caller", "no"),
-    "forbidden": ("The call is not signed, or its caller may not make it; or there is no such path and method.", "the caller, or who grants [rights](../concepts/security-model.md#rights-by-saga-type)", "no"),
-    "throttled": ("More calls than the API takes (`throttling`), or than the account's quota allows.", "nobody, or an operator if it lasts", "yes, after a moment; a start under the same key"),
-    "timeout": ("There was no answer within 29 seconds. The call may have taken effect.", "an operator if it lasts", "a call that reads, and a start under its key; else look first"),
+    "unavailable": ("A table or queue is out of reach, or throttles.", "nobody, or an operator if it lasts", "yes, after `Retry-After`; a start with the same key"),
+    "internal": ("An unexpected error. The service's log has it.", "an operator", "yes, with the same key"),
+    "bad_request": ("The gateway refused the call: it is not valid HTTP.", "the caller", "no"),
+    "forbidden": ("The call is not signed or not allowed, or the path or method does not exist.", "the caller, or whoever grants [rights](../concepts/security-model.md#rights-by-saga-type)", "no"),
+    "throttled": ("More calls than the API (`throttling`) or the account's quota allows.", "nobody, or an operator if it lasts", "yes, after a moment; a start with the same key"),
+    "timeout": ("There was no answer within 29 seconds. The call may have taken effect.", "an operator if it lasts", "reads, and starts with the same key; otherwise check first"),
     "refused": ("The gateway or the router refused the request.", "the caller", "no"),
 }
 # fmt: on
-"""What each code of the API means, who fixes it, and whether the call may be repeated as it is."""
+"""The meaning of each code of the API, who fixes it, and whether the call can be repeated."""
 
 
 def cell(text: object) -> str:
@@ -115,7 +115,7 @@ def cli_page() -> str:
 def errors_page() -> str:
     """Every error class, and every code of the API."""
     lines = [
-        f"# Errors\n\n{NOTE}\nOne anchor a code. What the API answers, and what the library raises.\n\n## Codes of the API\n"
+        f"# Errors\n\n{NOTE}\nThe error codes of the API, and the exceptions of the library. Each has an anchor.\n\n## Codes of the API\n"
     ]
     codes: Any = vars(answers)["_CODES"]
     statuses = {code: status for _, status, code in codes} | {
@@ -135,7 +135,7 @@ def errors_page() -> str:
 def shown(value: object) -> str:
     """A default as one reads it."""
     if value is dataclasses.MISSING:
-        return "must be given"
+        return "required"
     if isinstance(value, Enum):
         return f"`{type(value).__name__}.{value.name}`"
     if value == {}:
@@ -207,7 +207,7 @@ def keywords_page() -> str:
             lines.append(f"| `{field.name}` | {default} | {cell(said[field.name])} |")
     lines.append(f"\n{step_keywords()}")
     lines.append(
-        "## Retry\n\nMade by `Retry.exponential`, `Retry.linear` or `Retry.constant`. A step that names none has "
+        "## Retry\n\nCreate a policy with `Retry.exponential`, `Retry.linear` or `Retry.constant`. The default is "
         f'`Retry.exponential(max_retries={DEFAULT_RETRY.max_retries}, base_delay={DEFAULT_RETRY.base_delay}, jitter="{DEFAULT_RETRY.jitter}")`.\n'
     )
     makers: list[Callable[..., Retry]] = [Retry.exponential, Retry.linear, Retry.constant]
@@ -233,12 +233,12 @@ def actions_page() -> str:
     """What the audit trail calls what happened."""
     lines = [
         f"# Audit actions\n\n{NOTE}\nEach committed change of a saga is one entry, with one of these as its `action`.\n",
-        "| action | means |",
+        "| action | meaning |",
         "|---|---|",
     ]
     told = {name: paragraph(fact.__doc__) for name, fact in events.FACTS.items()}
-    told["SagaStarted"] = "The first: the saga was accepted; its request is in the entry."
-    told["SagaPurged"] = "The last of a saga that was purged: by whom, when and why. What it had stored is gone."
+    told["SagaStarted"] = "The first entry: the saga was accepted. The entry has its request."
+    told["SagaPurged"] = "The last entry of a purged saga: who purged it, when and why. Its stored data is deleted."
     lines += [f"| `{name}` | {means} |" for name, means in sorted(told.items())]
     return "\n".join(lines) + "\n"
 
@@ -252,11 +252,11 @@ def metrics_page() -> str:
     }
     lines = [
         f"# Metrics\n\n{NOTE}",
-        "In CloudWatch's namespace `Sagas`, written as lines of the functions' logs (embedded metric format). `service` is the",
-        "option `service_name` of `SagaService`, `saga` the name of the saga type. Counts are summed, times and ages looked at by",
-        "their maximum or a percentile. Each is written only when there is something to say, so none at all is no news:",
-        "[what they cost](../operations/deploying.md#what-it-costs-while-nothing-happens). Which of them wake a person:",
-        "[alarms](alarms.md).\n",
+        "The functions write metrics as log lines in the embedded metric format; CloudWatch's namespace is `Sagas`. `service` is",
+        "the option `service_name` of `SagaService`, and `saga` is the saga type. Use the sum of counts, and the maximum or a",
+        "percentile of times and ages. A metric is written only when there is something to report, so its absence is normal: see",
+        "[what they cost](../operations/deploying.md#what-it-costs-while-nothing-happens). [Alarms](alarms.md) watch some of",
+        "them.\n",
         "| metric | unit | dimensions | written when |",
         "|---|---|---|---|",
     ]

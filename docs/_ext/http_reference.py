@@ -21,17 +21,17 @@ _HEAD = """# HTTP API
 
 *Generated from the code by `make docs`.*
 
-Calls are signed with AWS credentials (SigV4, service `execute-api`), unless the service has an authorizer of its own;
-bodies and answers are JSON. `GET /openapi.json` of a service describes it with the types of its own sagas. `{type}` is
-a saga type of the service, `{step}` a `wait_for` of it; `/callbacks` is there where a wait is public and takes no
+Calls are signed with AWS credentials (SigV4, service `execute-api`), unless the service has its own authorizer. Bodies
+and answers are JSON. `GET /openapi.json` describes a service with its own saga types. `{type}` is a saga type of the
+service, and `{step}` is one of its `wait_for` steps. `/callbacks` exists if a wait is public, and needs no
 [right](../concepts/security-model.md#rights-by-saga-type).
 """
 _ERRORS = """## Statuses
 
-An error is `{"error": {"code", "message", "details"}}`; what each code means, and whether to try again, is under
-[Errors](errors.md).
+An error is `{"error": {"code", "message", "details"}}`. [Errors](errors.md) describes each code, and whether to try
+again.
 
-| status | means | codes |
+| status | meaning | codes |
 |---|---|---|"""
 _SCALARS = {"boolean": "true or false", "null": "null", "integer": "whole number", "number": "number"}
 _METHODS = ("get", "post", "put", "delete")
@@ -41,7 +41,7 @@ _STATUSES = {status.value for status in SagaStatus}
 
 
 class StandIn(Saga[str], name="stand-in"):
-    """Has each call that there can be about a saga; the page says ``{type}`` and ``{step}`` for what is its own."""
+    """Has every call that a saga can have. On the page, ``{type}`` and ``{step}`` replace its own names."""
 
     @wait_for(str, timeout=timedelta(days=1), public=True)
     def stand_in(self) -> None: ...
@@ -58,22 +58,22 @@ def _general(text: str, quote: str = "") -> str:
 
 
 def _words(text: str | None) -> str:
-    """A description on one line, as it can stand in a table."""
-    one = " ".join(inspect.cleandoc(text or "").split()).replace("``None``", "null").replace("``", "`")
-    return one.replace("|", "\\|").replace("<", "&lt;")
+    """A description on one line, for a table."""
+    line = " ".join(inspect.cleandoc(text or "").split()).replace("``None``", "null").replace("``", "`")
+    return line.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _choice(values: list[str]) -> str:
-    """One of these."""
+    """The description of a choice."""
     if set(values) == _STATUSES:
         return "a [status](../concepts/states.md)"
     if values == [_SAGA]:
         return "a saga type"
-    return "an [action](audit-actions.md)" if len(values) > 10 else " or ".join(f"`{one}`" for one in values)
+    return "an [action](audit-actions.md)" if len(values) > 10 else " or ".join(f"`{value}`" for value in values)
 
 
 def form(schema: dict[str, Any]) -> str:
-    """What a schema allows, in words."""
+    """The description of a schema."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -96,68 +96,68 @@ def form(schema: dict[str, Any]) -> str:
             return f"{words}, {schema['minimum']:,} to {schema['maximum']:,}" if "maximum" in schema else words
 
 
-def _given(path: str, item: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
-    """A row of the table for each thing that a call is given."""
-    for one in [*item.get("parameters", []), *operation.get("parameters", [])]:
-        if "name" not in one or one["in"] == "path":
+def _inputs(path: str, item: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
+    """The rows of the table of a call's inputs."""
+    for parameter in [*item.get("parameters", []), *operation.get("parameters", [])]:
+        if "name" not in parameter or parameter["in"] == "path":
             continue
-        schema = one["schema"]
+        schema = parameter["schema"]
         default = f" Default: `{json.dumps(schema['default'])}`." if schema.get("default") not in (None, "") else ""
-        told = f"{_words(one.get('description'))}{default}".strip()
-        yield f"| {one['in']} `{one['name']}` | {form(schema)} | {told} |"
+        text = f"{_words(parameter.get('description'))}{default}".strip()
+        yield f"| {parameter['in']} `{parameter['name']}` | {form(schema)} | {text} |"
     if "requestBody" not in operation:
         return
     schema = operation["requestBody"]["content"]["application/json"]["schema"]
     if "properties" not in schema:
         what = "the value of the signal" if "callbacks" in path or "signals" in path else "the saga's request"
-        yield f"| body | {what} | must be given |"
+        yield f"| body | {what} | required |"
     for name, field in schema.get("properties", {}).items():
-        yield f"| body `{name}` | {form(field)} | {'must be given' if name in schema.get('required', ()) else ''} |"
+        yield f"| body `{name}` | {form(field)} | {'required' if name in schema.get('required', ()) else ''} |"
 
 
 def _operations(paths: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Each call that there is."""
+    """The operations of all paths."""
     yield from (item[method] for item in paths.values() for method in _METHODS if method in item)
 
 
 def _answers(responses: dict[str, Any], always: set[str]) -> str:
-    """What is answered when it went well, and which statuses there are besides those that every call has."""
+    """The sentence on a call's answers: its statuses and schemas, without the errors that every call can get."""
     schemas = {
         status: answer.get("content", {}).get("application/json", {}).get("schema")
         for status, answer in responses.items()
         if status < "300"
     }
-    well = " or ".join(sorted(schemas))
-    holds = {form(schema) for schema in schemas.values() if schema}
+    good = " or ".join(sorted(schemas))
+    forms = {form(schema) for schema in schemas.values() if schema}
     others = ", ".join(status for status in sorted(responses) if status not in schemas and status not in always)
-    return f"Answers {well} with {' or '.join(sorted(holds))}{f'; or {others}' if others else ''}."
+    return f"Answers {good} with {' or '.join(sorted(forms))}{f'; or {others}' if others else ''}."
 
 
 def _statuses(paths: dict[str, Any]) -> Iterator[str]:
-    """A row for each status that some call may be answered with."""
-    found: dict[str, tuple[str, set[str]]] = {}
+    """A row for each status of an answer."""
+    statuses: dict[str, tuple[str, set[str]]] = {}
     for operation in _operations(paths):
         for status, answer in operation["responses"].items():
             codes = re.findall(r"'code': {'type': 'string', 'enum': (\[[^\]]*\])", str(answer))
             names = {name for code in codes for name in re.findall(r"'(\w+)'", code)}
-            told, before = found.get(status, (answer["description"], set[str]()))
-            found[status] = (told, before | names)
-    for status, (told, names) in sorted(found.items()):
+            text, before = statuses.get(status, (answer["description"], set[str]()))
+            statuses[status] = (text, before | names)
+    for status, (text, names) in sorted(statuses.items()):
         codes = ", ".join(f"[`{name}`](errors.md#{name})" for name in sorted(names))
-        yield f"| {status} | {_words(told)} | {codes} |"
+        yield f"| {status} | {_words(text)} | {codes} |"
 
 
 def http_page() -> str:
-    """Every call of the API: what it is given, what it answers."""
+    """The page of the API: the inputs and answers of each call."""
     description = openapi.describe(list(Registry([StandIn])))
     paths = {_general(path): item for path, item in description["paths"].items()}
     answers: list[set[str]] = [set(operation["responses"]) for operation in _operations(paths)]
-    always = {status for status in answers[0] if status >= "400" and all(status in one for one in answers)}
-    told = (
-        f"Every call may be answered {', '.join(sorted(always))}: [statuses](#statuses). 422 is the answer to a query"
+    always = {status for status in answers[0] if status >= "400" and all(status in statuses for statuses in answers)}
+    general = (
+        f"Any call can be answered with {', '.join(sorted(always))}: see [Statuses](#statuses). 422 is also\n"
+        "the answer to an unknown or repeated query parameter. Only callbacks accept any parameter."
     )
-    also = "parameter that a call does not take, too, and to one that is given twice; but callbacks take any."
-    lines = [_HEAD, f"{told}\n{also}\n"]
+    lines = [_HEAD, f"{general}\n"]
     for path, item in sorted(paths.items()):
         for method in _METHODS:
             if method not in item:
@@ -168,20 +168,20 @@ def http_page() -> str:
                 f"## {method.upper()} {path}\n\n{_general(_words(operation.get('summary')), '`')}. {more}".rstrip()
                 + "\n"
             )
-            rows = list(_given(path, item, operation))
+            rows = list(_inputs(path, item, operation))
             if rows:
-                lines += ["| given | is | |", "|---|---|---|", *(_general(row, "`") for row in rows), ""]
+                lines += ["| input | form | |", "|---|---|---|", *(_general(row, "`") for row in rows), ""]
             right = f" Right: `{_RIGHTS[method, path]}`." if (method, path) in _RIGHTS else ""
             lines.append(_answers(operation["responses"], always) + f"{right}\n")
     lines += [
         _ERRORS,
         *_statuses(paths),
-        "\n## What answers hold\n\nTimes are ISO 8601 in UTC. A field that is not always there says so.\n",
+        "\n## Fields of answers\n\nTimes are ISO 8601 in UTC. A field marked *not always* can be missing.\n",
     ]
     for name, schema in sorted(description["components"]["schemas"].items()):
-        lines += [f"### {name}\n\n{_words(schema.get('description'))}\n", "| field | is | |", "|---|---|---|"]
-        for field, one in schema["properties"].items():
+        lines += [f"### {name}\n\n{_words(schema.get('description'))}\n", "| field | form | |", "|---|---|---|"]
+        for field, value in schema["properties"].items():
             always = "" if field in schema.get("required", ()) else "not always"
-            lines.append(f"| `{field}` | {_general(form(one), '`')} | {always} |")
+            lines.append(f"| `{field}` | {_general(form(value), '`')} | {always} |")
         lines.append("")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Sagas from Python, over the HTTP API: start, read, cancel, repair; and the supervisor, by hand."""
+"""A Python client: start, read, cancel and repair sagas over the HTTP API, and call the supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API's answers of an error, as the errors of this library."""
+"""The API's answers, and the errors of this library that its error answers stand for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 _RETRY_AFTER = 5.0
-"""Seconds, where the answer does not say."""
+"""Seconds, if the answer has no such header."""
 _SIMPLE: Mapping[int, type[SagaError]] = {404: NotFound, 409: Conflict, 413: TooLarge}
 _INVALID = (400, 422)
 _TRY_LATER = (429, 503)
@@ -22,7 +22,7 @@ class Answer:
 
     Args:
         status: the HTTP status.
-        headers: by name, in whatever case.
+        headers: the headers, whose names are in any case.
         content: the body.
     """
 
@@ -35,24 +35,24 @@ class Answer:
         try:
             return json.loads(self.content)
         except ValueError:
-            raise SagaError("the answer is not JSON: this is not the URL of a saga API") from None
+            raise SagaError("the response is not JSON; check that the URL is that of a saga API") from None
 
     @property
     def retry_after(self) -> float:
-        """Seconds after which another try makes sense."""
+        """Seconds after which a retry is useful."""
         text = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
         return float(text) if text.isdigit() else _RETRY_AFTER
 
 
 def error_of(answer: Answer, *, writes: bool) -> SagaError:
-    """Return the error that an answer of 300 or more stands for."""
+    """Return the error for an answer with a status of 300 or more."""
     try:
         body: Any = json.loads(answer.content)
     except ValueError:
         body = None
-    told: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    # empty if it is not the API that answered
-    error = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    value: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
+    # Empty if something other than the API answered.
+    error = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     message = str(error.get("message") or f"the API answered {answer.status}")
     status = answer.status
     if status in _SIMPLE:
@@ -64,5 +64,10 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
     if status in _TRY_LATER:
         return Unavailable(message, answer.retry_after)
     if status >= 500:
-        return Ambiguous(message, answer.retry_after) if writes else Unavailable(message, answer.retry_after)
+        return ambiguous(message, answer.retry_after) if writes else Unavailable(message, answer.retry_after)
     return SagaError(f"the API refused the call ({status}): {message}")
+
+
+def ambiguous(message: str, retry_after: float = _RETRY_AFTER) -> Ambiguous:
+    """Return the error for a call whose outcome is unknown."""
+    return Ambiguous(f"{message}; the request may or may not have taken effect", retry_after)

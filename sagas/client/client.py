@@ -1,4 +1,4 @@
-"""The client: each method is one call of the API or of the supervisor, or one look at a dead-letter queue."""
+"""The client: each method calls the API or the supervisor, or reads a dead-letter queue or logs."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _AUDIT_PAGE = 100
 class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
-    Calls are signed with the caller's AWS credentials, so that the audit trail names who acted. What is answered are
-    the API's JSON objects, as typed dictionaries. A client may be used by several threads.
+    Calls are signed with the caller's AWS credentials, so that the audit trail has the caller's name. The methods
+    return the API's JSON objects as typed dictionaries. Several threads can share a client.
 
-    Every method raises ``Unavailable`` when the API or AWS is out of reach (``retry_after`` tells when to try again),
-    its subclass ``Ambiguous`` when an answer was lost and the call may have taken effect, and ``SagaError`` when the
-    caller is refused or has no credentials.
+    Every method raises ``Unavailable`` if the API or AWS is out of reach; ``retry_after`` is the time until the next
+    try. It raises the subclass ``Ambiguous`` if the response was lost and the call may have taken effect. It raises
+    ``SagaError`` if access is denied or there are no credentials.
 
     Args:
-        api_url: of the API with its stage, like ``https://abc123.execute-api.eu-central-1.amazonaws.com/v1``.
-        region: of the API; read from the URL, or taken from the session, if it is not given.
-        session: whose credentials are used; a new one, which takes the environment's, by default.
-        endpoints: where queues and supervisor are, for :meth:`dead_letters`, :meth:`redrive`, :meth:`recover` and
+        api_url: the API's URL with its stage, like ``https://abc123.execute-api.eu-central-1.amazonaws.com/v1``.
+        region: the API's region; by default from the URL, or else from the session.
+        session: the session with the credentials; by default a new one from the environment.
+        endpoints: the queues and the supervisor, for :meth:`dead_letters`, :meth:`redrive`, :meth:`recover` and
             :meth:`sweep`; :meth:`from_stack` and :meth:`local` find them.
 
     Raises:
-        SagaError: the region is not known.
+        SagaError: the region is unknown.
     """
 
     def __init__(
@@ -66,33 +66,33 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
     @classmethod
     def local(cls, directory: str | Path = ".") -> Self:
-        """Return a client of the local stack that runs for a project.
+        """Return a client of a project's running local stack.
 
         Args:
-            directory: the project's, which holds ``.sagas/local.json``.
+            directory: the project's directory, with ``.sagas/local.json``.
 
         Raises:
-            SagaError: no local stack is running there.
+            SagaError: no local stack is running for the project.
         """
         endpoints = endpoints_from_file(Path(directory))
-        anyone = boto3.Session(
-            aws_access_key_id="test",  # which is root where IAM is enforced
-            aws_secret_access_key="test",  # noqa: S106 - the emulator takes any
+        root = boto3.Session(
+            aws_access_key_id="test",  # root, if the emulator enforces IAM
+            aws_secret_access_key="test",  # noqa: S106 - the emulator accepts any
             region_name=endpoints.region,
         )
-        return cls(endpoints.api_url, region=endpoints.region, session=anyone, endpoints=endpoints)
+        return cls(endpoints.api_url, region=endpoints.region, session=root, endpoints=endpoints)
 
     @classmethod
     def from_stack(cls, stack_name: str, region: str | None = None, profile: str | None = None) -> Self:
-        """Return a client of a service that is deployed as, or in, a CloudFormation stack.
+        """Return a client of a service that is deployed in a CloudFormation stack.
 
         Args:
-            stack_name: name or id of the stack.
-            region: of the stack; ``None`` takes the environment's.
-            profile: of the AWS configuration; ``None`` takes the environment's.
+            stack_name: the name or id of the stack.
+            region: the stack's region; by default the environment's.
+            profile: the profile of the AWS configuration; by default the environment's.
 
         Raises:
-            SagaError: there is no such stack, it holds no service, or the caller may not read it.
+            SagaError: the stack does not exist or has no service, or the caller may not read it.
         """
         session = open_session(region, profile)
         endpoints = endpoints_from_stack(session, stack_name)
@@ -135,34 +135,36 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
         Args:
             saga: the saga class, or the name of the type.
-            request: an instance of the class's request type; for the name of a type, its JSON form (``dict``,
+            request: an instance of the class's request type; with the name of a type, its JSON form (``dict``,
                 ``list``, ...).
             key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
-                however often they are sent: after ``Ambiguous``, send them again. A key answers as long as its saga is
-                stored, and for the service's ``key_retention`` (30 days by default) after it was purged.
-            correlation_id: your own, of 1 to 128 printable ASCII characters, kept in the audit trail, in messages and
-                in every log line; the saga's id by default.
+                however often they are sent: after ``Ambiguous``, send them again. The key starts no other saga as long
+                as that saga is stored, and after its purge for the service's ``key_retention``, 30 days by default.
+            correlation_id: your own id of 1 to 128 printable ASCII characters, for the audit trail, messages and log
+                lines; by default the saga's id.
 
         Returns:
-            The saga; with a key that was used before, the saga it started.
+            The saga; for a key that was used before, the saga that it started.
 
         Raises:
-            InvalidRequest: request or key do not fit, or the key was used for another request; ``problems`` has the
-                paths.
-            NotFound: there is no such type.
-            TooLarge: the request has more than 256 KB.
-            Unavailable: or starts of this type are paused.
+            InvalidRequest: the request or key is not valid, or the key was used with another request; ``problems``
+                lists the paths.
+            NotFound: the type does not exist.
+            TooLarge: the request is larger than 256 KB.
+            Unavailable: starts of this type are paused, or the API is out of reach.
         """
         headers: dict[str, str] = {}
         if key is not None:
             if len(key) > LONGEST_KEY or not re.fullmatch(KEY_PATTERN, key):
-                problem = Problem("header.Idempotency-Key", f"must be 1 to {LONGEST_KEY} printable ASCII characters")
-                raise InvalidRequest("the idempotency key is not usable", [problem])
+                text = f"must be 1 to {LONGEST_KEY} printable ASCII characters, with no space at either end"
+                problem = Problem("header.Idempotency-Key", text)
+                raise InvalidRequest(f"invalid idempotency key: {text}", [problem])
             headers["Idempotency-Key"] = key
         if correlation_id is not None:
             if len(correlation_id) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, correlation_id):
-                text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters"
-                raise InvalidRequest("the correlation id is not usable", [Problem("header.X-Correlation-Id", text)])
+                text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters, with no space at either end"
+                problem = Problem("header.X-Correlation-Id", text)
+                raise InvalidRequest(f"invalid correlation id: {text}", [problem])
             headers["X-Correlation-Id"] = correlation_id
         if isinstance(saga, str):
             return self._transport.ask(START, saga, body=request, headers=headers)
@@ -171,54 +173,53 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(START, definition.name, body=body, headers=headers)
 
     def rerun(self, type: str, saga_id: str, key: str | None = None) -> SagaView:
-        """Start a new saga with the request of an old one, which stays as it is, whatever its status.
+        """Start a new saga with the request of an old one, which does not change. The old one can have any status.
 
-        The new one has the old one's correlation id, so that logs of both are found together.
+        The new saga has the old one's correlation id, so that you can find the logs of both together.
 
         Args:
             type: the saga type.
             saga_id: the old saga.
-            key: an idempotency key for the new one. It must not be that of the old one, which is answered with the old
-                saga.
+            key: an idempotency key for the new saga. The old saga's own key would return the old saga.
 
         Returns:
             The new saga.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: its request was purged, is too large to be answered, or is not shown in full.
-            InvalidRequest: the request does not fit the type as it is deployed now, or the key was used before.
-            Unavailable: or starts of this type are paused.
+            NotFound: the saga does not exist.
+            Conflict: its request was purged, is too large for an answer, or is redacted.
+            InvalidRequest: the request is not valid for the deployed type, or the key was used before.
+            Unavailable: starts of this type are paused, or the API is out of reach.
         """
         old = self.show(type, saga_id)
         purged_at = old.get("purged_at")
         if purged_at:
-            raise Conflict(f"the saga's request was purged at {purged_at}: start a new one with it in hand")
-        if any(one["path"] == "$.request" for one in old.get("left_out", ())):
-            raise Conflict("the saga's request is too large to be answered: start a new one with it in hand")
-        if any(place == "$.request" for place in old.get("redacted", ())):
-            raise Conflict("the saga's request is not shown in full: start a new one with it in hand")
+            raise Conflict(f"the saga's request was purged at {purged_at}; start a new saga with your own copy")
+        if any(part["path"] == "$.request" for part in old.get("left_out", ())):
+            raise Conflict("the saga's request is too large for an answer; start a new saga with your own copy")
+        if any(path == "$.request" for path in old.get("redacted", ())):
+            raise Conflict("the saga's request is redacted; start a new saga with your own copy")
         return self.start(type, old["request"], key=key, correlation_id=old["correlation_id"])
 
     def show(self, type: str, saga_id: str) -> SagaView:
         """Return a saga with its steps.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the saga does not exist.
         """
         return self._transport.ask(SHOW, type, saga_id)
 
     def look_up(self, saga_id: str) -> SagaView:
-        """Return a saga by its id alone.
+        """Return a saga by its id.
 
         Args:
-            saga_id: or how it begins, four characters at least: among the newest five hundred sagas, and those of the
-                time that the beginning of most ids tells.
+            saga_id: the id, or its first four or more characters. With these, it searches the newest five hundred
+                sagas. Most ids start with a timestamp, so it also searches the sagas of that time.
 
         Raises:
-            NotFound: there is none.
-            Conflict: several sagas' ids begin so.
-            InvalidRequest: it is too short.
+            NotFound: no saga matches.
+            Conflict: several saga ids start with these characters.
+            InvalidRequest: there are fewer than four characters.
         """
         return self._transport.ask(LOOK_UP, saga_id)
 
@@ -235,54 +236,54 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         idempotency_key: str | None = None,
         find: Mapping[str, object] | None = None,
     ) -> Page:
-        """Return summaries of sagas, newest first; or of one saga's children, by their positions. A page may be short,
-        even empty, although ``cursor`` leads on.
+        """Return summaries of sagas, newest first; with ``parent``, of its children, in the order of their positions. A
+        page with a ``cursor`` can be short, even empty.
 
         Args:
             type: the saga type; ``None`` lists all types.
-            parent: only children of the saga with this id; goes with no other filter.
-            status: only sagas of this status. Of those that are over, the last to end comes first.
-            limit: how many to look at, 1 to 100.
-            cursor: that of the page before.
-            since: only sagas that were started at this time or later; that ended then, where ``status`` is an end and
-                nothing is in ``find``. Text is ISO 8601, in UTC without an offset.
-            until: likewise, before this time.
-            idempotency_key: only those that it started, one of each type at most; goes with ``type`` alone.
-            find: only sagas with these values in their requests, by names of what the type is found by
-                (``find_by`` of its class).
+            parent: only children of the saga with this id; not allowed with other filters.
+            status: only sagas with this status. With a final status, the last saga to end comes first.
+            limit: how many sagas to look at, 1 to 100.
+            cursor: the cursor of the previous page.
+            since: only sagas that were started at this time or later. With a final ``status`` and no ``find``, only
+                sagas that ended then. Text is ISO 8601, and without an offset in UTC.
+            until: only sagas before this time, like ``since``.
+            idempotency_key: only sagas that it started, at most one per type; allowed only with ``type``.
+            find: only sagas with these values in their requests, by the search keys of the type (``find_by`` of its
+                class).
 
         Raises:
-            NotFound: there is no such type.
-            InvalidRequest: an argument does not fit, or the type is not found by one of the values.
+            NotFound: the type does not exist.
+            InvalidRequest: an argument is not valid, or the type does not have one of the search keys.
         """
         times = {"since": _text_of_time(since), "until": _text_of_time(until)}
         paging = {"limit": limit, "cursor": cursor} if idempotency_key is None else {}
         query = {"type": type, "status": status, "parent": parent, **times, **paging}
         query["idempotency_key"] = idempotency_key
-        found_by = (find or {}).items()
-        values = {one: str(value).lower() if isinstance(value, bool) else str(value) for one, value in found_by}
+        keys = (find or {}).items()
+        values = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in keys}
         return self._transport.ask(LIST, query={**values, **query})
 
     def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
-        """Return summaries of the sagas that need a person, the longest waiting first; each with ``attention``.
+        """Return summaries of the sagas that need an operator, the longest waiting first; each with ``attention``.
 
         Args:
-            type: the saga type; ``None`` lists all types. The page is full if there are enough, up to two thousand
-                sagas of other types between them.
-            limit: how many to return, 1 to 100.
-            cursor: that of the page before.
+            type: the saga type; ``None`` lists all types. A page with a ``cursor`` is short only if two thousand sagas
+                of other types come in between.
+            limit: how many sagas to return at most, 1 to 100.
+            cursor: the cursor of the previous page.
 
         Raises:
-            NotFound: there is no such type.
-            InvalidRequest: an argument does not fit.
+            NotFound: the type does not exist.
+            InvalidRequest: an argument is not valid.
         """
         return self._transport.ask(ATTENTION, query={"type": type, "limit": limit, "cursor": cursor})
 
     def audit(self, type: str, saga_id: str) -> Iterator[AuditEntry]:
-        """Yield the whole audit trail of a saga, oldest entry first, reading page after page.
+        """Yield the whole audit trail of a saga, oldest entry first. It is read page by page.
 
         Raises:
-            NotFound: there is no such saga; raised with the first entry asked for.
+            NotFound: the saga does not exist. Raised when you request the first entry.
         """
         cursor = None
         while True:
@@ -293,39 +294,39 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
                 return
 
     def verify(self, type: str, saga_id: str) -> VerificationView:
-        """Verify the audit trail of a saga by its hashes: whether an entry was changed, or one is missing.
+        """Verify the hashes of a saga's audit trail. They show whether an entry was changed or is missing.
 
         Args:
             type: the saga type.
-            saga_id: which.
+            saga_id: the saga.
 
         Returns:
-            What was found; the first entry that is not what was written, if there is one.
+            The outcome, with the first entry that differs from the written one, if any.
 
         Raises:
-            NotFound: there is no such saga.
+            NotFound: the saga does not exist.
             Unavailable: try again later.
         """
         return self._transport.ask(VERIFY, type, saga_id)
 
     def result(self, type: str, saga_id: str, timeout: float | None = None) -> Any:
-        """Wait for a saga's end and return its result: its last step's, or of the one that its class names.
+        """Wait for a saga's end and return its result: that of its last step, or of the step that its class names.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            timeout: seconds to wait; without it, as long as it takes.
+            timeout: seconds to wait; by default without a limit.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: it did not end COMPLETED, or was purged; the message says how, or when.
-            TimeoutError: it was not over in time.
+            NotFound: the saga does not exist.
+            Conflict: it did not end COMPLETED, or was purged; the message has the status, or the time.
+            TimeoutError: it did not end in time.
         """
         saga = self.wait(type, saga_id, timeout)
         if saga["status"] != "COMPLETED":
-            raise Conflict(f"the saga is {saga['status']}: it has no result")
+            raise Conflict(f"the saga is {saga['status']}; only COMPLETED sagas have a result")
         if "purged_at" in saga:
-            raise Conflict(f"the saga was purged at {saga['purged_at']}: its result is gone")
+            raise Conflict(f"the saga was purged at {saga['purged_at']}; its result is deleted")
         return saga["result"]
 
     def wait(
@@ -337,21 +338,21 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         *,
         after: str | None = None,
     ) -> SagaView:
-        """Wait until a saga is over, or DEAD_LETTERED and so waits for a person; return it.
+        """Wait until a saga has ended, or is DEAD_LETTERED and waits for an operator. Return it.
 
-        It is read ten times a second while it changes, and down to every two seconds while it does not.
+        It is read ten times a second while it changes, and less often, down to every two seconds, while it does not.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            timeout: seconds; ``None`` waits for ever.
-            on_change: called with the saga as it is first read, and whenever it has changed.
-            after: the ``updated_at`` of a saga that is at rest now and about to go on, after :meth:`redrive` say: it
-                must have changed since.
+            timeout: seconds to wait; by default without a limit.
+            on_change: called with the saga when it is first read, and after each change.
+            after: the ``updated_at`` of a stopped saga that is about to continue, for example after :meth:`redrive`.
+                The wait goes on until the saga has changed since.
 
         Raises:
-            NotFound: there is no such saga.
-            TimeoutError: it is still under way.
+            NotFound: the saga does not exist.
+            TimeoutError: it is still in flight.
         """
         return Wait(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)
 

@@ -1,4 +1,4 @@
-"""Where a service is: its API, queues and supervisor, as the local stack's file or CloudFormation describe them."""
+"""The endpoints of a service: its API, queues and supervisor, from the local stack's file or from CloudFormation."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _NESTED = "AWS::CloudFormation::Stack"
 
 @dataclass(slots=True)
 class ServiceEndpoints:
-    """Where the parts of a service are.
+    """The endpoints of a service.
 
     Args:
-        api_url: with the stage.
-        region: of all parts.
-        endpoint_url: of an emulator; ``None`` on AWS.
-        queues: URLs by saga and step.
-        dead_letter_queues: URLs by saga.
-        supervisor: name of its function; empty if it is not known.
-        log_groups: names of those that the service's functions write to.
+        api_url: the API's URL with its stage.
+        region: the region of all parts.
+        endpoint_url: the URL of an emulator; ``None`` on AWS.
+        queues: URLs by saga type and step.
+        dead_letter_queues: URLs by saga type.
+        supervisor: the name of its function; empty if unknown.
+        log_groups: the names of the log groups of the service's functions.
     """
 
     api_url: str = ""
@@ -49,56 +49,57 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
     try:
         data: dict[str, Any] = json.loads(path.read_text())
         names = ("api_url", "region", "endpoint_url", "queues", "dead_letter_queues", "supervisor")
-        known = {name: data[name] for name in names}
-        return ServiceEndpoints(**known, log_groups=data.get("log_groups", []))
+        values = {name: data[name] for name in names}
+        return ServiceEndpoints(**values, log_groups=data.get("log_groups", []))
     except FileNotFoundError:
-        raise SagaError("no local stack is running here; `sagas local up` starts one") from None
+        raise SagaError("no local stack is running for this project; `sagas local up` starts one") from None
     except (ValueError, TypeError, KeyError) as error:
         raise SagaError(f"{path} cannot be read: {error!r}") from error
 
 
 def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndpoints:
-    """Find the parts of a service by the templates of its stack and of the stacks nested in it."""
+    """Find the parts of a service, from the templates of its stack and of the stacks nested in it."""
     cloudformation = connect("cloudformation", CALLER, session=session)
-    found = Topology()
+    topology = Topology()
     with translated("CloudFormation", quoted=True):
         for resources, physical_ids in _stacks(cloudformation, stack_name):
-            found.add_stack(resources, physical_ids)
-    if found.api is None:
-        raise SagaError(f"the stack {stack_name} holds no saga service")
+            topology.add_stack(resources, physical_ids)
+    api = topology.api
+    if api is None:
+        raise SagaError(f"the stack {stack_name} has no saga service")
     region: str = cloudformation.meta.region_name
     endpoint_url: str = cloudformation.meta.endpoint_url
     suffixes = _suffixes(region)
-    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{one}" for one in suffixes)):
-        base = f"https://{found.api.id}.execute-api.{region}.{suffixes[0]}"
+    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in suffixes)):
+        base = f"https://{api.id}.execute-api.{region}.{suffixes[0]}"
     else:
-        # AWS_ENDPOINT_URL has put an emulator in the place of AWS.
-        base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{found.api.id}"
+        # AWS_ENDPOINT_URL names an emulator.
+        base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{api.id}"
     return ServiceEndpoints(
-        api_url=f"{base}/{found.api.stage}{found.api.path}",
+        api_url=f"{base}/{api.stage}{api.path}",
         region=region,
-        queues=found.queues,
-        dead_letter_queues=found.dead_letter_queues,
-        supervisor=found.supervisor,
-        log_groups=found.log_groups,
+        queues=topology.queues,
+        dead_letter_queues=topology.dead_letter_queues,
+        supervisor=topology.supervisor,
+        log_groups=topology.log_groups,
     )
 
 
 def _suffixes(region: str) -> list[str]:
-    """What host names of AWS end with in a region's partition, as botocore knows it: of IPv4, and of both protocols."""
+    """The DNS suffixes of AWS in a region's partition, from botocore: for IPv4, and for IPv4 and IPv6."""
     partitions: list[dict[str, Any]] = cast("Any", loaders).create_loader().load_data("partitions")["partitions"]
-    known = (one for one in partitions if region in one["regions"] or re.match(one["regionRegex"], region))
-    outputs = next(known, partitions[0])["outputs"]
+    matches = (each for each in partitions if region in each["regions"] or re.match(each["regionRegex"], region))
+    outputs = next(matches, partitions[0])["outputs"]
     return [outputs["dnsSuffix"], outputs["dualStackDnsSuffix"]]
 
 
 def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
-    """The resources of a stack and of those nested in it as declared, and their physical ids, by logical id."""
+    """The declared resources of a stack and of its nested stacks, and their physical ids, by logical id."""
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     summaries = [summary for page in pages for summary in page["StackResourceSummaries"]]
-    physical_ids = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in summaries if _exists(one)}
+    physical_ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in summaries if _exists(each)}
     template = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
-    # A template that was not written as JSON comes as text; those of our constructs are JSON.
+    # A template that is not JSON is returned as text. The templates of the constructs are JSON.
     yield {} if isinstance(template, str) else template["Resources"], physical_ids
     for summary in summaries:
         if summary["ResourceType"] == _NESTED and _exists(summary):

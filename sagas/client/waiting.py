@@ -1,4 +1,4 @@
-"""Waiting for a saga to come to rest, by asking again and again."""
+"""Wait for a saga to end or to stop, by polling."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sagas.errors import Unavailable
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _GROWTH = 1.5
 _FAILURES = 3
-"""So many failed reads in a row end the wait."""
+"""The number of failed reads in a row that ends the wait."""
 
 
 def at_rest(status: str) -> bool:
-    """Whether nothing happens to a saga of this status by itself: it is over, or waits for a person."""
+    """Whether a saga of this status has ended, or waits for an operator."""
     return status in OVER or status == SagaStatus.DEAD_LETTERED
 
 
@@ -26,9 +26,9 @@ class Wait:
     """How to wait.
 
     Args:
-        timeout: seconds; ``None`` waits for ever.
-        clock: seconds that only go up.
-        sleep: blocks for that many seconds.
+        timeout: seconds to wait; ``None`` waits without a limit.
+        clock: seconds of a monotonic clock.
+        sleep: blocks for so many seconds.
     """
 
     timeout: float | None
@@ -55,11 +55,11 @@ class Wait:
                     on_change(saga)
                 if at_rest(saga["status"]) and saga["updated_at"] != after:
                     return saga
-                # At growing intervals, and at short ones again after each change.
+                # The pauses grow, and are short again after each change.
                 pause = _FIRST_PAUSE if saga != last else min(pause * _GROWTH, _LONGEST_PAUSE)
                 last = saga
-            left = pause if end is None else end - self.clock()
-            if left <= 0:
-                where = f"still {last['status']}" if last else "unknown"
-                raise TimeoutError(f"the saga is {where} after {self.timeout:g} s")
-            self.sleep(min(pause, left))
+            remaining = pause if end is None else end - self.clock()
+            if remaining <= 0:
+                status = f"still {last['status']}" if last else "not readable"
+                raise TimeoutError(f"the saga is {status} after {self.timeout:g} s")
+            self.sleep(min(pause, remaining))

@@ -116,7 +116,7 @@ class TestDeadLetters:
 
     def test_one_that_nobody_needs_any_more_is_dropped(self, desk: Desk, dead: SagaView) -> None:
         prune = ("dlq", "prune", "waiting", "--saga-id", dead["saga_id"])
-        assert [kept["why"] for kept in desk.json(*prune)["kept"]] == ["the saga waits for you"]
+        assert [kept["why"] for kept in desk.json(*prune)["kept"]] == ["the saga waits for an operator"]
         assert desk.sagas("retry", "waiting", dead["saga_id"], "--watch").returncode == 0
         told = desk.sagas(*prune, "--dry-run")
         assert told.stdout.splitlines() == [

@@ -195,7 +195,7 @@ def test_time_is_skipped_where_the_emulator_is_ours_only(trials: Stack, tmp_path
     assert ticked.returncode == 1
     assert "starts itself; this stack is at http://127.0.0.1" in ticked.stderr
     (tmp_path / ".sagas" / "local.json").unlink()
-    assert "no local stack is running here" in Stack(tmp_path).sagas("local", "tick").stderr
+    assert "no local stack is running for this project" in Stack(tmp_path).sagas("local", "tick").stderr
 
 
 @pytest.mark.proof("crowds")

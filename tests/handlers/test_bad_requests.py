@@ -14,7 +14,7 @@ import pytest
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.handlers import api as api_handler
-from sagas.handlers.http.inputs import leading_on
+from sagas.handlers.http.inputs import cursor_for
 from tests.handlers.conftest import Make, Site, request
 from tests.support.aws import LambdaContext
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
@@ -227,7 +227,7 @@ def test_a_query_parameter_that_nobody_takes(site: Make, method: str, path: str,
     [
         ("/attention", "unknown; expected one of type, limit, cursor, group"),
         ("/stats", "unknown; expected one of type, since"),
-        ("/types", "unknown; this call takes none"),
+        ("/types", "unknown; this call takes no query parameters"),
     ],
 )
 def test_an_unknown_query_parameter_is_answered_with_those_there_are(site: Make, path: str, told: str) -> None:
@@ -254,7 +254,7 @@ def test_a_call_that_is_signed_in_its_url(site: Make) -> None:
 @pytest.mark.parametrize("seq", ["²", "-1", "1.5", "", "9" * 5000, "x"])
 def test_a_cursor_that_was_made_up(site: Make, seq: str) -> None:
     path, text = f"/sagas/trip/{NOBODY}/audit", _cursor(json.dumps({"sort": "seq", "saga_id": seq}))
-    cursor = leading_on(text, "audit", "trip", NOBODY) or ""
+    cursor = cursor_for(text, "audit", "trip", NOBODY) or ""
     assert _refused(site(Trip), 422, "invalid_request", request("GET", path, cursor=cursor)) == ["query.cursor"]
 
 

@@ -189,10 +189,10 @@ def test_what_a_saga_costs_is_the_same_on_every_page() -> None:
     assert f" {monthly[1]} a month" in idle
 
 
-def test_the_page_of_the_api_says_what_a_call_is_given_and_what_it_answers() -> None:
+def test_the_page_of_the_api_lists_the_inputs_and_answers_of_a_call() -> None:
     page = (DOCS / "reference" / "http-api.md").read_text()
     resolve = page.partition("/resolve\n")[2].partition("\n## ")[0]
-    assert "| body `reason` | text of up to 4,000 characters | must be given |" in resolve
+    assert "| body `reason` | text of up to 4,000 characters | required |" in resolve
     assert "Answers 200 with [Saga](#saga); or 404, 409, 413." in resolve
     assert "| query `limit` | whole number, 1 to 100 | Default: `20`. |" in page
     assert "[`forbidden`](errors.md#forbidden)" in page

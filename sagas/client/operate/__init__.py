@@ -1,1 +1,1 @@
-"""What operators ask of a service."""
+"""Calls for operators."""

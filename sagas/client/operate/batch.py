@@ -1,7 +1,7 @@
-"""One operation on many sagas: each its own call, audited singly and safe to make again.
+"""One operation on many sagas. Each saga has its own call and audit entry, and a call can be repeated safely.
 
-A job writes down what it chose, and what became of each saga as soon as it is known, so that one that was stopped goes
-on where it was: what was done or refused is left alone, what failed is tried again.
+A job writes the chosen sagas to a file, and then the outcome of each, so that it can be stopped and resumed: it skips
+the sagas that are done or refused, and retries those that failed.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _FOR_MANY = {name: operation for name, operation in VERBS.items() if operation.m
 _USUAL: Mapping[str, Sequence[SagaStatus]] = {name: operation.many for name, operation in _FOR_MANY.items()} | {
     "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED)
 }
-"""Which sagas an operation is for, where nothing else is said."""
+"""The statuses of the sagas that an operation is for by default."""
 ACTIONS = (*_USUAL,)
-"""What can be done to many sagas."""
+"""The operations on many sagas."""
 _AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
 LONGEST_REASON = 3_000
-"""Characters of a reason. The job's id precedes it."""
+"""The maximum length of a reason, without the job's id before it."""
 
 
 def options_of(action: str) -> tuple[str, ...]:
-    """Return the names of what an operation on many sagas takes besides a reason."""
+    """Return the names of the options of an operation on many sagas, without the reason."""
     options = _FOR_MANY[action].options if action in _FOR_MANY else ()
     return tuple(option.name for option in options if option.name != "reason")
 
 
 def needs_reason(action: str) -> bool:
-    """Whether it must be said why an operation is done."""
+    """Whether an operation needs a reason."""
     return action in _FOR_MANY and _FOR_MANY[action].reason_required
 
 
@@ -63,36 +63,40 @@ def choose(
     since: datetime | str | None = None,
     find: Mapping[str, object] | None = None,
 ) -> list[Summary]:
-    """Return the sagas that an operation is to be done to, by lists of the API."""
-    wanted = (status,) if status is not None else _USUAL[action]
-    in_need = _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
-    needing = (one for one in in_need if since is None or _since(one) >= _moment(since))
+    """Return the sagas for an operation, from lists of the API."""
+    statuses = (status,) if status is not None else _USUAL[action]
+    needing = _all_pages(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
+    attention = (saga for saga in needing if since is None or _since(saga) >= _moment(since))
     if action == "resolve" and status is None and not find:
-        listed = needing
+        sagas = attention
     elif find:
-        # The index of a value has all statuses.
-        listed = (one for one in _listed(client, name, None, since, find) if one["status"] in wanted)
+        # The index of a search key has all statuses.
+        sagas = (saga for saga in _list(client, name, None, since, find) if saga["status"] in statuses)
     else:
-        listed = chain.from_iterable(_listed(client, name, each, since, find) for each in wanted)
+        sagas = chain.from_iterable(_list(client, name, each, since, find) for each in statuses)
         if action == "retry" and status is None:
-            listed = chain(listed, (one for one in needing if one["status"] not in _AT_REST))
-    found = dict[str, Summary]()
-    for one in listed:
-        _, kind, message = error_of(one)
-        has_error = error is None or error == kind or error in message
-        if has_error and (action != "resolve" or one["attention"]):
-            found.setdefault(one["saga_id"], one)
-    return [*found.values()]
+            sagas = chain(sagas, (saga for saga in attention if saga["status"] not in _AT_REST))
+    chosen = dict[str, Summary]()
+    for saga in sagas:
+        if _has_error(saga, error) and (action != "resolve" or saga["attention"]):
+            chosen.setdefault(saga["saga_id"], saga)
+    return [*chosen.values()]
 
 
-def _listed(
+def _has_error(saga: Summary, error: str | None) -> bool:
+    """Whether the saga's error has this type, or this text in its message; always true for ``None``."""
+    _, kind, message = error_of(saga)
+    return error is None or error == kind or error in message
+
+
+def _list(
     client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
 ) -> Iterator[Summary]:
-    return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
+    return _all_pages(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
 
 
-def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
-    """What is on all pages."""
+def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
+    """The sagas of all pages."""
     cursor: str | None = None
     while True:
         page = page_after(cursor)
@@ -102,32 +106,32 @@ def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
             return
 
 
-def _since(one: Summary) -> datetime:
-    """When a saga ended; when it was started, if it is not over."""
-    return datetime.fromisoformat(end_of(one) if one["status"] in OVER else one["created_at"])
+def _since(saga: Summary) -> datetime:
+    """The time of a saga's end, or of its start if it has not ended."""
+    return datetime.fromisoformat(end_of(saga) if saga["status"] in OVER else saga["created_at"])
 
 
 def _moment(since: datetime | str) -> datetime:
-    """A time, UTC unless it says otherwise."""
+    """A time; without an offset, it is UTC."""
     moment = datetime.fromisoformat(since) if isinstance(since, str) else since
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class Batch:
-    """A job: one operation on some sagas of a type. Its ``report`` says what has become of them.
+    """A job: one operation on some sagas of a type. Its ``report`` has the outcomes.
 
     Args:
-        client: of the service.
+        client: the client of the service.
         action: the operation.
-        name: of the saga type.
-        saga_ids: of the sagas, in order.
-        reason: why; each audit entry has ``bulk JOB: reason``.
-        job: its name; a new one by default.
-        rate: calls a second, at most.
-        path: of the file of outcomes; none is written without. One that is there must be of this job.
-        options: what the client's call for one saga takes besides the reason, the same for each.
-        clock, sleep: seconds that only go up, and a way to let them pass.
+        name: the saga type.
+        saga_ids: the ids of the sagas, in order.
+        reason: the reason; each audit entry has ``bulk JOB: reason``.
+        job: the job's name; by default a new one.
+        rate: the maximum number of calls per second.
+        path: the file of outcomes; without it, no file is written. An existing file must be of this job.
+        options: the options of the client's call, other than the reason; the same for each saga.
+        clock, sleep: a monotonic clock in seconds, and a function that blocks for so many seconds.
     """
 
     client: SagaClient
@@ -145,61 +149,61 @@ class Batch:
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
-            raise ValueError(f"action: there is no {self.action!r}; known are {', '.join(ACTIONS)}")
+            raise ValueError(f"action: unknown value {self.action!r}; expected one of {', '.join(ACTIONS)}")
         if not 0 < self.rate <= 1_000:
-            raise ValueError("rate: must be above 0, and 1000 calls a second at most")
+            raise ValueError(f"rate: must be above 0 and at most 1000 calls per second, not {self.rate:g}")
         most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_REASON - len(job_reason(self.job, ""))
         if len(self.reason) > most:
-            raise ValueError(f"reason: has more than {most} characters")
+            raise ValueError(f"reason: longer than {most} characters")
         if needs_reason(self.action) and not self.reason.strip():
-            raise ValueError("reason: why the sagas are settled must be said")
+            raise ValueError(f"reason: {self.action} requires a reason")
         for option in self.options:
             if option not in options_of(self.action):
-                raise ValueError(f"{option}: {self.action} does not take it")
+                raise ValueError(f"{option}: not an option of {self.action}")
         self.report = Report(self.job, self.saga_ids)
 
     @classmethod
     def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
-        """Return the job that a file of outcomes is of, to go on with it."""
+        """Return the job of a file of outcomes, to continue it."""
         try:
-            first, *rest = path.read_text(encoding="utf-8").splitlines()
-            told: dict[str, Any] = json.loads(first)
+            first, *lines = path.read_text(encoding="utf-8").splitlines()
+            head: dict[str, Any] = json.loads(first)
             try:
-                json.loads(rest[-1]) if rest else None
+                json.loads(lines[-1]) if lines else None
             except ValueError:
-                rest.pop()  # it was cut off while it was written
-            outcomes = [Outcome(**one) for one in map(json.loads, filter(str.strip, rest))]
-            given = client, told["action"], told["type"], told["chosen"], told["reason"], told["job"], rate, path
-            batch = cls(*given, told.get("options", {}))
-            batch.report.outcomes |= {one.saga_id: one for one in outcomes}
+                lines.pop()  # a kill cut it off
+            outcomes = [Outcome(**fields) for fields in map(json.loads, filter(str.strip, lines))]
+            arguments = client, head["action"], head["type"], head["chosen"], head["reason"], head["job"], rate, path
+            batch = cls(*arguments, head.get("options", {}))
+            batch.report.outcomes |= {outcome.saga_id: outcome for outcome in outcomes}
             return batch
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SagaError(f"{path} is no file of outcomes: {error}") from None
+            raise SagaError(f"{path} is not a file of outcomes: {error}") from None
 
-    def run(self, on_outcome: Callable[[Outcome], None] = lambda one: None, *, most: int | None = None) -> Report:
-        """Do what is left to do, in order, several calls at a time; stop after five failures in a row."""
+    def run(self, on_outcome: Callable[[Outcome], None] = lambda outcome: None, *, most: int | None = None) -> Report:
+        """Run the remaining calls in order, several at a time; stop after five failures in a row."""
         report = self.report
         try:
-            begun = self.path is not None and _goes_on(self.path)
+            resumed = self.path is not None and _prepare(self.path)
             outcomes = self.path.open("a", encoding="utf-8") if self.path is not None else nullcontext()
         except OSError as error:
-            raise SagaError(f"{self.path} cannot be written: {error.strerror}; nothing was done") from error
+            raise SagaError(f"{self.path} cannot be written ({error.strerror}); no call was made") from error
         with outcomes as file:
 
-            def note(line: dict[str, Any]) -> None:
+            def write(line: dict[str, Any]) -> None:
                 if file is not None:
                     file.write(json.dumps(line) + "\n")
                     file.flush()
 
-            def settle(one: Outcome) -> bool:
-                failed = report.settle(one)
-                note(asdict(one))
-                on_outcome(one)
+            def settle(outcome: Outcome) -> bool:
+                failed = report.settle(outcome)
+                write(asdict(outcome))
+                on_outcome(outcome)
                 return failed
 
-            if not begun:
+            if not resumed:
                 head = {"job": self.job, "action": self.action, "type": self.name, "reason": self.reason}
-                note({**head, "options": {**self.options}, "chosen": [*self.saga_ids]})
+                write({**head, "options": {**self.options}, "chosen": [*self.saga_ids]})
             report.stopped = paced(
                 *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),
                 rate=self.rate,
@@ -209,29 +213,27 @@ class Batch:
         return report
 
     def _call(self, saga_id: str) -> str:
-        """Make the client's call for one saga; return the id of the saga to look at next."""
+        """Make the client's call for one saga. Return the saga's id, or for a rerun that of the new saga."""
         if self.action == "rerun":
-            # The same job starts one new saga of each, however often it is run.
+            # The key starts one new saga for each, however often the job is run.
             return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         reason = job_reason(self.job, self.reason).strip().rstrip(":")
         options = {"action": "bulk"} if self.action == "resolve" else {}
         return getattr(self.client, self.action)(self.name, saga_id, reason, **{**options, **self.options})["saga_id"]
 
 
-def _goes_on(path: Path) -> bool:
-    """Whether a file of outcomes is there to be gone on with; what is added begins a line of its own.
-
-    Of a job that was killed while it wrote there may be half a line, which is taken back.
-    """
+def _prepare(path: Path) -> bool:
+    """Whether a file of outcomes exists. If so, prepare it for further lines: remove half a line, which a kill can
+    leave, and end the last line."""
     if not path.exists():
         return False
-    written = path.read_bytes()
-    last = written.rpartition(b"\n")[2]
+    content = path.read_bytes()
+    last = content.rpartition(b"\n")[2]
     with path.open("r+b") as file:
         try:
             json.loads(last or b"null")
         except ValueError:
-            file.truncate(len(written) - len(last))
+            file.truncate(len(content) - len(last))
         else:
             file.seek(0, os.SEEK_END)
             file.write(b"\n" if last else b"")

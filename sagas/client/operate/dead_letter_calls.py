@@ -1,4 +1,4 @@
-"""The calls that look into dead-letter queues, which no API knows: SQS is asked, as the caller."""
+"""Calls on dead-letter queues. They go to SQS with the caller's credentials, because the API has no such calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:  # the client is one of these
 
 
 class DeadLetterCalls:
-    """The calls of :class:`sagas.client.SagaClient` that are about dead letters; and as whom they act, which the audit
-    trails of sagas name whose messages are moved one by one."""
+    """The calls of :class:`sagas.client.SagaClient` on dead letters, and the caller's ARN."""
 
     _transport: Transport
     _session: boto3.Session
@@ -30,7 +29,7 @@ class DeadLetterCalls:
     _arn = ""
 
     def caller(self) -> str:
-        """Return the ARN that calls are signed as, and that audit trails name; empty while STS does not tell."""
+        """Return the ARN of the caller, which audit trails have; empty if STS does not return it."""
         if not self._arn:
             endpoint = self._endpoints.endpoint_url
             with suppress(SagaError), translated("STS"):
@@ -41,44 +40,43 @@ class DeadLetterCalls:
         return self._arn
 
     def dead_letters(self, type: str, limit: int = 100) -> list[DeadLetter]:
-        """Return messages in the dead-letter queue of a type; they stay there.
-
-        For the moment of looking they are hidden from others.
+        """Return messages in the dead-letter queue of a type. They stay there, but are hidden from others for a moment.
 
         Raises:
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues.
+            NotFound: the type does not exist.
+            SagaError: this client has no URLs of queues.
         """
         return self._dead_letter_queue(type).peek(limit)
 
     def count_letters(self, type: str) -> int:
-        """Return about how many messages are in the dead-letter queue of a type. Unlike looking, it hides none.
+        """Return the approximate number of messages in the dead-letter queue of a type, without hiding any.
 
         Raises:
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues, or may not read their attributes.
+            NotFound: the type does not exist.
+            SagaError: this client has no URLs of queues, or may not read their attributes.
         """
         return self._dead_letter_queue(type).count()
 
     def delete_letter(self, type: str, message_id: str) -> DeadLetter:
-        """Delete one message from the dead-letter queue of a type: one that no saga can need.
+        """Delete one message, which no saga needs, from the dead-letter queue of a type.
 
-        The queue is gone through until it is found; what was looked at is hidden from others for that moment.
+        The queue is read until the message is found. Messages that were read are hidden for a moment.
 
         Args:
             type: the saga type.
             message_id: SQS's id of the message.
 
         Returns:
-            The message that was deleted.
+            The deleted message.
 
         Raises:
-            NotFound: there is no such type, or no such message, or another reader has it just now.
-            SagaError: this client does not know the queues, or may not read or delete.
+            NotFound: the type or the message does not exist, or another reader has the message at the moment.
+            SagaError: this client has no URLs of queues, or may not read or delete.
         """
         letter = self._dead_letter_queue(type).take(message_id)
         if letter is None:
-            raise NotFound(f"the dead-letter queue of {type} holds no message {message_id}, or hides it for a moment")
+            where = f"the dead-letter queue of {type}"
+            raise NotFound(f"{where} has no visible message {message_id}; another reader may have it, so try again")
         return letter
 
     def redrive(
@@ -89,23 +87,22 @@ class DeadLetterCalls:
         *,
         reason: str = "",
     ) -> Redrive:
-        """Move dead-lettered messages back to the queues they came from; their sagas go on at the failed step.
+        """Move dead-lettered messages back to their queues. Their sagas continue at the failed step.
 
-        All messages of a type are moved by SQS itself, which goes on after this call has returned. Those of one saga,
-        all with a reason, and all at an endpoint that has no such task, are moved here, one by one: the whole queue is
-        gone through, page by page, for the moment hidden from others. Only then the audit trails of the sagas name the
-        caller, by the ARN that STS knows.
+        SQS moves all messages of a type, also after this call has returned. With ``saga_id`` or ``reason``, or if the
+        endpoint cannot do that, the client moves them one by one: it reads the whole queue page by page, and hides
+        messages from others while it does. Only then do the audit trails have the caller's ARN.
 
         Args:
             type: the saga type.
-            saga_id: only this saga's.
-            on_progress: told how many messages were looked at, after each page.
-            reason: why, in 4,000 characters at most; the audit trails keep it.
+            saga_id: only messages of this saga.
+            on_progress: called after each page with the number of messages read.
+            reason: the reason for the audit trails, at most 4,000 characters.
 
         Raises:
             InvalidRequest: the reason is too long, or has a control character.
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues, or the redrive was refused.
+            NotFound: the type does not exist.
+            SagaError: this client has no URLs of queues, or the redrive was refused.
         """
         check_reason(reason)
         queue = self._dead_letter_queue(type)
@@ -121,24 +118,24 @@ class DeadLetterCalls:
         dry_run: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> Pruned:
-        """Delete those messages from the dead-letter queue of a type that nobody needs any more.
+        """Delete stale messages from the dead-letter queue of a type.
 
-        These are messages of sagas that are over, that went on by other means than this message (:meth:`retry`, say),
-        or that an operator resolved: received again, they would do nothing, or what nobody wants. All others stay:
-        those of sagas that wait for you, that may still need them, or that do not exist here.
+        A message is stale if its saga has ended, has continued without it, for example after :meth:`retry`, or was
+        resolved by an operator. If it were received again, it would do nothing, or something unwanted. Messages stay if
+        their saga waits for an operator, may need them, or does not exist.
 
-        The queue is gone through page by page, whatever its length, and each message deleted as soon as it is known
-        to be of no use; meanwhile those that were looked at are hidden from others.
+        The whole queue is read page by page, and each stale message is deleted at once. The other messages are hidden
+        from others while this runs.
 
         Args:
             type: the saga type.
-            saga_id: only this saga's.
-            dry_run: look, and delete nothing.
-            on_progress: told how many messages were looked at, after each page.
+            saga_id: only messages of this saga.
+            dry_run: delete nothing.
+            on_progress: called after each page with the number of messages read.
 
         Raises:
-            NotFound: there is no such type.
-            SagaError: this client does not know the queues, or may not read them.
+            NotFound: the type does not exist.
+            SagaError: this client has no URLs of queues, or may not read them.
         """
         queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
         return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
@@ -146,9 +143,9 @@ class DeadLetterCalls:
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
         endpoints = self._endpoints
         if not endpoints.dead_letter_queues:
-            raise SagaError("this client does not know the queues; SagaClient.from_stack and SagaClient.local do")
+            raise SagaError("this client has no URLs of queues; use SagaClient.from_stack or SagaClient.local")
         if type not in endpoints.dead_letter_queues:
-            raise NotFound(f"there is no saga named {type!r} here")
+            raise NotFound(f"this service has no saga type {type!r}; it has {', '.join(endpoints.dead_letter_queues)}")
         sqs = connect(
             "sqs", CALLER, region=self._transport.region, endpoint_url=endpoints.endpoint_url, session=self._session
         )

@@ -1,4 +1,4 @@
-"""A saga's dead-letter queue: looking without taking, moving messages back, and deleting those nobody needs."""
+"""The dead-letter queue of a saga type: read its messages, move them back, and delete stale ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagas.client.operate.queue_walk import OnProgress, QueueWalk
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import SystemClock
-from sagas.errors import InvalidRequest, NotFound, SagaError
+from sagas.errors import NotFound, SagaError, full_text
 from sagas.messaging.message.message import parse_record
 from sagas.messaging.message.redriving import redrive_attributes
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the client imports this module
 
 _HIDDEN = "***"
 _PAYLOAD = 3
-"""Its place in what a message carries of an entry."""
+"""The index of the payload in an entry that is part of a message."""
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
 
@@ -32,17 +32,17 @@ class DeadLetter:
     """A message in a dead-letter queue.
 
     Args:
-        saga: the saga type it belongs to; empty if the message is none of ours.
-        saga_id: the saga.
-        step: the step whose message it is.
+        saga: its saga type; empty for a foreign message.
+        saga_id: its saga.
+        step: its step.
         message_id: SQS's id.
-        receives: how often it was received, by its step and by operators who looked at it since.
-        sent_at: when it was sent, ISO 8601 in UTC.
-        number: of the message within its saga, and how often it was copied to wait; ``None`` if it is none of ours.
-        body: as it was sent, but for requests and results in it: those that may be shown the saga itself shows.
-        attributes: of the message, by name, as text.
-        source: the queue it came from, by its ARN; empty where SQS does not say.
-        reason: why no function could read it; empty if it is a message of ours, whose step failed.
+        receives: how often it was received, by its step and by operators.
+        sent_at: the time it was sent, ISO 8601 in UTC.
+        number: its number in its saga, and how often it was copied to wait; ``None`` for a foreign message.
+        body: its body, with ``***`` in place of requests and results. The saga shows those that are not redacted.
+        attributes: its attributes as text, by name.
+        source: the ARN of the queue it came from; empty if SQS does not return it.
+        reason: the reason that no function can read it; empty if it is readable and its step failed.
     """
 
     saga: str
@@ -60,13 +60,13 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """What a redrive did.
+    """The outcome of a redrive.
 
     Args:
-        task: the handle of SQS's own task, which moves all messages and goes on by itself; ``None`` where they were
-            moved one by one.
+        task: the handle of SQS's task, which moves all messages in the background; ``None`` if they were moved one by
+            one.
         moved: the messages that were moved one by one.
-        left: messages that stay, since no queue is known that they came from.
+        left: messages that stay because their queue is unknown.
     """
 
     task: str | None = None
@@ -80,7 +80,7 @@ class Kept:
 
     Args:
         letter: the message.
-        why: why it may be needed.
+        why: the reason that it may be needed.
     """
 
     letter: DeadLetter
@@ -89,12 +89,12 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What pruning did, or in a dry run would do.
+    """The outcome of pruning, or in a dry run the outcome that it would have.
 
     Args:
-        dry_run: nothing was deleted.
-        dropped: messages that did nothing any more.
-        kept: messages that stay.
+        dry_run: whether nothing was deleted.
+        dropped: the stale messages.
+        kept: the messages that stay.
     """
 
     dry_run: bool
@@ -103,26 +103,26 @@ class Pruned:
 
 
 def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
-    """Return why a dead letter must stay; empty if nothing needs it any more. Whatever is in doubt is needed.
+    """Return the reason that a dead letter must stay; empty if it is stale. In doubt, it stays.
 
-    A saga numbers its messages upwards and notes the number of the one that dies. Going on, by whatever means, it takes
-    a higher one: from then on a message of that number or a lower one does nothing when it is received.
+    A saga's messages have ascending numbers, and its audit trail has the number of each dead letter. A saga that
+    continues uses a higher number. From then on, messages with that number or a lower one do nothing.
     """
     if not letter.saga or not letter.saga_id or letter.number is None:
-        return "it is no message of a saga"
+        return "it is not a message of a saga"
     try:
         if sagas.show(letter.saga, letter.saga_id)["status"] in OVER:
             return ""
-        # The trail first: a message that it knows as dead is of the past if the saga is not DEAD_LETTERED later.
+        # Read the trail first: if the saga is not DEAD_LETTERED afterwards, dead letters in the trail are stale.
         died: tuple[int, int] | None = None
         for entry in sagas.audit(letter.saga, letter.saga_id):
             if entry["action"] == "StepDeadLettered":
-                told = entry["details"]
-                # a step whose code was missing died without a message
-                died = (int(told["dispatch"]), int(told["hops"])) if "dispatch" in told else None
+                details = entry["details"]
+                # If a step's code is missing, the saga is dead-lettered without a message.
+                died = (int(details["dispatch"]), int(details["hops"])) if "dispatch" in details else None
         saga = sagas.show(letter.saga, letter.saga_id)
     except NotFound:
-        return "there is no such saga"
+        return "its saga does not exist"
     status = saga["status"]
     if status in OVER:
         return ""
@@ -130,7 +130,7 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
         return "" if died is not None and letter.number <= died else f"the saga is {status}, and may need it"
     if saga["resolution"] is not None:
         return ""
-    return "" if died is not None and letter.number < died else "the saga waits for you"
+    return "" if died is not None and letter.number < died else "the saga waits for an operator"
 
 
 class DeadLetterQueue:
@@ -138,9 +138,9 @@ class DeadLetterQueue:
 
     Args:
         sqs: a boto3 client.
-        url: of the queue.
-        sources: URLs of the queues it serves, by step.
-        mover: tells who moves messages one by one, by ARN; empty where that is not known.
+        url: the queue's URL.
+        sources: the URLs of its source queues, by step.
+        mover: returns the ARN of the caller who moves messages one by one; empty if unknown.
     """
 
     def __init__(self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str) -> None:
@@ -150,19 +150,19 @@ class DeadLetterQueue:
         self._mover = mover
 
     def peek(self, limit: int) -> list[DeadLetter]:
-        """Return up to ``limit`` messages, which stay where they are."""
+        """Return up to ``limit`` messages, which stay in the queue."""
         with QueueWalk(self._sqs, self._url) as walk:
             return [_read(message) for message in walk.messages(limit)]
 
     def count(self) -> int:
-        """Return about how many messages there are, those hidden included; nothing is hidden by asking."""
+        """Return the approximate number of messages, including hidden ones. This hides none."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         with translated("SQS", quoted=True):
-            found = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
-        return sum(int(found.get(name, 0)) for name in names)
+            counts = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
+        return sum(int(counts.get(name, 0)) for name in names)
 
     def take(self, message_id: str) -> DeadLetter | None:
-        """Find a message and delete it; ``None`` if it is not there, or not to be had just now."""
+        """Find a message and delete it; ``None`` if it does not exist or is hidden at the moment."""
         with QueueWalk(self._sqs, self._url) as walk:
             for message in walk.messages():
                 if message["MessageId"] == message_id:
@@ -171,12 +171,12 @@ class DeadLetterQueue:
         return None
 
     def redrive(self, on_progress: OnProgress | None = None) -> Redrive:
-        """Have SQS move all messages back; do so by hand where the endpoint cannot."""
+        """Have SQS move all messages back, or move them one by one if the endpoint cannot."""
         try:
             with translated("SQS", quoted=True):
-                found = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-                started = self._sqs.start_message_move_task(SourceArn=found["Attributes"]["QueueArn"])
-                return Redrive(task=str(started["TaskHandle"]))
+                queue = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+                task = self._sqs.start_message_move_task(SourceArn=queue["Attributes"]["QueueArn"])
+                return Redrive(task=str(task["TaskHandle"]))
         except SagaError as error:
             cause = error.__cause__
             if isinstance(cause, ClientError) and code_of(cause) in _NO_SUCH_ACTION:
@@ -184,13 +184,13 @@ class DeadLetterQueue:
             raise
 
     def move(self, saga_id: str | None, on_progress: OnProgress | None = None, reason: str = "") -> Redrive:
-        """Move the messages of one saga, or all, back to their queues: as they are, and with who moves them and why.
+        """Move the messages of one saga, or all, back to their queues, with the caller and the reason as attributes.
 
-        Each is moved as soon as it is found. What dies again meanwhile stays: a walk through a long queue would move it
-        again and again.
+        Each is moved as soon as it is read. A message that is dead-lettered again during the walk stays, because the
+        walk through a long queue could move it again and again.
         """
         moved: list[DeadLetter] = []
-        left: list[DeadLetter] = []
+        remaining: list[DeadLetter] = []
         resumed, began = set[str](), iso(SystemClock().now())
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
@@ -198,22 +198,22 @@ class DeadLetterQueue:
                 if saga_id not in (None, letter.saga_id):
                     continue
                 if letter.saga_id in resumed and letter.sent_at > began:
-                    continue  # after an attempt that it was moved for: a retry is a message of its own
+                    continue  # sent after the saga was resumed: a retry has a new message
                 if letter.step not in self._sources:
-                    left.append(letter)
+                    remaining.append(letter)
                     continue
-                # send first, then delete: a failure in between leaves two messages, of which the saga takes one
+                # Send first, then delete. If that fails in between, there are two messages, and the saga ignores one.
                 attributes = redrive_attributes(message.get("MessageAttributes", {}), self._mover(), reason)
                 target = self._sources[letter.step]
                 with translated("SQS", quoted=True):
-                    sent = self._sqs.send_message(
+                    copy = self._sqs.send_message(
                         QueueUrl=target, MessageBody=message["Body"], MessageAttributes=attributes
                     )
-                walk.pass_over(sent["MessageId"])
+                walk.skip(copy["MessageId"])
                 walk.delete(message)
                 moved.append(letter)
                 resumed.add(letter.saga_id)
-        return Redrive(None, tuple(moved), tuple(left))
+        return Redrive(None, tuple(moved), tuple(remaining))
 
     def prune(
         self,
@@ -223,9 +223,9 @@ class DeadLetterQueue:
         dry_run: bool,
         on_progress: OnProgress | None = None,
     ) -> Pruned:
-        """Delete messages that nobody needs, each as soon as that is known."""
+        """Delete stale messages, each as soon as it is read."""
         dropped: list[DeadLetter] = []
-        kept: list[Kept] = []
+        staying: list[Kept] = []
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
                 letter = _read(message)
@@ -233,61 +233,61 @@ class DeadLetterQueue:
                     continue
                 why = why_kept(letter)
                 if why:
-                    kept.append(Kept(letter, why))
+                    staying.append(Kept(letter, why))
                     continue
                 if not dry_run:
                     walk.delete(message)
                 dropped.append(letter)
-        return Pruned(dry_run, tuple(dropped), tuple(kept))
+        return Pruned(dry_run, tuple(dropped), tuple(staying))
 
 
 def _without_payloads(text: str, body: Any) -> str:
-    """Return a body with ``***`` in place of the payloads that it carries. Its reader knows no type that hides some."""
-    known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    inputs, commit = known.get("inputs"), known.get("commit")
-    shown = dict(known)
+    """Return a body with ``***`` in place of payloads, because no type is at hand that says which are secret."""
+    fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    inputs, commit = fields.get("inputs"), fields.get("commit")
+    view = dict(fields)
     if isinstance(inputs, list):
-        shown["inputs"] = [_without_payload(one) for one in cast("list[Any]", inputs)]
+        view["inputs"] = [_without_payload(entry) for entry in cast("list[Any]", inputs)]
     if isinstance(commit, dict) and cast("dict[str, Any]", commit).get("payload") is not None:
-        shown["commit"] = {**cast("dict[str, Any]", commit), "payload": _HIDDEN}
-    return text if shown == known else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+        view["commit"] = {**cast("dict[str, Any]", commit), "payload": _HIDDEN}
+    return text if view == fields else json.dumps(view, ensure_ascii=False, separators=(",", ":"))
 
 
-def _without_payload(carried: Any) -> Any:
-    """What a message carries of an entry: its number, a hash, a salt, and the payload."""
-    parts = cast("list[Any]", carried) if isinstance(carried, list) else []
+def _without_payload(entry: Any) -> Any:
+    """An entry that is part of a message: its number, hash, salt and payload."""
+    parts = cast("list[Any]", entry) if isinstance(entry, list) else []
     if len(parts) <= _PAYLOAD or parts[_PAYLOAD] is None:
-        return cast("Any", carried)
+        return cast("Any", entry)
     return [*parts[:_PAYLOAD], _HIDDEN]
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
-    """Read which saga a message belongs to: from its attributes, or from its body if it was sent without."""
+    """Read a message, its saga from its attributes, or without them from its body."""
     reason = ""
     try:
         parse_record({"body": message["Body"]})
-    except SagaError as error:  # as no function could read it
-        problems = error.problems if isinstance(error, InvalidRequest) else ()
-        reason = "; ".join([str(error), *(f"{one.path}: {one.message}" for one in problems)])
+    except SagaError as error:  # no function could read it, either
+        reason = full_text(error)
     try:
         body: Any = json.loads(message["Body"])
     except (ValueError, RecursionError):
         body = None
-    known = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    given: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
-    known = {**known, **{name: str(value.get("StringValue", "")) for name, value in given.items()}}
-    dispatch, hops = known.get("dispatch"), known.get("hops", 0)
+    fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    values: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
+    attributes = {name: str(value.get("StringValue", "")) for name, value in values.items()}
+    fields = {**fields, **attributes}
+    dispatch, hops = fields.get("dispatch"), fields.get("hops", 0)
     system: Mapping[str, str] = message.get("Attributes", {})
     return DeadLetter(
-        saga=str(known.get("saga", "")),
-        saga_id=str(known.get("saga_id", "")),
-        step=str(known.get("step", "")),
+        saga=str(fields.get("saga", "")),
+        saga_id=str(fields.get("saga_id", "")),
+        step=str(fields.get("step", "")),
         message_id=message["MessageId"],
         receives=int(system.get("ApproximateReceiveCount", 1)),
         sent_at=iso(int(system.get("SentTimestamp", 0)) / 1000),
         number=(dispatch, hops) if type(dispatch) is int and type(hops) is int else None,
         body=_without_payloads(message["Body"], body),
-        attributes={name: str(value.get("StringValue", "")) for name, value in given.items()},
+        attributes=attributes,
         source=str(system.get("DeadLetterQueueSourceArn", "")),
         reason=reason,
     )

@@ -1,4 +1,4 @@
-"""What operators ask of the API: about single sagas, saga types and circuit breakers."""
+"""Calls of the API for operators: on sagas, saga types and circuit breakers."""
 
 from __future__ import annotations
 
@@ -33,119 +33,120 @@ class OperatorCalls:
     """The calls of :class:`sagas.client.SagaClient` that change sagas, saga types and circuit breakers.
 
     Args:
-        transport: of the client.
+        transport: the client's transport.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
-        """Ask for a saga to be cancelled. It is CANCELLED once a running step has stopped and all is undone.
+        """Request a saga's cancellation. It becomes CANCELLED when a running step has stopped and all steps are undone.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            reason: why, in 500 characters at most; the audit trail keeps that of the cancel which is accepted first.
-            force: also a child whose parent is not over: it counts as failed.
+            reason: the reason, at most 500 characters. The audit trail keeps that of the first accepted cancel.
+            force: also cancel a child whose parent has not ended. The child counts as failed.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: it is over, or a child of one that is not.
+            NotFound: the saga does not exist.
+            Conflict: it has ended, or it is a child of a saga in flight.
             InvalidRequest: the reason is too long.
         """
         query = {"force": "true" if force else None, "reason": reason or None}
         return self._transport.ask(CANCEL, type, saga_id, query=query)
 
     def signal(self, type: str, saga_id: str, step: str, value: Any) -> SagaView:
-        """Send a value to a step that waits for it, or will. The same value again is the same signal.
+        """Send a value to a step that waits for it, or will. You can send the same value again.
 
         Args:
             type: the saga type.
             saga_id: the saga.
             step: the step's name.
-            value: an instance of the type that the step takes, or its JSON form (``dict``, ``list``, ...).
+            value: an instance of the step's signal type, or its JSON form (``dict``, ``list``, ...).
 
         Raises:
-            NotFound: there is no such saga, or the step takes no signal.
-            InvalidRequest: the value does not fit, or has no JSON form.
-            Conflict: another value was sent before, or the saga takes none any more.
+            NotFound: the saga does not exist, or the step accepts no signals.
+            InvalidRequest: the value is not valid for the type, or has no JSON form.
+            Conflict: another value was sent before, or the saga no longer accepts one.
         """
         return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value), null=True)
 
     def retry(self, type: str, saga_id: str, reason: str = "") -> SagaView:
-        """Grant what failed a new budget: the step of a DEAD_LETTERED saga, the failed undos of a COMPENSATION_FAILED.
-        Have the message of one sent anew at once whose function handled none.
+        """Retry a saga that has stopped: the step of a DEAD_LETTERED saga, or the failed undos of a COMPENSATION_FAILED
+        one, with new attempts. If a step's function handled no message, the message is sent again at once.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: nothing of it can be retried.
+            NotFound: the saga does not exist.
+            Conflict: it has nothing to retry.
         """
         return self._transport.ask(RETRY, type, saga_id, body={"reason": reason})
 
     def compensate(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
-        """Give up on a saga that is DEAD_LETTERED or FAILED, and have it undone; with ``force`` also one that is
-        COMPLETED.
+        """Give up on a DEAD_LETTERED or FAILED saga, and undo its completed steps.
+
+        With ``force``, also undo a saga that is COMPLETED or past its pivot. This needs a reason.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: it is neither.
+            NotFound: the saga does not exist.
+            Conflict: its status does not allow this.
         """
         body = {"reason": reason, "force": True} if force else {"reason": reason}
         return self._transport.ask(COMPENSATE, type, saga_id, body=body)
 
     def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
-        """Take a saga off the attention list: a person has settled it.
+        """Mark a saga as settled by hand: it leaves the attention list.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            reason: why it is settled.
-            action: what was done.
-            steps: whose undo was done by hand; a later retry skips them.
+            reason: why the saga is settled.
+            action: what you did.
+            steps: the steps that you undid by hand; a later retry skips them.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: it needs no attention.
-            InvalidRequest: the reason is empty, or a step is unknown.
+            NotFound: the saga does not exist.
+            Conflict: it is not on the attention list.
+            InvalidRequest: the reason is blank, or a step is unknown.
         """
         body = {"reason": reason, "action": action, "steps": [*steps]}
         return self._transport.ask(RESOLVE, type, saga_id, body=body)
 
     def purge(self, type: str, saga_id: str, reason: str = "") -> SagaView:
-        """Delete what is stored of a saga that is over, at once; one that is purged already stays as it is.
+        """Delete the stored data of a saga that has ended, at once. A second purge changes nothing.
 
-        What is left has states, times and actions, but no request, result or error, and goes after the service's
-        ``key_retention``. Until then its idempotency key starts no other saga.
+        A tombstone remains, with statuses, times and actions, but without request, results and errors. It is deleted
+        after the service's ``key_retention``. Until then, the saga's idempotency key starts no other saga.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            reason: why; kept with what is left.
+            reason: the reason; the tombstone keeps it.
 
         Returns:
-            What is left. ``objects`` names up to 100 objects in S3 that its results named, which stay for the sweep of
-            its type; ``more_objects`` is how many more they named.
+            The tombstone. ``objects`` has up to 100 S3 objects in its results, which are left to the sweep of its type;
+            ``more_objects`` is the number of the others.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: it is not over, needs a person, or something may still be at work on it.
+            NotFound: the saga does not exist.
+            Conflict: it has not ended, needs an operator, or something may still be running for it.
         """
         return self._transport.ask(PURGE, type, saga_id, body={"reason": reason})
 
     def incidents(self, type: str | None = None) -> IncidentList:
-        """Return for what sagas need an operator: how many there are of each type, step and error type, and since when,
-        the longest waiting first. For the sagas themselves see :meth:`sagas.client.SagaClient.attention`.
+        """Return the sagas that need an operator, counted by type, step and error type; the longest waiting first. For
+        the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
 
         Args:
             type: the saga type; ``None`` groups all types.
 
         Raises:
-            NotFound: there is no such type.
+            NotFound: the type does not exist.
         """
         return self._transport.ask(ATTENTION, query={"type": type, "group": "incident"})
 
     def types(self) -> list[TypeView]:
-        """Return the saga types that are deployed."""
+        """Return the deployed saga types."""
         return self._transport.ask(TYPES)["types"]
 
     def pause(
@@ -159,101 +160,101 @@ class OperatorCalls:
         starts: bool = False,
         undos: bool = False,
     ) -> TypeView:
-        """Have the sagas of a type stop before their next step, until :meth:`resume`; within five seconds all do.
+        """Pause the sagas of a type before their next step, until :meth:`resume`. It takes effect within five seconds.
 
-        Steps that run go on to their end, waits end and signals are taken. No attempt is used.
+        Running steps continue to their end, waits end, and signals are accepted. A pause uses up no attempt.
 
         Args:
             type: the saga type.
-            reason: why; shown to operators.
-            step: only before this step.
-            saga_id: only this saga.
-            starts_only: refuse new sagas, and have those in flight go on.
-            starts: accept new sagas, which wait before their first step; refused otherwise.
-            undos: have undos wait, too.
+            reason: the reason, for operators.
+            step: pause only before this step.
+            saga_id: pause only this saga.
+            starts_only: refuse new sagas only; those in flight continue.
+            starts: accept new sagas, which wait before their first step; otherwise they are refused.
+            undos: pause undos, too.
 
         Raises:
-            NotFound: there is no such type or saga.
-            Conflict: the saga has ended, or 100 sagas are paused one by one.
-            InvalidRequest: the step is unknown, or the options contradict each other.
+            NotFound: the type or saga does not exist.
+            Conflict: the saga has ended, or 100 sagas are already paused individually.
+            InvalidRequest: the step is unknown, or the options exclude each other.
         """
         body = {"step": step, "saga_id": saga_id, "starts": starts, "undos": undos, "reason": reason}
         body |= {"active": False} if starts_only else {"paused": True}
         return self._transport.ask(CHANGE, type, body=body)
 
     def resume(self, type: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None) -> TypeView:
-        """End a pause: sagas go on, spread over time, and new ones are accepted. What is not paused stays as it is.
+        """End a pause: sagas continue, spread over time, and new ones are accepted. Without a pause, nothing changes.
 
         Args:
             type: the saga type.
-            reason: why.
-            step: the pause of this step.
-            saga_id: the pause of this saga.
+            reason: the reason.
+            step: end the pause of this step.
+            saga_id: end the pause of this saga.
 
         Raises:
-            NotFound: there is no such type.
+            NotFound: the type does not exist.
             InvalidRequest: the step is unknown.
         """
         body = {"paused": False, "step": step, "saga_id": saga_id, "reason": reason}
         return self._transport.ask(CHANGE, type, body=body)
 
     def breakers(self) -> list[BreakerView]:
-        """Return the circuit breakers of all steps that declare one: their state, and how many sagas wait."""
+        """Return the circuit breakers of all steps that declare one, with state and number of waiting sagas."""
         return self._transport.ask(BREAKERS)["breakers"]
 
     def stats(self, type: str | None = None, *, since: datetime | str | None = None) -> StatsView:
-        """Return how many sagas there are, by type and status, how many start and end a minute, and what waits.
+        """Return the numbers of sagas by type and status, of starts and ends per minute, and of waiting messages.
 
-        Counted in indexes, to a thousand in each of their parts: ``at_least`` and ``approximate`` tell which figures
-        are not exact. The service keeps an answer for half a minute.
+        Each shard of an index is counted up to a thousand sagas; ``at_least`` and ``approximate`` list the figures that
+        are not exact. The service caches an answer for half a minute.
 
         Args:
             type: the saga type; ``None`` counts all.
-            since: from when on those that ended are counted; a day ago by default. Text is ISO 8601.
+            since: count sagas that ended at this time or later; by default a day ago. Text is ISO 8601.
 
         Raises:
-            NotFound: there is no such type.
-            InvalidRequest: the time does not fit.
+            NotFound: the type does not exist.
+            InvalidRequest: the time is not valid.
         """
         text = since.isoformat() if isinstance(since, datetime) else since
         return self._transport.ask(STATS, query={"type": type, "since": text})
 
     def close_breaker(self, type: str, step: str) -> BreakerView:
-        """Close a step's circuit breaker. Sagas that wait behind it are sent anew, spread over time.
+        """Close a step's circuit breaker. The sagas that wait for it continue, spread over time.
 
         Args:
             type: the saga type.
             step: the name of the step.
 
         Returns:
-            The breaker; ``waiting`` counts those that were sent anew.
+            The breaker; ``waiting`` is the number of sagas that continue.
 
         Raises:
-            NotFound: there is no such type or step, or the step has no breaker.
+            NotFound: the type or step does not exist, or the step has no breaker.
         """
         return self._transport.ask(CLOSE_BREAKER, type, step)
 
     def set_recovery_attempts(self, type: str, saga_id: str, attempts: int) -> SagaView:
-        """Set how often a saga counts as having stalled since its last progress.
+        """Set how often a saga has stalled since its last progress.
 
-        At the stall after ``max_recovery_attempts`` of its type the supervisor gives it up and has it undone. 0 gives
-        it all its recovery attempts back.
+        If it stalls more often than the ``max_recovery_attempts`` of its type, the supervisor gives it up and undoes
+        it. 0 restores all its recovery attempts.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            attempts: 0 to 1,000.
+            attempts: the number of stalls, 0 to 1,000.
 
         Raises:
-            NotFound: there is no such saga.
-            Conflict: it is over.
-            InvalidRequest: the number does not fit.
+            NotFound: the saga does not exist.
+            Conflict: it has ended.
+            InvalidRequest: the number is not valid.
         """
         return self._transport.ask(SET_RECOVERY_ATTEMPTS, type, saga_id, body={"attempts": attempts})
 
 
 def _json_form(value: Any) -> Any:
-    """A signal's value as JSON builtins: what is one already is for the service to judge."""
+    """A signal's value as JSON builtins. The service checks the values that are builtins already."""
     kind = cast("type[Any]", type(value))
     if kind is list:
         return [_json_form(item) for item in value]
@@ -262,4 +263,4 @@ def _json_form(value: Any) -> Any:
     try:
         return encode(value, kind)
     except UnsupportedType as error:
-        raise InvalidRequest("the signal is not JSON", [Problem("$", str(error))]) from error
+        raise InvalidRequest(f"invalid signal: {error}", [Problem("$", str(error))]) from error

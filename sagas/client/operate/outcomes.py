@@ -1,4 +1,4 @@
-"""What becomes of each saga of a job: one set of outcomes for Python, the command line and the console."""
+"""The outcomes of a job's sagas, the same for Python, the CLI and the console."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from sagas.engine.clock import SystemClock
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 
 _TRIES = 3
-"""Of a call that reached nobody."""
+"""The number of tries of a call that does not reach the API."""
 _LONGEST_PAUSE = 10.0
-_IN_DOUBT = "it may have taken effect"
 Kind = Literal["done", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one saga of a job.
+    """The outcome for one saga of a job.
 
     Args:
-        saga_id: which.
-        outcome: ``done``; ``refused``: its state does not allow it, or it is gone; ``failed``: the service could not be
-            reached, denied the call, or did not say what became of it.
-        message: why it was refused or failed.
+        saga_id: the saga.
+        outcome: ``done``. ``refused``: the saga's state does not allow it, or the saga is missing. ``failed``: the
+            service was out of reach or denied access, or its response was lost.
+        message: the reason if it was refused or failed.
         new: for ``rerun``, the id of the new saga.
-        at: when, ISO 8601.
+        at: the time, ISO 8601.
     """
 
     saga_id: str
@@ -40,13 +39,13 @@ class Outcome:
 
 @dataclass(slots=True)
 class Report:
-    """What a job has done so far.
+    """The outcomes of a job so far.
 
     Args:
-        job: its name.
+        job: the job's name.
         chosen: the ids of its sagas, in order.
-        outcomes: of each saga, the latest.
-        stopped: why it was stopped early; empty when it was not.
+        outcomes: the latest outcome of each saga.
+        stopped: the reason for an early stop; else empty.
     """
 
     job: str
@@ -55,44 +54,44 @@ class Report:
     stopped: str = ""
 
     def settle(self, outcome: Outcome) -> bool:
-        """Keep an outcome, and return whether the saga failed."""
+        """Add an outcome, and return whether it is a failure."""
         self.outcomes[outcome.saga_id] = outcome
         return outcome.outcome == "failed"
 
     def count(self, kind: str) -> int:
-        """Return how many sagas had an outcome of this kind."""
-        # A copy: the console counts while further outcomes come.
-        return sum(one.outcome == kind for one in self.outcomes.copy().values())
+        """Return the number of sagas with this outcome."""
+        # A copy: the console counts while outcomes are added.
+        return sum(outcome.outcome == kind for outcome in self.outcomes.copy().values())
 
     @property
     def left(self) -> list[str]:
-        """The ids of the sagas that it did not come to. These and the outcomes make up ``chosen``."""
+        """The ids of the sagas without an outcome. Together with those in ``outcomes``, they are ``chosen``."""
         return [saga_id for saga_id in self.chosen if saga_id not in self.outcomes]
 
     @property
     def unfinished(self) -> list[str]:
-        """The ids of the sagas that it did not come to, and of those that failed."""
+        """The ids of the sagas without an outcome, and of those that failed."""
         outcomes = self.outcomes
-        return [one for one in self.chosen if one not in outcomes or outcomes[one].outcome == "failed"]
+        return [saga_id for saga_id in self.chosen if saga_id not in outcomes or outcomes[saga_id].outcome == "failed"]
 
 
 def outcome_of(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object] = time.sleep) -> Outcome:
-    """Make a call for a saga, which returns the id of the saga to look at next; say what became of it."""
+    """Make a call for a saga, and return its outcome. The call returns the saga's id, or that of a new saga."""
     try:
-        shown = _tried(saga_id, call, sleep)
+        new_id = _retried(saga_id, call, sleep)
     except (Conflict, NotFound, InvalidRequest) as error:
         return Outcome(saga_id, "refused", str(error))
-    except Ambiguous as error:
-        return Outcome(saga_id, "failed", f"{error}; {_IN_DOUBT}")
     except SagaError as error:
         return Outcome(saga_id, "failed", str(error))
-    except Exception as error:  # noqa: BLE001 - the other sagas of the job have their turn all the same
-        return Outcome(saga_id, "failed", f"{type(error).__name__}: {error}; {_IN_DOUBT}")
-    return Outcome(saga_id, "done", new=shown if shown != saga_id else "")
+    except Exception as error:  # noqa: BLE001 - the job must go on with its other sagas
+        return Outcome(
+            saga_id, "failed", f"{type(error).__name__}: {error}; the request may or may not have taken effect"
+        )
+    return Outcome(saga_id, "done", new=new_id if new_id != saga_id else "")
 
 
-def _tried(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object]) -> str:
-    """Make the call again while it reaches nobody. A call whose answer was lost is not repeated."""
+def _retried(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object]) -> str:
+    """Repeat the call if it does not reach the API. A call whose response was lost is not repeated."""
     for _ in range(_TRIES - 1):
         try:
             return call(saga_id)

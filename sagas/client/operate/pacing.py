@@ -1,4 +1,4 @@
-"""Many calls, one for each of many sagas: so many a second at most, several at a time, and no more once all fail."""
+"""Calls for many sagas: at a limited rate, several at a time, and stopped if they all fail."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STOP_AFTER = 5
-"""Failures in a row after which a job stops: what follows would fail as well."""
+"""A job stops after so many failures in a row, because further calls would fail as well."""
 _CALL = 0.8
-"""Seconds that a call may take for the rate to be kept."""
+"""Seconds for a call. If calls take longer, the rate is lower than requested."""
 _MOST_AT_ONCE = 32
 
 
 def new_job() -> str:
-    """Return a name for a job, for the reason that each of its sagas keeps."""
+    """Return a new name for a job, for the reason in each audit trail."""
     return SystemClock().new_id()[-8:]
 
 
 def job_reason(job: str, reason: str) -> str:
-    """Return the reason that each saga of a job keeps."""
+    """Return the reason for the audit trail of each saga of a job."""
     return f"bulk {job}: {reason}"
 
 
@@ -41,38 +41,38 @@ def paced(
     sleep: Callable[[float], object] = time.sleep,
     stopped: Callable[[], str] = str,
 ) -> str:
-    """Make a call for each item, and return why that was stopped early; nothing if it was not.
+    """Make a call for each item. Return the reason for an early stop, or an empty text.
 
-    Until one has not failed, no more are under way than may fail in a row: a service that is away gets five calls.
-    ``clock``, ``sleep``: seconds that only go up, and a way to let them pass.
+    Until a call succeeds, no more than five run at a time, so that a service that is out of reach gets only five.
+    ``clock``, ``sleep``: a monotonic clock in seconds, and a function that blocks for so many seconds.
     """
     together = min(_MOST_AT_ONCE, math.ceil(rate * _CALL))
-    under_way, why, due = deque[Future[R]](), "", clock()
+    running, reason, due = deque[Future[R]](), "", clock()
     in_a_row, room = 0, min(together, STOP_AFTER)
 
     def take() -> None:
         nonlocal in_a_row, room
-        in_a_row = in_a_row + 1 if settle(under_way[0].result()) else 0
-        under_way.popleft()
+        in_a_row = in_a_row + 1 if settle(running[0].result()) else 0
+        running.popleft()
         room = min(together, STOP_AFTER - in_a_row) if in_a_row else together
 
     with ThreadPoolExecutor(together, "bulk") as pool:
         try:
             for item in items:
-                while under_way and (under_way[0].done() or len(under_way) >= room):
+                while running and (running[0].done() or len(running) >= room):
                     take()
                 if in_a_row >= STOP_AFTER:
                     break
                 sleep(max(0.0, due - clock()))
-                why = stopped()
-                if why:
+                reason = stopped()
+                if reason:
                     break
                 due = max(due, clock()) + 1 / rate
-                under_way.append(pool.submit(call, item))
-            while under_way:
+                running.append(pool.submit(call, item))
+            while running:
                 take()
         except KeyboardInterrupt:
-            why = "interrupted"
-            while under_way:  # what was called is settled all the same
+            reason = "interrupted"
+            while running:  # their outcomes are needed all the same
                 take()
-    return why or (f"{in_a_row} failures in a row" if in_a_row >= STOP_AFTER else "")
+    return reason or (f"{in_a_row} failures in a row" if in_a_row >= STOP_AFTER else "")

@@ -1,4 +1,4 @@
-"""Going once through all messages of a queue, however many it holds, with no more than a page of them at hand."""
+"""Read all messages of a queue once, one page at a time, however many there are."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagas.aws import translated
 
 _HOLD = 120
-"""Seconds for which a message is out of others' sight once it was looked at, at least."""
+"""The shortest time in seconds for which a message that was read is hidden from others."""
 _LONGEST_HOLD = 11 * 3600
-"""At most: SQS hides no message for more than 12 hours."""
+"""The longest such time: SQS hides a message for at most 12 hours."""
 _WAIT = 1
-"""Seconds a receive waits: from one on, SQS asks all its servers."""
+"""Seconds that a receive waits. From one second on, SQS asks all its servers."""
 _BATCH = 10
-"""What SQS gives at once."""
+"""The maximum number of messages that SQS returns at once."""
 _SYSTEM = ("ApproximateReceiveCount", "SentTimestamp", "DeadLetterQueueSourceArn")
 MOST_HELD = 20_000
-"""Messages kept out of sight for the walk: SQS allows 120,000 to be in flight, of which others need theirs."""
+"""The maximum number of messages that a walk hides. SQS allows 120,000 in flight, and others need some."""
 
 _ROUNDS = 3
-"""Times that all messages seen may come back with none that is new: SQS leaves those received less often in front."""
+"""How often all messages must come back without a new one to end the walk. SQS returns rarely received ones first."""
 
 Received = dict[str, Any]
 OnProgress = Callable[[int], None]
-"""Is told how many messages were looked at so far, after each page."""
+"""Called after each page with the number of messages read so far."""
 
 
 class QueueWalk:
-    """A walk through a queue; a context that makes visible again, in the end, what is still there.
+    """A walk through a queue. As a context, it makes the remaining messages visible again at its end.
 
-    SQS cannot list a queue: one receives, and what was received comes back. So what was looked at is kept out of sight:
-    for twice as long as the walk has taken so far, so that a message comes back ever more rarely, and the walk gets to
-    those it has not seen. Of what it holds beyond :data:`MOST_HELD` it gives back the oldest, which SQS puts at the end
-    of the queue. Only ids and receipts are kept, no bodies.
+    SQS cannot list a queue: messages that are received come back. So the walk hides each message for twice as long as
+    it has taken so far. Then messages come back ever more rarely, and the walk gets to the others. If it hides more
+    than :data:`MOST_HELD`, it releases the oldest, which SQS puts at the end of the queue. It stores ids and receipts,
+    but no bodies.
 
     Args:
         sqs: a boto3 client.
-        url: of the queue.
-        on_progress: told how many messages were looked at.
-        clock: seconds that only go forward.
+        url: the queue's URL.
+        on_progress: called with the number of messages read.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class QueueWalk:
         self._release(len(self._held))
 
     def messages(self, limit: int | None = None) -> Iterator[Received]:
-        """Yield each message once: until none is to be had, or only those seen keep coming."""
+        """Yield each message once, until SQS returns none, or only messages that were yielded before."""
         began, again, looked = self._clock(), 0, 0
         while (limit is None or looked < limit) and again <= _ROUNDS * len(self._seen):
             hold = min(max(_HOLD, 2 * (self._clock() - began)), _LONGEST_HOLD)
@@ -82,7 +82,7 @@ class QueueWalk:
             if not page:
                 return
             for message in page:
-                self._held.pop(message["MessageId"], None)  # the oldest come first
+                self._held.pop(message["MessageId"], None)  # so that the oldest stay first
                 self._held[message["MessageId"]] = message["ReceiptHandle"]
             new = [message for message in page if message["MessageId"] not in self._seen]
             again = 0 if new else again + len(page)
@@ -94,27 +94,27 @@ class QueueWalk:
             if self._on_progress is not None and new:
                 self._on_progress(looked)
 
-    def pass_over(self, message_id: str) -> None:
-        """Know a message as seen, should it come: one that was sent by the walk itself, and may be dead again soon."""
+    def skip(self, message_id: str) -> None:
+        """Do not yield this message. The caller has sent it, and it may be dead-lettered again soon."""
         self._seen.add(message_id)
 
     def delete(self, message: Mapping[str, Any]) -> None:
-        """Delete a message that was yielded."""
+        """Delete a yielded message."""
         with translated("SQS", quoted=True):
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         self._held.pop(message["MessageId"], None)
 
     def _release(self, count: int) -> None:
-        """Make the oldest ``count`` of those held visible again."""
+        """Make the ``count`` oldest hidden messages visible again."""
         while count > 0:
-            some = list(self._held)[: min(_BATCH, count)]
+            batch = list(self._held)[: min(_BATCH, count)]
             entries = [
                 {"Id": str(number), "ReceiptHandle": self._held.pop(message_id), "VisibilityTimeout": 0}
-                for number, message_id in enumerate(some)
+                for number, message_id in enumerate(batch)
             ]
-            count -= len(some)
+            count -= len(batch)
             try:
                 self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
             except (ClientError, BotoCoreError):
-                # They come back by themselves when the time they are hidden for is over.
+                # They become visible when their time has passed.
                 return

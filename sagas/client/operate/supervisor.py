@@ -1,4 +1,4 @@
-"""The supervisor, called by hand: recover now, sweep now."""
+"""Call the supervisor's function: recover, sweep or publish events again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _SWEEP_SECONDS = 15.0
-"""How long one call may sweep; what is left is the next call's, so that a long sweep can be interrupted."""
+"""The length of one call. The next call continues the sweep, so that a long one can be interrupted."""
 _COUNTS = (
     "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
     "deleted", "archived", "handled", "gone", "left", "errors",
 )  # fmt: skip
 _KINDS = ("orphans", "unreferenced", "unknown", "foreign", "errors")
-_MOST_SHOWN = 100
+_MOST_SAMPLES = 100
 _DENIED = ("AccessDeniedException", "AccessDenied")
 _RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest": InvalidRequest}
 
 
 def connect_lambda(session: boto3.Session, region: str, endpoint_url: str | None) -> Any:
-    """Return a boto3 client of Lambda that waits as long as the supervisor may take, and calls it once."""
+    """Return a boto3 client of Lambda that waits as long as the supervisor can run, and does not repeat a call."""
     return connect("lambda", INVOCATION, region=region, endpoint_url=endpoint_url, session=session)
 
 
@@ -34,50 +34,50 @@ class Supervisor:
     """Calls the supervisor of a service.
 
     Args:
-        client: of Lambda, as :func:`connect_lambda` makes it.
-        function: name of the supervisor's function.
+        client: the client from :func:`connect_lambda`.
+        function: the name of the supervisor's function.
     """
 
     def __init__(self, client: Any, function: str) -> None:
         self._client = client
         self._function = function
 
-    def recover(self, **wanted: str | float | None) -> RecoveryView:
+    def recover(self, **options: str | float | None) -> RecoveryView:
         """Recover stalled sagas, once."""
-        given = {field: value for field, value in wanted.items() if value is not None}
-        return cast("RecoveryView", self._call({"task": "recover", **given}))
+        fields = {field: value for field, value in options.items() if value is not None}
+        return cast("RecoveryView", self._call({"task": "recover", **fields}))
 
     def sweep(self, name: str, *, dry_run: bool, force: bool) -> SweepView:
-        """Sweep one saga type to the end, in as many calls as it takes; return one report for all."""
+        """Sweep a saga type completely, in as many calls as needed. Return one report for all."""
         total: SweepView | None = None
         event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "type": name}
         while True:
             place = {"start_after": total["start_after"] if total else "", "dry_run": dry_run, "force": force}
             swept = self._call(event | place).get("swept")
             if not swept:
-                raise SagaError("the supervisor swept nothing")
+                raise SagaError(f"the supervisor returned no report of a sweep of {name}")
             report = cast("SweepView", swept[0])
             moved = any(report[count] for count in ("listed", "deleted"))
             if total is None:
                 total = report
             else:
-                # Counts and examples of both, and the state of the later.
+                # The counts and examples of both reports, and the state of the second one.
                 sums = {count: total[count] + report[count] for count in _COUNTS}
-                left, samples = _MOST_SHOWN, cast("dict[str, list[str]]", {})
+                room, samples = _MOST_SAMPLES, cast("dict[str, list[str]]", {})
                 for kind in _KINDS:
-                    found = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:left]
-                    left -= len(found)
-                    if found:
-                        samples[kind] = found
+                    names = [*total["sample"].get(kind, ()), *report["sample"].get(kind, ())][:room]
+                    room -= len(names)
+                    if names:
+                        samples[kind] = names
                 both = report | sums | {"sample": samples, "stopped": total["stopped"] or report["stopped"]}
                 total = cast("SweepView", both)
             if report["finished"] or report["error"] or (report["stopped"] and not report["dry_run"]):
                 return total
             if not moved:
-                raise SagaError("the supervisor had no time to sweep")
+                raise SagaError(f"the supervisor had no time to sweep {name}; try again")
 
     def sweeps(self) -> list[SweepRoundView]:
-        """Return how the sweeps by schedule stand."""
+        """Return the state of scheduled sweeps."""
         return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
     def replay(self, since: str, name: str | None) -> int:
@@ -94,24 +94,24 @@ class Supervisor:
     def _call(self, event: Mapping[str, Any]) -> dict[str, Any]:
         with translated("Lambda", quoted=True):
             try:
-                called = self._client.invoke(FunctionName=self._function, Payload=json.dumps(event).encode())
+                response = self._client.invoke(FunctionName=self._function, Payload=json.dumps(event).encode())
             except ClientError as error:
                 if code_of(error) not in _DENIED:
                     raise
-                said: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
-                needed = f"it takes lambda:InvokeFunction on {self._function}: {said.get('Message', '')}"
-                raise SagaError(f"you may not call the supervisor; {needed}") from error
-            payload: bytes = called["Payload"].read()
+                details: dict[str, Any] = getattr(error, "response", {}).get("Error", {})
+                needed = f"needs lambda:InvokeFunction on {self._function} ({details.get('Message', '')})"
+                raise SagaError(f"access denied: calling the supervisor {needed}") from error
+            payload: bytes = response["Payload"].read()
         try:
             answer: Any = json.loads(payload)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise SagaError("the answer of the supervisor cannot be read: this is another function")
-        told = cast("dict[str, Any]", answer)
-        if "FunctionError" in called:
-            # what the function raised, if the caller can fix it; otherwise only that it failed
-            message = str(told.get("errorMessage") or "it gave no reason")
-            raised = _RAISED.get(str(told.get("errorType")))
-            raise raised(message) if raised else SagaError(f"the supervisor failed: {message}")
-        return told
+            raise SagaError(f"{self._function} is not a supervisor: its response is not a JSON object")
+        fields = cast("dict[str, Any]", answer)
+        if "FunctionError" in response:
+            message = str(fields.get("errorMessage") or "no reason in its response")
+            # An error that the caller can fix is raised as such.
+            kind = _RAISED.get(str(fields.get("errorType")))
+            raise kind(message) if kind else SagaError(f"the supervisor failed: {message}")
+        return fields

@@ -1,4 +1,4 @@
-"""The calls of the supervisor: by its function, as the caller; of one type by the API."""
+"""Calls of the supervisor: through its function with the caller's credentials, or for one type through the API."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from sagas.operations import RECOVER
 
 
 class SupervisorCalls:
-    """The calls of :class:`sagas.client.SagaClient` that have the supervisor do now what it does by itself."""
+    """The calls of :class:`sagas.client.SagaClient` that run tasks of the supervisor now."""
 
     _transport: Transport
     _session: boto3.Session
     _endpoints: ServiceEndpoints
 
     def replay_events(self, since: datetime, type: str | None = None) -> int:
-        """Publish the events of sagas once more, from the journals, each with the id it has.
+        """Publish events again, from the journals, each with the same id as before.
 
         Args:
-            since: only events from then on; with a time zone.
-            type: only of sagas of this type.
+            since: only events from this time on; must have a time zone.
+            type: only events of sagas of this type.
 
         Returns:
-            How many were published.
+            The number of published events.
 
         Raises:
             InvalidRequest: the time has no time zone, or the service publishes no events.
-            NotFound: there is no such type.
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+            NotFound: the type does not exist.
+            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
         """
         if since.tzinfo is None:
-            raise InvalidRequest("the time does not fit", [Problem("since", "must have a time zone")])
+            raise InvalidRequest("since: must have a time zone", [Problem("since", "must have a time zone")])
         return self._supervisor().replay(iso(since.astimezone(UTC).timestamp()), type)
 
     def recover(
@@ -50,63 +50,62 @@ class SupervisorCalls:
         limit: int | None = None,
         max_attempts: int | None = None,
     ) -> RecoveryView:
-        """Have the supervisor look for stalled sagas now, not at its next tick.
+        """Recover stalled sagas now, not at the supervisor's next tick.
 
-        It takes over from dead workers and sends lost messages anew. Sagas that live are left alone. Those of one type
-        are looked for by the API; those of all by the supervisor's function, which the caller must be allowed to
-        invoke.
+        Leases of dead workers are taken over, and lost messages are sent again. Other sagas do not change. With
+        ``type``, the API does this; without it, the supervisor's function, which the caller must be allowed to invoke.
 
         Args:
-            stale_after: seconds of silence that count as a stall; each saga type's own by default.
+            stale_after: seconds of silence that count as a stall; by default those of each saga type.
             type: only sagas of this type.
-            saga_id: only this saga, whether the supervisor would look at it now or not.
-            limit: how many at most, 1 to 1,000; 1,000 by default.
-            max_attempts: only sagas that stalled less often than this since their last progress, 0 to 1,000.
+            saga_id: only this saga, also if it is not due for the supervisor.
+            limit: how many sagas at most, 1 to 1,000; by default 1,000.
+            max_attempts: only sagas that have stalled less often than this since their last progress, 0 to 1,000.
 
         Raises:
-            InvalidRequest: an argument does not fit.
-            NotFound: there is no such type or saga.
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+            InvalidRequest: an argument is not valid.
+            NotFound: the type or saga does not exist.
+            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
         """
         if type is not None:
-            given = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
-            body = {field: value for field, value in given.items() if value is not None}
+            fields = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
+            body = {field: value for field, value in fields.items() if value is not None}
             return self._transport.ask(RECOVER, type, body=body)
         return self._supervisor().recover(
             stale_after=stale_after, saga_id=saga_id, limit=limit, max_attempts=max_attempts
         )
 
     def sweep(self, type: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
-        """Have the supervisor sweep the S3 objects that undone sagas of a type left behind, now and to the end.
+        """Sweep the S3 objects that undone sagas of a type left behind, now and completely.
 
-        The schedule stays as it is. See ``docs/how-to/sweep.md`` for what is touched and what never is.
+        This does not change the schedule. ``docs/how-to/sweep.md`` says which objects a sweep handles.
 
         Args:
             type: the saga type.
-            dry_run: look, and touch nothing.
-            force: go on even where most objects are orphans.
+            dry_run: only look, and handle no object.
+            force: continue even if most objects are orphans.
 
         Returns:
-            What was seen and done. It may have ``stopped`` or met an ``error``.
+            A report. It can have ``stopped`` or an ``error``.
 
         Raises:
-            NotFound: there is no such type, or it declares no ``orphans``.
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+            NotFound: the type does not exist, or has no ``orphans``.
+            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
         """
         return self._supervisor().sweep(type, dry_run=dry_run, force=force)
 
     def sweeps(self) -> list[SweepRoundView]:
-        """Return how the sweeps by schedule stand, of all saga types that declare ``orphans``: the round that is under
-        way, or the last one, with its counts, and why it stopped, if it did.
+        """Return the state of the scheduled sweeps of all saga types with ``orphans``: the current round or the last
+        one, with its counts, and with the reason if it was stopped.
 
         Raises:
-            SagaError: this client does not know the supervisor, the caller may not invoke it, or it failed.
+            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
         """
         return self._supervisor().sweeps()
 
     def _supervisor(self) -> Supervisor:
         endpoints = self._endpoints
         if not endpoints.supervisor:
-            raise SagaError("this client does not know the supervisor; SagaClient.from_stack and SagaClient.local do")
+            raise SagaError("this client has no name of a supervisor; use SagaClient.from_stack or SagaClient.local")
         client = connect_lambda(self._session, self._transport.region, endpoints.endpoint_url)
         return Supervisor(client, endpoints.supervisor)

@@ -1,1 +1,1 @@
-"""What explains a saga to a reader."""
+"""Explain a saga to its reader."""

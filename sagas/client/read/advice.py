@@ -1,4 +1,4 @@
-"""What went wrong with a saga, what comes next, and when: in sentences."""
+"""Sentences about a saga: its errors, what comes next, and when."""
 
 from __future__ import annotations
 
@@ -13,165 +13,168 @@ if TYPE_CHECKING:
     from sagas.engine.read.answers import ErrorView, SagaView, StepView
 
 _NEXT = {
-    "PENDING": "Its first step is about to begin.",
+    "PENDING": "Its first step has not started yet.",
     "COMPENSATING": "Its completed steps are being undone.",
-    "DEAD_LETTERED": "It waits for you. `sagas {first}` goes on at the failed step{second}; "
-    "`sagas compensate {type} {saga_id}` gives up and undoes it.",
-    "FAILED": "Nothing was undone. `sagas compensate {type} {saga_id}` undoes it; "
-    "`sagas resolve {type} {saga_id} --reason ...` says that you have settled it.",
-    "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos; "
-    "`sagas resolve {type} {saga_id} --reason ... --step STEP` says that you have undone a step by hand.",
+    "DEAD_LETTERED": "The saga waits for you. `sagas {first}` continues at the failed step{second}. "
+    "`sagas compensate {type} {saga_id}` undoes the completed steps.",
+    "FAILED": "Nothing was undone. `sagas compensate {type} {saga_id}` undoes the completed steps. "
+    "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
+    "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
+    "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
 }
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
 _UNDONE = ("COMPENSATED", "CANCELLED")
-_IN_DOUBT = "Whether {steps} took effect is unknown: look, then `sagas resolve {type} {saga_id} --reason ...`."
+_IN_DOUBT = (
+    "In doubt: {steps} may or may not have taken effect. Check, then `sagas resolve {type} {saga_id} --reason ...`."
+)
 
 
 def advice(saga: SagaView, now: float) -> list[str]:
-    """Return sentences about a saga: its errors, what happens next, and what a person can do. ``now``: epoch
-    seconds."""
+    """Return sentences about a saga: its errors, what comes next, and what you can do. ``now``: epoch seconds."""
     if "purged_at" in saga:
         return _purged(saga, saga["purged_at"])
-    who = {"type": saga["type"], "saga_id": saga["saga_id"]}
-    said = [*_errors(saga)]
-    behind = saga["breaker"]
-    said += _breaker(saga, now)
+    ids = {"type": saga["type"], "saga_id": saga["saga_id"]}
+    sentences = [*_errors(saga)]
+    breaker = saga["breaker"]
+    sentences += _breaker(saga, now)
     if saga["paused"]:
-        said.append(_pause(saga))
-    said += [waits_for(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
-    said += [_children(saga, step) for step in saga["steps"] if step.get("waiting_for") != "children"]
-    said += [
+        sentences.append(_pause(saga))
+    sentences += [waits_for(saga, step, now) for step in saga["steps"] if step.get("waiting_for")]
+    sentences += [_children(saga, step) for step in saga["steps"] if step.get("waiting_for") != "children"]
+    sentences += [
         _next_attempt(step, now)
         for step in saga["steps"]
-        if step["next_attempt_at"] and not step.get("waiting_for") and not behind
+        if step["next_attempt_at"] and not step.get("waiting_for") and not breaker
     ]
-    said += _lease(saga, now)
-    said += _left_out(saga)
-    settled = saga["resolution"]
-    if settled is not None:
-        done = f" ({settled['action']})" if settled.get("action") else ""
-        said.append(f"Settled by {settled['by']} on {moment(settled['at'])}: {settled['reason']}{done}")
+    sentences += _lease(saga, now)
+    sentences += _left_out(saga)
+    resolution = saga["resolution"]
+    if resolution is not None:
+        action = f" ({resolution['action']})" if resolution.get("action") else ""
+        sentences.append(f"Settled by {resolution['by']} on {moment(resolution['at'])}: {resolution['reason']}{action}")
     else:
         if saga["in_doubt"]:
-            said.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **who))
+            sentences.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **ids))
         if saga["status"] in _UNDONE:
-            said.append(_undone(saga))
-        elif saga["status"] in _NEXT and not behind:
-            said.append(_NEXT[saga["status"]].format(**who, **_ways_on(saga, now)))
-    return [plain(sentence) for sentence in said if sentence]
+            sentences.append(_undone(saga))
+        elif saga["status"] in _NEXT and not breaker:
+            sentences.append(_NEXT[saga["status"]].format(**ids, **_commands(saga, now)))
+    return [plain(sentence) for sentence in sentences if sentence]
 
 
 def _purged(saga: SagaView, purged_at: str) -> list[str]:
-    """What is left of a saga that was purged."""
+    """The sentences about a purged saga."""
     why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
-    said = [f"It was purged on {moment(purged_at)}{why}: request, results and errors are gone."]
-    said += [f"s3://{one['bucket']}/{one['key']} is left to the sweep." for one in saga.get("objects", ())]
+    sentences = [f"The saga was purged on {moment(purged_at)}{why}: request, results and errors are deleted."]
+    sentences += [f"s3://{place['bucket']}/{place['key']} is left to the sweep." for place in saga.get("objects", ())]
     more = saga.get("more_objects", 0)
-    return [*map(plain, said), *([f"{more} more objects are left to the sweep."] if more else [])]
+    others = f"{more} more {'object is' if more == 1 else 'objects are'} left to the sweep."
+    return [*map(plain, sentences), *([others] if more else [])]
 
 
 def _breaker(saga: SagaView, now: float) -> Iterator[str]:
-    """Until when a breaker holds the saga back, and what ends that."""
-    behind = saga["breaker"]
-    if behind is None:
+    """The breaker that the saga waits for, and the command that closes it."""
+    breaker = saga["breaker"]
+    if breaker is None:
         return
-    until = moment(behind["open_until"])
-    state = f"open until {until}" if epoch(behind["open_until"]) > now else f"which lets one saga try since {until}"
-    yield f"It waits for the breaker of step {behind['step']}, {state}."
-    yield f"`sagas breakers close {saga['type']} {behind['step']}` lets all go on."
+    until = moment(breaker["open_until"])
+    state = f"open until {until}" if epoch(breaker["open_until"]) > now else f"half-open since {until}"
+    yield f"The saga waits for the circuit breaker of step {breaker['step']}, {state}."
+    yield f"`sagas breakers close {saga['type']} {breaker['step']}` closes it, and all waiting sagas continue."
 
 
 def _left_out(saga: SagaView) -> Iterator[str]:
-    """What the answer lacks, and where it is."""
-    for one in saga.get("left_out", ()):
-        where = f"in the payload bucket under {one['object']}" if one["object"] else f"in audit entry {one['entry']}"
+    """The payloads that the answer lacks, and their places."""
+    for part in saga.get("left_out", ()):
+        where = f"in the payload bucket at {part['object']}" if part["object"] else f"in audit entry {part['entry']}"
         reasons = {
-            "too_large": f"is too large to be answered: it is {where}.",
-            "unreadable": f"cannot be read: what should be {where} is gone or was changed.",
+            "too_large": f"is too large for an answer; it is stored {where}.",
+            "unreadable": f"cannot be read: it is missing or was changed {where}.",
         }
-        if one["reason"] in reasons:
-            yield f"{one['path']} {reasons[one['reason']]}"
+        if part["reason"] in reasons:
+            yield f"{part['path']} {reasons[part['reason']]}"
 
 
 def _pause(saga: SagaView) -> str:
-    """What is paused, by whom, why, and how it goes on."""
+    """The pause that stops the saga, and the command that ends it."""
     pause = saga.get("pause")
     what = " ".join(part for part in (saga["type"], pause and pause["step"], pause and pause["saga_id"]) if part)
     by = f" by {pause['by']}" if pause and pause["by"] else ""
     why = f" ({pause['reason']})" if pause and pause["reason"] else ""
-    return f"{what} is paused{by}{why}: no further step begins until `sagas resume {what}`."
+    return f"{what} is paused{by}{why}: no further step starts until `sagas resume {what}`."
 
 
-def _ways_on(saga: SagaView, now: float) -> dict[str, str]:
-    """How a saga goes on that waits at a failed step: the right way first."""
+def _commands(saga: SagaView, now: float) -> dict[str, str]:
+    """The commands that continue a saga at its failed step, the right one first."""
     action, name, saga_id = next_action(saga, now), saga["type"], saga["saga_id"]
     retry = f"retry {name} {saga_id}"
     if action.do is not Do.REDRIVE:
         return {"first": retry, "second": ", once its code is deployed" if action.do is Do.NOTHING else ""}
     redrive = action.command(name, saga_id).removeprefix("sagas ")
-    return {"first": redrive, "second": f", and so does `sagas {retry}`, which leaves its message in the queue"}
+    return {"first": redrive, "second": f"; so does `sagas {retry}`, but the message stays in the queue"}
 
 
 def _undone(saga: SagaView) -> str:
-    """What was undone of a saga that is over, and what was not, since it has no undo."""
+    """The sentence about a saga that was undone: its undone steps, and those without an undo."""
     undone = [step["name"] for step in saga["steps"] if step["status"] == "COMPENSATED"]
-    left = [step["name"] for step in saga["steps"] if step["status"] == "COMPLETED"]
-    if left:
-        stays = f"{', '.join(left)} {'has' if len(left) == 1 else 'have'} no undo"
-        are = "is" if len(undone) == 1 else "are"
-        said = f"{', '.join(undone)} {are} undone, {stays}." if undone else f"nothing was undone, as {stays}."
+    completed = [step["name"] for step in saga["steps"] if step["status"] == "COMPLETED"]
+    if completed:
+        stays = f"{', '.join(completed)} {'has' if len(completed) == 1 else 'have'} no undo"
+        were = "was" if len(undone) == 1 else "were"
+        text = f"{', '.join(undone)} {were} undone; {stays}." if undone else f"nothing was undone; {stays}."
     else:
-        said = "what was done is undone." if undone else "there was nothing to undo."
+        text = "all completed steps were undone." if undone else "there was nothing to undo."
     if saga["status"] == "CANCELLED":
-        return f"It was cancelled: {said}"
-    return said if undone and left else said[0].upper() + said[1:]
+        return f"The saga was cancelled: {text}"
+    return text if undone and completed else text[0].upper() + text[1:]
 
 
 def _lease(saga: SagaView, now: float) -> Iterator[str]:
-    """Who is at work, since when, and when it last showed that it lives."""
+    """The sentence about the worker with the saga's lease, and its last heartbeat."""
     lease = saga.get("lease")
     if not lease or saga["status"] in OVER:
         return
     beat = f", last heartbeat {ago(lease['heartbeat_at'], now)}" if lease.get("heartbeat_at") else ""
-    left = epoch(lease["expires_at"]) - now
-    ends = f"its lease ends in {span(left)}" if left > 0 else f"its lease ran out {ago(lease['expires_at'], now)}"
+    remaining = epoch(lease["expires_at"]) - now
+    expired = f"its lease expired {ago(lease['expires_at'], now)}"
+    ends = f"its lease expires in {span(remaining)}" if remaining > 0 else expired
     since = f" for {age(now - epoch(lease['claimed_at']))}" if lease["claimed_at"] else ""
-    yield f"A worker has had it{since}{beat}; {ends}."
-    if left <= 0:
-        yield f"`sagas recover {saga['type']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
+    yield f"A worker has held the saga{since}{beat}; {ends}."
+    if remaining <= 0:
+        command = f"sagas recover {saga['type']} --saga-id {saga['saga_id']}"
+        yield f"The supervisor takes the saga over soon; `{command}` does so now."
 
 
 def waits_for(saga: SagaView, step: StepView, now: float) -> str:
-    """Return what a step waits for, since when, until when, who may send it, and by which command. ``now``: epoch
-    seconds."""
+    """Return a sentence on a step's wait: its start and end, and the command that ends it. ``now``: epoch seconds."""
     until = step["waits_until"] or ""
-    left = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
+    end = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
     since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
     if step["waiting_for"] == "retry":
         why = f" ({step['message']})" if step["message"] else ""
-        return f"{step['name']}: not yet{why}. It looks again at {left}."
+        return f"{step['name']} is not ready{why}. It runs again at {end}."
     if step["waiting_for"] == "children" and step.get("children"):
         return _children(saga, step)
     if step["waiting_for"] == "time":
-        return f"{step['name']} sleeps{since} until {left}."
+        return f"{step['name']} sleeps{since} until {end}."
     command = f"sagas signal {saga['type']} {saga['saga_id']} {step['name']} --data JSON"
-    return f"{step['name']} waits for a signal{since}, until {left}. Who may call the API can send it: `{command}`."
+    return f"{step['name']} waits for a signal{since}, until {end}. To send it: `{command}`."
 
 
 def _children(saga: SagaView, step: StepView) -> str:
-    """How far the children of a step are, and which command lists them; nothing if it has started none."""
+    """The sentence about the children of a step; empty if it has started none."""
     children = step.get("children")
     waits = step.get("waiting_for") == "children"
     if not children or not (waits or children["total"]):
         return ""
     what = f"{step['name']} waits for its children" if waits else f"The children of {step['name']}"
-    over = f", {children['finished']:.0%} over"
-    counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed{over}"
+    ended = f"{children['finished']:.0%} ended"
+    counts = f"{children['completed']} of {children['total']} completed, {children['failed']} failed, {ended}"
     return f"{what}: {counts}. `sagas list --parent {saga['saga_id']}` lists them."
 
 
 def failed_children(saga: SagaView) -> list[str]:
-    """Return a line for each child that failed, as far as the API names them, whatever became of their parent since."""
+    """Return a line for each failed child that the API names, whatever the parent's status is now."""
     lines = list[str]()
     for step in saga["steps"]:
         children = step.get("children")
@@ -182,7 +185,7 @@ def failed_children(saga: SagaView) -> list[str]:
 
 
 def _errors(saga: SagaView) -> Iterator[str]:
-    """The error that ended the forward way, then those of undos, and of the step that is being retried."""
+    """The error that ended the forward way, then those of undos and of retried steps."""
     cause = saga["error"]
     if cause is not None:
         failed = next((step for step in saga["steps"] if step["name"] == cause.get("step")), None)
@@ -191,20 +194,20 @@ def _errors(saga: SagaView) -> Iterator[str]:
         error = step["error"]
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
             continue
-        # The undo that runs as its first attempt has not failed: the error is still the step's own.
-        undone = step["status"] in _UNDOING and _blamed(step, undo=True) > 0
-        yield f"{'The undo of ' if undone else ''}{_failure(saga, step, error, undo=undone)}"
+        # While the first attempt of an undo runs, the error is still the step's own.
+        undo = step["status"] in _UNDOING and _failed_attempt(step, undo=True) > 0
+        yield f"{'The undo of ' if undo else ''}{_failure(saga, step, error, undo=undo)}"
 
 
 def _failure(saga: SagaView, step: StepView, error: ErrorView, *, undo: bool = False) -> str:
-    number, where = _blamed(step, undo=undo), f"{saga['type']} {saga['saga_id']}, step {step['name']}"
+    number, where = _failed_attempt(step, undo=undo), f"{saga['type']} {saga['saga_id']}, step {step['name']}"
     if not number and not step.get("waiting_for"):
         return f"{where} was not called: {_error(error)}"
     return f"{where}, attempt {number} failed: {_error(error)}"
 
 
-def _blamed(step: StepView, *, undo: bool) -> int:
-    """The number of the attempt that an error is of: one that runs has not failed, the one before it did."""
+def _failed_attempt(step: StepView, *, undo: bool) -> int:
+    """The number of the attempt that failed: if one is running, the one before it."""
     number = step["undo_attempts"] if undo else step["attempts"]
     runs = step["status"] == ("COMPENSATING" if undo else "RUNNING") and not step["next_attempt_at"]
     return max(number - runs, 0)
@@ -219,6 +222,6 @@ def _next_attempt(step: StepView, now: float) -> str:
     undoing = step["status"] in _UNDOING
     number = (step["undo_attempts"] if undoing else step["attempts"]) + 1
     what = f"the undo of step {step['name']}" if undoing else f"step {step['name']}"
-    left = epoch(due) - now
-    when = f"in {span(left)}" if left > 0 else "now"
+    remaining = epoch(due) - now
+    when = f"in {span(remaining)}" if remaining > 0 else "now"
     return f"Attempt {number} of {what} is due {when} ({moment(due)})."

@@ -1,4 +1,4 @@
-"""A saga with all that it has started, and what those have."""
+"""A saga with its children, and their children, down to the last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAGE = 100
 
 
 class Family(TypedDict):
-    """A saga and its children. ``more`` is there if it has others, for which there was no room."""
+    """A saga and its children. ``more`` is present if there was no room for all children."""
 
     saga: SagaView | Summary
     children: list[Family]
@@ -23,13 +23,13 @@ class Family(TypedDict):
 def family_of(
     ask: Callable[..., Page], saga: SagaView | Summary, most: int | None = None, childless: Collection[str] = ()
 ) -> Family:
-    """Return a saga with all that it has started, and what those have."""
+    """Return a saga with its descendants, ``most`` at most. Sagas of ``childless`` types are not asked for children."""
     return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
 
 
 def childless_in(types: Iterable[TypeView]) -> list[str]:
-    """Return the names of saga types that start no others."""
-    return [one["type"] for one in types if not any(step.get("children") for step in one["steps"])]
+    """Return the names of the saga types without children steps."""
+    return [view["type"] for view in types if not any(step.get("children") for step in view["steps"])]
 
 
 def _family(
@@ -41,10 +41,8 @@ def _family(
         for child in page["sagas"]:
             if next(room, None) is None:
                 return {**family, "more": True}
-            known = child["type"] in childless
-            family["children"].append(
-                {"saga": child, "children": []} if known else _family(ask, child, room, childless)
-            )
+            leaf = child["type"] in childless
+            family["children"].append({"saga": child, "children": []} if leaf else _family(ask, child, room, childless))
         cursor = page["cursor"]
         if cursor is None:
             return family

@@ -1,4 +1,4 @@
-"""What the functions of a service logged about one saga, read from CloudWatch Logs."""
+"""The log lines of a service's functions about one saga, from CloudWatch Logs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sagas.errors import InvalidRequest, Problem, SagaError
 
 _DAY = 24 * 3600.0
 _MARGIN = 60.0
-"""Seconds before a saga's creation by which clocks may differ."""
+"""Lines are read from so many seconds before the saga's creation, because clocks differ."""
 
 
 class LogLine(TypedDict):
-    """One line.
+    """A log line.
 
     Keys: ``at`` in epoch seconds, ``group`` the log group, ``event_id`` the line's id there, ``message`` its text,
-    ``fields`` what the text holds where it is JSON.
+    ``fields`` the fields of the text if it is a JSON object.
     """
 
     at: float
@@ -43,37 +43,37 @@ class LogCalls:
 
     @property
     def log_groups(self) -> list[str]:
-        """Names of the log groups that the service's functions write to; none if they are not known."""
+        """The names of the log groups of the service's functions; empty if unknown."""
         return [*self._endpoints.log_groups]
 
     def logs(self, saga_id: str, since: float | None = None) -> list[LogLine]:
-        """Return the lines of all functions that name a saga: the service's own, and those of ``ctx.logger``.
+        """Return the log lines with the saga's id: the library's own lines, and those of ``ctx.logger``.
 
         Args:
             saga_id: the saga's id.
-            since: epoch seconds from which on; by default since the saga was created, or for the last day where its id
-                does not say when that was, as the one of a saga that was started with a key.
+            since: return lines from this time on, in epoch seconds. The default is the saga's creation, or one day ago
+                if its id has no time, as after a start with a key.
 
         Returns:
             The lines, oldest first.
 
         Raises:
-            InvalidRequest: it is no id of a saga.
-            SagaError: the caller may not read the logs, or where they are is not known.
+            InvalidRequest: this is not a saga id.
+            SagaError: access to the logs is denied, or the log groups are unknown.
         """
         try:
             parsed = uuid.UUID(saga_id)
         except ValueError:
-            raise InvalidRequest("it is no id of a saga", [Problem("saga_id", "must be a UUID")]) from None
+            raise InvalidRequest(f"{saga_id!r} is not a saga id", [Problem("saga_id", "must be a UUID")]) from None
         if not self._endpoints.log_groups:
-            raise SagaError("where the service's logs are is not known")
+            raise SagaError("this client has no names of log groups; use SagaClient.from_stack or SagaClient.local")
         if since is None:
             created = (parsed.int >> 80) / 1000 - _MARGIN
             since = created if parsed.version == 7 else SystemClock().now() - _DAY
         where = {"region": self._transport.region, "endpoint_url": self._endpoints.endpoint_url}
         client = connect("logs", CALLER, session=self._session, **where)
-        found = [line for group in self._endpoints.log_groups for line in _lines(client, group, saga_id, since)]
-        return sorted(found, key=lambda line: line["at"])
+        lines = [line for group in self._endpoints.log_groups for line in _lines(client, group, saga_id, since)]
+        return sorted(lines, key=lambda line: line["at"])
 
 
 def _lines(client: Any, group: str, saga_id: str, since: float) -> list[LogLine]:
@@ -85,21 +85,21 @@ def _lines(client: Any, group: str, saga_id: str, since: float) -> list[LogLine]
             events = [event for page in pages for event in page["events"]]
         except ClientError as error:
             if code_of(error) == "ResourceNotFoundException":
-                return []  # a function that never ran has none on an emulator
+                return []  # on an emulator, a function that never ran has no log group
             raise
     lines = list[LogLine]()
     for event in events:
         try:
-            told: object = json.loads(event["message"])
+            fields: object = json.loads(event["message"])
         except ValueError:
-            told = None
+            fields = None
         lines.append(
             LogLine(
                 at=event["timestamp"] / 1000,
                 group=group,
                 event_id=str(event.get("eventId", "")),
                 message=event["message"].rstrip("\n"),
-                fields=cast("dict[str, Any]", told) if isinstance(told, dict) else {},
+                fields=cast("dict[str, Any]", fields) if isinstance(fields, dict) else {},
             )
         )
     return lines

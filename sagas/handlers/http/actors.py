@@ -1,8 +1,8 @@
-"""Who called the API, by the identity that API Gateway or its authorizer has checked.
+"""The caller of the API, from the identity that API Gateway or its authorizer has verified.
 
-The audit trail keeps the name for good, so it is one identifier and nothing else: no token, no mail address, no other
-claim. Each kind of caller has a prefix of its own, so that no authorizer's principal can pass for another kind, or for
-``worker`` and ``supervisor``, which act in the service's own name.
+The audit trail keeps the name for good, so it is a single identifier: no token, mail address or other claim. Each kind
+of caller has its own prefix. So no authorizer's principal can pass for a caller of another kind, or for ``worker`` and
+``supervisor``, which act in the service's own name.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 ANONYMOUS = "anonymous"
-"""Nobody was asked who they are: the method has no authorization."""
+"""The name of callers of a method without authorization."""
 
 _LONGEST = 200
-"""Characters of an identifier that is not IAM's own."""
+"""The maximum length of an identifier that is not an ARN."""
 _TOKEN = re.compile(r"(?i:bearer|basic) .*|eyJ[\w-]+(?:\.[\w-]*){2,4}", re.DOTALL)
-"""Credentials that an authorizer handed on as its principal: a header's value, or a JSON Web Token."""
+"""Credentials that an authorizer returned as its principal: a header's value, or a JSON Web Token."""
 
 
 def actor_of(context: Mapping[str, Any]) -> str:
-    """Return who calls, as the audit trail keeps it. Returns with IAM the caller's ARN: an assumed role's ends in the
-    name of its session; with an identity pool, whose sessions all have one name, the identity's id follows after
-    ``#``. With a Cognito user pool ``cognito:`` and the claim ``sub``, which is never given to another user, or
-    without one the user name. With a Lambda authorizer ``authorizer:`` and its ``principalId``. For a token it says
-    ``withheld``; an identifier of more than 200 characters, or one that is not printable, becomes its SHA-256
-    digest, so that the same caller keeps one name."""
+    """Return the name of the caller for the audit trail. With IAM, it is the caller's ARN, which ends in the session's
+    name if a role was assumed. All sessions of an identity pool have the same name, so ``#`` and the identity's id
+    follow. With a Cognito user pool, it is ``cognito:`` and the claim ``sub``, which no other user ever gets; without
+    that claim, the user name. With a Lambda authorizer, it is ``authorizer:`` and the ``principalId``. A token is
+    replaced by ``withheld``. An identifier that is not printable or has more than 200 characters is replaced by its
+    SHA-256 digest, so that a caller always has the same name."""
     identity, authorizer = _mapping(context.get("identity")), _mapping(context.get("authorizer"))
     if arn := _text(identity.get("userArn")):
         pooled = _text(identity.get("cognitoIdentityId"))
         return f"{arn}#{pooled}" if pooled else arn
-    # Only a user pool's claims are an object: what a Lambda authorizer returns are texts, numbers and booleans.
+    # Only a user pool's claims are an object: a Lambda authorizer returns texts, numbers and booleans.
     claims = _mapping(authorizer.get("claims"))
     for claim in ("sub", "cognito:username", "username"):
         if name := _text(claims.get(claim)):
@@ -47,7 +47,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """An identifier; numbers and booleans are what a Lambda authorizer may name its principal, too."""
+    """An identifier. A Lambda authorizer may return a number or a boolean as its principal, too."""
     return str(value).strip() if isinstance(value, str | int | float) else ""
 
 

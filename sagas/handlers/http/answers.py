@@ -1,4 +1,4 @@
-"""Answers of the API, and the one place that turns the library's errors into HTTP."""
+"""Answers of the API. Only this module turns the library's errors into HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SagaT = TypeVar("SagaT", bound=Summary)
 
 
 Served = Callable[..., Response[str]]
-"""The function that serves an operation, and has its name."""
+"""A function that serves the operation of the same name."""
 
 
 class MalformedBody(SagaError):
@@ -39,8 +39,8 @@ _CODES: tuple[tuple[type[SagaError], int, str], ...] = (
 def answer(status: int, body: Any, headers: dict[str, str] | None = None) -> Response[str]:
     """Return an answer with a JSON body."""
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
-    known: dict[str, Any] = {"Cache-Control": "no-store", **(headers or {})}
-    return Response(status_code=status, content_type="application/json", body=text, headers=known)
+    all_headers: dict[str, Any] = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(status_code=status, content_type="application/json", body=text, headers=all_headers)
 
 
 def error(
@@ -50,13 +50,13 @@ def error(
     details: list[ProblemView] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response[str]:
-    """Return an error in the one shape all of them have."""
+    """Return an error, in the shape that all errors have."""
     body: ErrorAnswer = {"error": {"code": code, "message": message, "details": details}}
     return answer(status, body, headers)
 
 
 def answer_error(exception: SagaError) -> Response[str]:
-    """Return the answer to an error of the library."""
+    """Return the answer for an error of the library."""
     details: list[ProblemView] | None = None
     headers: dict[str, str] | None = None
     if isinstance(exception, InvalidRequest):
@@ -71,18 +71,18 @@ def answer_error(exception: SagaError) -> Response[str]:
 
 
 def answer_unexpected(exception: Exception) -> Response[str]:
-    """Return the answer to anything else: no detail leaves the house."""
+    """Return the answer for any other exception, without its details."""
     if isinstance(exception, NotFoundError):
         return error(404, "not_found", "no such resource")
     if isinstance(exception, ServiceError):
         return error(int(exception.status_code), "refused", "the request was refused")
-    return error(500, "internal", "an internal error; the log has it under this request's id")
+    return error(500, "internal", "internal error; the service's log has it under the id of this request")
 
 
 def linked(base: str, saga: SagaT) -> SagaT:
-    """Make the links of a saga lead through the stage that the request came by."""
+    """Prefix the links of a saga with the stage of the request."""
     saga["links"]["self"] = base + saga["links"]["self"]
-    steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- those of a SagaView
+    steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- a SagaView has steps
     for step in steps:
         if "children" in step:
             step["children"]["href"] = base + step["children"]["href"]

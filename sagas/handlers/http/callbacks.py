@@ -1,4 +1,4 @@
-"""The API's route by which those send signals who have no AWS credentials, but the URL that a saga gave them."""
+"""The API's route for signals from callers without AWS credentials, who post to a callback URL from a saga."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from sagas.handlers.http.answers import answer
 from sagas.handlers.http.inputs import Request
 
 ACTOR = "callback"
-"""Who sends what comes by a callback URL, in the audit trail: nobody was asked who they are."""
+"""The actor of these signals in the audit trail. Their senders are not authenticated."""
 
 
 def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Callbacks) -> None:
-    """Add the route that takes a signal by its token to ``app``: answers as for other signals, but for what they
-    show."""
+    """Add the route that accepts a signal by its token. It has the statuses of other signals, but a smaller body."""
 
     @app.post("/callbacks/<token>")
     def call_back(token: str) -> Response[str]:
-        called = callbacks.read(token)
-        # A deployment that declares the wait no longer public takes back all its URLs.
-        if not engine.signals.step(called.saga, called.step).public:
+        target = callbacks.read(token)
+        # Once a wait is deployed without public=True, all its URLs are invalid.
+        if not engine.signals.step(target.saga, target.step).public:
             raise NotFound("no such resource")
         value = Request(app.current_event.raw_event).body()
-        sent = engine.signals.send(called.saga, called.saga_id, called.step, value, ACTOR)
-        # Not the saga: what it is about concerns those who may read it.
+        outcome = engine.signals.send(target.saga, target.saga_id, target.step, value, ACTOR)
+        # The saga itself is only for callers with the right to read it.
         view: CallbackView = {
-            "type": called.saga,
-            "saga_id": called.saga_id,
-            "step": called.step,
-            "status": sent.state.status.value,
+            "type": target.saga,
+            "saga_id": target.saga_id,
+            "step": target.step,
+            "status": outcome.state.status.value,
         }
-        return answer(202 if sent.accepted else 200, view)
+        return answer(202 if outcome.accepted else 200, view)
 
     _ = call_back

@@ -1,4 +1,4 @@
-"""Reading what a caller of the API sent."""
+"""Read the input of a call of the API."""
 
 from __future__ import annotations
 
@@ -14,27 +14,34 @@ from typing import Any
 from sagas.authoring.shapes.base import Path
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID
 from sagas.core.states import SagaStatus
-from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge
+from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge, listed
 from sagas.handlers.http.actors import actor_of
 from sagas.handlers.http.answers import MalformedBody
 from sagas.store.index.listing import Span
 
 LARGEST_BODY = 256 * 1024
-"""Bytes a body may have."""
+"""The maximum size of a body in bytes."""
 
 WHOLE_ID = 36
 """Characters of a saga's id."""
 SHORTEST_BEGINNING = 4
+"""The minimum length of the start of an id that finds a saga."""
 _ANY_ID = "00000000-0000-0000-0000-000000000000"
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
-_OF_SIGNATURES = "X-Amz-"
+_SIGNATURE_PREFIX = "X-Amz-"
+"""A call whose signature is in its URL has query parameters with this prefix."""
 _LIMIT = re.compile(r"[1-9][0-9]?|100")
 
 
+def invalid(what: str, problems: list[Problem]) -> InvalidRequest:
+    """Return the error for an invalid input: its message and its details name the problems."""
+    return InvalidRequest(f"invalid {what}: {listed(problems)}", problems)
+
+
 class Request:
-    """A REST API (v1) event, read field by field. Whatever does not fit raises an error that names the field."""
+    """A REST API (v1) event, read field by field. An invalid field raises an error that names it."""
 
     def __init__(self, event: dict[str, Any]) -> None:
         self._event = event
@@ -45,12 +52,12 @@ class Request:
 
     @property
     def actor(self) -> str:
-        """Who asks, by the identity that API Gateway has checked."""
+        """The caller, from the identity that API Gateway has verified."""
         return actor_of(self._context)
 
     @property
     def base(self) -> str:
-        """What precedes ``/sagas`` in the URL's path: the stage, and where in its API the service is mounted.
+        """The start of the URL's path before ``/sagas``: the stage, and the service's path in the API.
 
         ``SAGAS_BASE_PATH`` overrides it.
         """
@@ -64,53 +71,52 @@ class Request:
 
     @property
     def correlation_id(self) -> str | None:
-        """The caller's own: the header ``X-Correlation-Id``, else the trace id of a W3C ``traceparent``; ``None`` if
-        there is neither.
+        """The header ``X-Correlation-Id``, else the trace id of a W3C ``traceparent``, else ``None``.
 
-        A ``traceparent`` that is none is passed over, as its standard wants it: proxies write it, not callers.
+        An invalid ``traceparent`` is ignored, as its standard demands: proxies write it, not callers.
         """
-        given = self.header("X-Correlation-Id")
-        if given is None:
+        own = self.header("X-Correlation-Id")
+        if own is None:
             trace = _TRACE_PARENT.fullmatch(self.header("traceparent") or "")
             return trace[1] if trace else None
-        if len(given) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, given):
-            text = f"must be 1 to {LONGEST_CORRELATION_ID} printable characters of ASCII, no space first or last"
-            raise InvalidRequest("the correlation id is not usable", [Problem("header.X-Correlation-Id", text)])
-        return given
+        if len(own) > LONGEST_CORRELATION_ID or not re.fullmatch(KEY_PATTERN, own):
+            text = f"must be 1 to {LONGEST_CORRELATION_ID} printable ASCII characters, with no space at either end"
+            raise invalid("correlation id", [Problem("header.X-Correlation-Id", text)])
+        return own
 
     def header(self, name: str) -> str | None:
-        """Return a header, whatever its case; ``None`` if it is missing."""
+        """Return a header, its name in any case; ``None`` if it is missing."""
         headers: dict[str, str] = self._event.get("headers") or {}
         return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
 
-    def knows(self, tag: str) -> bool:
-        """Whether the caller's ``If-None-Match`` has an ``ETag``: nothing but that is to be answered then."""
-        known = (one.strip().removeprefix("W/") for one in (self.header("If-None-Match") or "").split(","))
-        return tag in known
+    def has_current(self, tag: str) -> bool:
+        """Whether the caller's ``If-None-Match`` has the ``ETag`` of the current answer."""
+        cached = (text.strip().removeprefix("W/") for text in (self.header("If-None-Match") or "").split(","))
+        return tag in cached
 
     def body(self) -> Any:
         """Return the body as JSON builtins.
 
-        A key that stands twice in one object is refused: of two readers, each may take another value.
+        An object with the same key twice is refused, because two readers can disagree on its value.
         """
 
         def constant(name: str) -> Any:
             raise ValueError(f"{name} is not JSON")
 
         def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            found = dict(pairs)
-            if len(found) < len(pairs):
-                raise ValueError("a key stands twice in one object")
-            return found
+            values = dict(pairs)
+            if len(values) < len(pairs):
+                raise ValueError("an object has the same key twice")
+            return values
 
         raw: str = self._event.get("body") or ""
         try:
             data = base64.b64decode(raw, validate=True) if self._event.get("isBase64Encoded") else raw.encode()
             if len(data) > LARGEST_BODY:
-                raise TooLarge(f"the body has {len(data)} bytes; at most {LARGEST_BODY} are accepted")
+                raise TooLarge(f"the body is {len(data)} bytes; the limit is {LARGEST_BODY}")
             return json.loads(data.decode("utf-8-sig"), parse_constant=constant, object_pairs_hook=unique)
         except (ValueError, RecursionError) as error:
-            raise MalformedBody("the body is not JSON") from error
+            raise MalformedBody("the body is not JSON, or has an object with the same key twice") from error
 
     @property
     def has_body(self) -> bool:
@@ -122,93 +128,88 @@ class Request:
         return self._event.get("queryStringParameters") or {}
 
     def only(self, *names: str) -> None:
-        """Refuse query parameters other than these, and those that are given more than once: one would be passed over.
+        """Refuse query parameters other than these, and repeated ones, because one value would be ignored.
 
-        Those by which a call is signed in its URL are nobody's.
+        The parameters of a signature in the URL are always allowed.
         """
         query = Path("query")
-        unknown = [name for name in self._query if name not in names and not name.startswith(_OF_SIGNATURES)]
+        unknown = [name for name in self._query if name not in names and not name.startswith(_SIGNATURE_PREFIX)]
         if unknown:
-            what = f"unknown; expected one of {', '.join(names)}" if names else "unknown; this call takes none"
-            problems = [Problem(str(query / name), what) for name in unknown]
-            raise InvalidRequest("unknown query parameters", problems)
-        given: dict[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
-        repeated = [name for name in names if len(given.get(name) or ()) > 1]
+            expected = f"expected one of {', '.join(names)}" if names else "this call takes no query parameters"
+            raise invalid("parameters", [Problem(str(query / name), f"unknown; {expected}") for name in unknown])
+        values: dict[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
+        repeated = [name for name in names if len(values.get(name) or ()) > 1]
         if repeated:
-            told = [Problem(str(query / name), "is given more than once") for name in repeated]
-            raise InvalidRequest("the parameters do not fit", told)
+            raise invalid("parameters", [Problem(str(query / name), "must not be repeated") for name in repeated])
 
     def text(self, name: str) -> str | None:
         """Return a query parameter; ``None`` if it is missing."""
         return self._query.get(name)
 
     def moment(self, name: str) -> float:
-        """Return a query parameter that is a time, UTC without an offset, in epoch seconds; 0 if it is missing."""
+        """Return a query parameter that is a time, in epoch seconds; 0 if it is missing. No offset means UTC."""
         text = self.text(name)
         if text is None:
             return 0.0
         try:
-            # A + in a URL is a space.
+            # In a URL, a + is decoded to a space.
             moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
             return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), 3)
         except (ValueError, OverflowError):
             problem = Problem(f"query.{name}", "must be a time like 2026-11-22T10:00:00Z")
-            raise InvalidRequest("the time does not fit", [problem]) from None
+            raise invalid("parameters", [problem]) from None
 
     def span(self) -> Span:
-        """Return the span of ``since`` and ``until``, its beginning inclusive."""
+        """Return the span from ``since``, inclusive, to ``until``."""
         span = Span(self.moment("since"), self.moment("until"))
         if span.until and span.until <= span.since:
-            problem = Problem("query.until", "must be later than since")
-            raise InvalidRequest("the times do not fit", [problem])
+            raise invalid("parameters", [Problem("query.until", "must be later than since")])
         return span
 
     def others(self, *names: str) -> dict[str, str]:
-        """Return the query parameters but these."""
-        found = {name: value for name, value in self._query.items() if name not in names}
-        return {name: value for name, value in found.items() if not name.startswith(_OF_SIGNATURES)}
+        """Return the query parameters except these."""
+        values = {name: value for name, value in self._query.items() if name not in names}
+        return {name: value for name, value in values.items() if not name.startswith(_SIGNATURE_PREFIX)}
 
     def limit(self) -> int:
-        """Return the page size, 1 to 100; 20 if none was asked for."""
+        """Return the page size, 1 to 100; 20 by default."""
         text = self.text("limit")
         if text is None:
             return 20
         if not _LIMIT.fullmatch(text):
-            problem = Problem("query.limit", "must be a whole number from 1 to 100")
-            raise InvalidRequest("the limit does not fit", [problem])
+            raise invalid("parameters", [Problem("query.limit", "must be a whole number from 1 to 100")])
         return int(text)
 
     def cursor(self, *of: object) -> str | None:
-        """Return where a list is to go on; ``None`` where it begins."""
+        """Return the position at which a list continues; ``None`` for its start."""
         text = self.text("cursor")
         if text is None:
             return None
         mark = _mark_of(of)
         if not text.endswith(mark):
-            problem = Problem("query.cursor", "is not a cursor from an earlier answer about the same")
-            raise InvalidRequest("invalid cursor", [problem])
+            raise invalid("cursor", [Problem("query.cursor", "must be from an earlier answer of the same list")])
         return text.removesuffix(mark)
 
     def flag(self, name: str) -> bool:
         """Return a query parameter that is ``true`` or ``false``; false if it is missing."""
         text = self.text(name)
         if text not in (None, "true", "false"):
-            raise InvalidRequest(f"{name} does not fit", [Problem(f"query.{name}", "must be true or false")])
+            raise invalid("parameters", [Problem(f"query.{name}", "must be true or false")])
         return text == "true"
 
     def cancel_reason(self) -> str:
-        """Return why a saga is cancelled; empty if that is not said."""
+        """Return the reason of a cancel; empty if there is none."""
         text = self.text("reason") or ""
         if len(text) > LONGEST_CANCEL_REASON:
-            problem = Problem("query.reason", f"must have {LONGEST_CANCEL_REASON} characters at most")
-            raise InvalidRequest("the reason is too long", [problem])
+            problem = Problem("query.reason", f"longer than {LONGEST_CANCEL_REASON} characters")
+            raise invalid("parameters", [problem])
         return text
 
     def parent(self) -> str:
-        """Return the id of the saga whose children are asked for."""
+        """Return the id of the saga whose children are listed."""
         text = self.text("parent") or ""
         if not _UUID.fullmatch(text):
-            raise InvalidRequest("the parent does not fit", [Problem("query.parent", "must be a saga's id, a UUID")])
+            raise invalid("parameters", [Problem("query.parent", "must be a saga's id, a UUID")])
         return text.lower()
 
     def status(self) -> str | None:
@@ -216,14 +217,14 @@ class Request:
         text = self.text("status")
         if text is not None and text not in tuple(SagaStatus):
             problem = Problem("query.status", "must be one of " + ", ".join(SagaStatus))
-            raise InvalidRequest("the status does not fit", [problem])
+            raise invalid("parameters", [problem])
         return text
 
 
-def leading_on(cursor: str | None, *of: object) -> str | None:
-    """Return a cursor that leads on in one list only; ``None`` where that has ended.
+def cursor_for(cursor: str | None, *of: object) -> str | None:
+    """Return a cursor that is valid in one list only; ``None`` at the list's end.
 
-    Lists are ordered by different things: a cursor of one would show another from anywhere.
+    Lists have different orders, so a cursor of another list would continue at an arbitrary position.
     """
     return None if cursor is None else cursor + _mark_of(of)
 
@@ -236,17 +237,16 @@ def _mark_of(of: tuple[object, ...]) -> str:
 def checked_id(saga_id: str) -> str:
     """Return a saga's id in its canonical form."""
     if not _UUID.fullmatch(saga_id):
-        raise NotFound("the id is not a UUID: there is no such saga")
+        raise NotFound(f"{saga_id[:WHOLE_ID]!r} is not a saga id")
     return saga_id.lower()
 
 
 def checked_beginning(text: str) -> str:
-    """Return a saga's id, or how one begins, in its canonical form."""
-    known = text.lower()
-    # Hyphens where a UUID has them, and hexadecimal digits elsewhere.
-    if len(known) > WHOLE_ID or not _UUID.fullmatch(known + _ANY_ID[len(known) :]):
-        raise NotFound("the id is not a UUID, nor how one begins: there is no such saga")
-    if len(known) < SHORTEST_BEGINNING:
-        problem = Problem("path.saga_id", f"must have {SHORTEST_BEGINNING} characters at least")
-        raise InvalidRequest("the id is too short", [problem])
-    return known
+    """Return a saga's id, or the start of one, in its canonical form."""
+    start = text.lower()
+    # Completed with the digits of another id, the start of a UUID is a UUID.
+    if len(start) > WHOLE_ID or not _UUID.fullmatch(start + _ANY_ID[len(start) :]):
+        raise NotFound(f"{text[:WHOLE_ID]!r} is not a saga id or the start of one")
+    if len(start) < SHORTEST_BEGINNING:
+        raise invalid("saga id", [Problem("path.saga_id", f"must be at least {SHORTEST_BEGINNING} characters long")])
+    return start

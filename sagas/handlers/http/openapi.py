@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the API, made from the saga types that are deployed."""
+"""The OpenAPI 3.1 description of the API, from the deployed saga types."""
 
 from __future__ import annotations
 
@@ -26,43 +26,49 @@ from sagas.operations import (
 )
 
 _ERRORS: dict[str, tuple[str, str]] = {
-    "400": ("The body is not JSON, or the call is no proper HTTP.", "malformed_body bad_request"),
-    "403": ("The call is not signed or not allowed, or there is no such path and method.", "forbidden"),
-    "404": ("There is no such resource.", "not_found"),
-    "409": ("The saga's state does not allow it; the message says what the state is.", "conflict"),
+    "400": ("The body is not JSON, or the request is not valid HTTP.", "malformed_body bad_request"),
+    "403": ("The call is not signed or not allowed, or the path or method does not exist.", "forbidden"),
+    "404": ("The saga type, saga, step or path does not exist.", "not_found"),
+    "409": ("The saga's state does not allow the call. The message names the state.", "conflict"),
     "413": ("The body is larger than 256 KB.", "too_large"),
-    "422": ("The input does not fit; details lists the paths.", "invalid_request"),
+    "422": ("The input is not valid. details lists paths and messages.", "invalid_request"),
     "429": ("Too many calls.", "throttled"),
-    "500": ("An internal error; the log has it under the request's id.", "internal"),
+    "500": ("An internal error. The service's log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
-    "503": ("Out of reach or paused: try again after Retry-After seconds.", "unavailable paused"),
-    "504": ("There was no answer in time.", "timeout"),
+    "503": (
+        "A store is out of reach, or starts are paused. Try again after Retry-After seconds.",
+        "unavailable paused",
+    ),
+    "504": ("There was no answer within 29 seconds. The call may have taken effect.", "timeout"),
 }
+_DONE = {"200": "Done.", "202": "Accepted. The saga continues in the background."}
 _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
-"""What every call may be answered: by the gateway, or because the store is out of reach."""
+"""The statuses that any call can get: from the gateway, or because a store is out of reach."""
 
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _BEGINNING: Json = {"type": "string", "minLength": SHORTEST_BEGINNING}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
-    "The same key and request start one saga. The key answers with it, by 200, for as long as the saga is stored, and "
-    "for the service's key_retention (30 days unless it says otherwise) after it was purged; until then it starts no "
-    "other."
+    "The same key and request start one saga: a repeated call gets 200 and that saga. The key starts no other saga as "
+    "long as that saga is stored, and after its purge for the service's key_retention, 30 days by default."
 )
 _NOT_CANCELLABLE = (
-    "Sagas of this type cannot be cancelled: the answer is 409, but for one whose cancel was accepted before the type "
-    "was declared so."
+    "Sagas of this type cannot be cancelled: the answer is 409, except for a saga whose cancel was accepted by an "
+    "earlier version of the type."
 )
 _LIST = (
-    "Newest first. since (inclusive) and until (exclusive) are of the start; where status is an end and no value is "
-    "asked for, of the end, and the last to end comes first. A page may be short although the cursor leads on."
+    "Newest first. since (inclusive) and until (exclusive) apply to the start. With a final status and no search key, "
+    "they apply to the end, and the last saga to end comes first. A page with a cursor can be short, even empty."
 )
-_BEGUN = "Also by how its id begins, if that is enough to tell it from others: 409 if not."
-_SIGNALLED = "202: accepted; 200: the same value was before. It is kept, also if the saga has not come to the step yet."
+_BEGUN = "The start of an id is enough if it is unique; otherwise the answer is 409."
+_SIGNALLED = (
+    "202: the value is accepted. 200: the same value was accepted before. A signal is stored even if the saga has not "
+    "reached the step yet."
+)
 _DESCRIPTIONS = {LIST.name: _LIST, LOOK_UP.name: _BEGUN, SIGNAL.name: _SIGNALLED}
-_BY_KEY = "Only what this Idempotency-Key started; goes with type alone."
-_GROUP = "By type, step and error type, with the number of sagas of each; limit and cursor do not apply."
-_FOUND_BY = "Only sagas with this value in their requests, of types that are found by it."
+_BY_KEY = "Only the sagas that this Idempotency-Key started. Allowed only with type and limit."
+_GROUP = "Group the sagas by type, step and error type, and count them. limit and cursor are ignored."
+_SEARCH_KEY = "Only sagas with this value in their requests, of types with this search key."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
 
@@ -79,12 +85,14 @@ def _error(status: str, also: str = "") -> Json:
 
 
 def _described(operation: Operation, id: str = "", name: str = "") -> Json:
-    """Return what the row of an operation says of it."""
+    """Return the description of an operation from its row."""
     itself: Json = {"type": "object", "required": ["openapi", "info", "paths"]}
     answers = [ref(name) for name in operation.answer.split()]
     answered = {"anyOf": answers} if len(answers) > 1 else {**answers[0]} if answers else itself
     content = _content(answered)
-    responses: Json = {status: {"description": "Done.", "content": content} for status in operation.statuses.split()}
+    responses: Json = {
+        status: {"description": _DONE[status], "content": content} for status in operation.statuses.split()
+    }
     responses |= {status: _error(status) for status in sorted({*operation.errors.split(), *_ANYWHERE})}
     described: Json = {
         "operationId": id or operation.name,
@@ -92,12 +100,12 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
         "responses": responses,
     }
     if operation.polled:
-        told = "The ETag of an answer that the caller has."
+        text = "The ETag of the caller's copy of the answer."
         header = {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
-        described["parameters"] = [header | {"description": told}]
+        described["parameters"] = [header | {"description": text}]
         responses["200"] |= {"headers": {"ETag": _ETAG}}
-        unchanged = "The answer is still the one with this ETag."
-        responses["304"] = {"description": unchanged, "headers": {"ETag": _ETAG}}
+        text = "The caller's copy with this ETag is current."
+        responses["304"] = {"description": text, "headers": {"ETag": _ETAG}}
     if operation.body is not None and operation.method != "DELETE":
         described |= _body(describe_body(operation.body), required=not may_be_absent(operation.body))
     if operation.name in _DESCRIPTIONS:
@@ -110,11 +118,11 @@ def _body(schema: Json, *, required: bool = True) -> Json:
 
 
 def _in_path(operation: Operation, schemas: Json) -> list[Json]:
-    return [{"name": one, "in": "path", "required": True, "schema": schemas[one]} for one in operation.parameters]
+    return [{"name": name, "in": "path", "required": True, "schema": schemas[name]} for name in operation.parameters]
 
 
 def _add(paths: Json, path: str, operation: Operation, described: Json, parameters: list[Json]) -> None:
-    """Add an operation to its path, whose parameters are those of all that it has."""
+    """Add an operation to its path. The parameters are those of all operations of the path."""
     paths.setdefault(path, {"parameters": parameters} if parameters else {})[operation.method.lower()] = described
 
 
@@ -123,24 +131,24 @@ def _query(name: str, schema: Json) -> Json:
 
 
 def _moment(name: str) -> Json:
-    return _query(name, {"type": "string"}) | {"description": "ISO 8601; UTC without an offset."}
+    return _query(name, {"type": "string"}) | {"description": "An ISO 8601 time. Without an offset, it is UTC."}
 
 
 def _paging() -> list[Json]:
     cursor: Json = {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": 256}
-    told = "Where to go on: the cursor of an earlier answer about the same, and nothing else."
+    text = "The cursor of an earlier answer of the same list, to continue after it."
     limit = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
-    return [_query("limit", limit), _query("cursor", cursor) | {"description": told}]
+    return [_query("limit", limit), _query("cursor", cursor) | {"description": text}]
 
 
 def _request_schema(saga: SagaType) -> Json:
-    """The schema of a request. What it refers to goes under the saga's name: two sagas may each have an ``Item``."""
+    """The schema of a request. Its definitions get the type's name, because two types can each have an ``Item``."""
     template = f"#/components/schemas/{saga.definition.name}.{{name}}"
     return json_schema(saga.definition.request_type, ref_template=template)
 
 
 def _saga_paths(saga: SagaType) -> Json:
-    """The operations on sagas of one type."""
+    """The operations on the sagas of a type."""
     name, paths = saga.definition.name, Json()
     for operation in OPERATIONS:
         if not operation.typed:
@@ -154,25 +162,25 @@ def _saga_paths(saga: SagaType) -> Json:
             elif step is not None:
                 schema = _signal_schema(saga, step)
                 schema.pop("$defs", None)
-                described |= _body(schema) | {"summary": f"Send {step.name} of one {name}"}
+                described |= _body(schema) | {"summary": f"Send the signal {step.name} to one {name}"}
             path = operation.path.replace("{type}", name).replace("{step}", step.name if step else "")
-            where = [one for one in _in_path(operation, _IN_PATH) if one["name"] == "saga_id"]
-            _add(paths, path, operation, described, [*where, *(_paging() if operation is AUDIT else ())])
+            in_path = [parameter for parameter in _in_path(operation, _IN_PATH) if parameter["name"] == "saga_id"]
+            _add(paths, path, operation, described, [*in_path, *(_paging() if operation is AUDIT else ())])
     return paths
 
 
 _IN_PATH: Json = {"type": {}, "step": {}, "saga_id": _SAGA_ID}
-"""Schemas of the parameters where a path is of one type; the others are filled in."""
+"""The schemas of the parameters in the paths of a type. Only the saga's id is left as a parameter."""
 
 
 def _id(operation: Operation, saga: SagaType, step: StepDefinition | None = None) -> str:
-    """The id of an operation on sagas of one type."""
-    at = f"_{step.name}" if step else ""
-    return f"{operation.name}_{saga.definition.name}{at}".replace("-", "_")
+    """The id of an operation on the sagas of a type."""
+    suffix = f"_{step.name}" if step else ""
+    return f"{operation.name}_{saga.definition.name}{suffix}".replace("-", "_")
 
 
 def _start(saga: SagaType, described: Json) -> Json:
-    """What a start has besides: its request, headers, and links to what can be asked next."""
+    """The parts that only a start has: its request, its headers, and links to the calls that can follow."""
     request, responses = _request_schema(saga), described["responses"]
     request.pop("$defs", None)
     responses["422"] = _error("422", "idempotency_key_reused")
@@ -187,23 +195,24 @@ def _start(saga: SagaType, described: Json) -> Json:
     correlation: Json = {**key, "maxLength": LONGEST_CORRELATION_ID}
     headers = (
         ("Idempotency-Key", key, _KEY),
-        ("X-Correlation-Id", correlation, "Your own correlation id; kept in the audit trail, messages and logs."),
-        ("traceparent", {"type": "string"}, "Of W3C: without X-Correlation-Id its trace id is the correlation id."),
+        ("X-Correlation-Id", correlation, "Your own correlation id, for the audit trail, messages and logs."),
+        ("traceparent", {"type": "string"}, "W3C. Without X-Correlation-Id, its trace id is the correlation id."),
     )
     parameters = [
-        {"name": header, "in": "header", "required": False, "schema": schema, "description": told}
-        for header, schema, told in headers
+        {"name": header, "in": "header", "required": False, "schema": schema, "description": text}
+        for header, schema, text in headers
     ]
     return _body(request) | {"parameters": parameters, "description": saga.definition.description}
 
 
 def _cancel(saga: SagaType) -> Json:
-    """What a cancel has besides: its query, and whether it is of any use."""
-    told = "Also a child whose parent is not over: it counts as failed."
+    """The parts that only a cancel has: its query, and a note if the type cannot be cancelled."""
+    text = "Also a child whose parent has not ended. The child counts as failed."
     reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
     parameters = [
-        _query("force", {"type": "boolean", "default": False}) | {"description": told},
-        _query("reason", reason) | {"description": "Why; kept in the audit trail with the first accepted cancel."},
+        _query("force", {"type": "boolean", "default": False}) | {"description": text},
+        _query("reason", reason)
+        | {"description": "The reason. The audit trail keeps that of the first accepted cancel."},
     ]
     return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": _NOT_CANCELLABLE})
 
@@ -213,41 +222,43 @@ def _signalled(saga: SagaType) -> list[StepDefinition]:
 
 
 def _signal_schema(saga: SagaType, step: StepDefinition) -> Json:
-    """The schema of what a step takes. What it refers to goes under the saga's and the step's name."""
+    """The schema of a step's signal. Its definitions get the names of the type and the step."""
     template = f"#/components/schemas/{saga.definition.name}.{step.name}.{{name}}"
     return json_schema(step.signal_type, ref_template=template)
 
 
 def _callback_path(sagas: list[SagaType]) -> Json:
-    """The route of all public waits, which takes what any of them does; none where there are none."""
+    """The route of all public waits, which accepts the signals of any of them; empty if there are none."""
     bodies = list[Json]()
     for saga in sagas:
-        for step in (one for one in _signalled(saga) if one.public):
+        for step in (step for step in _signalled(saga) if step.public):
             schema = _signal_schema(saga, step)
             schema.pop("$defs", None)
             bodies.append(schema)
     if not bodies:
         return {}
-    called = Operation(
-        *("call_back", "POST", "/callbacks/{token}", "", "Send what a public wait is for", "Callback", "200 202"),
+    operation = Operation(
+        *("call_back", "POST", "/callbacks/{token}", "", "Send a signal to a public wait", "Callback", "200 202"),
         errors=SIGNAL.errors,
     )
-    told = "As the signal of the step that the token is for, without AWS credentials: who has the URL may call it."
+    text = "Like a signal to the step of the token, but without AWS credentials: everyone with the URL can send it."
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    open_to_all: Json = {"description": told, "security": list[Json](), **_body({"anyOf": bodies})}
-    return {called.path: {"parameters": [token], "post": _described(called) | open_to_all}}
+    open_to_all: Json = {"description": text, "security": list[Json](), **_body({"anyOf": bodies})}
+    return {operation.path: {"parameters": [token], "post": _described(operation) | open_to_all}}
 
 
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API for these saga types."""
     name = one_of(saga.definition.name for saga in sagas)
-    parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga; goes with limit and cursor only."}
-    found_by = sorted({one.name for saga in sagas for one in saga.definition.find_by})
-    listed_by = [parent, _query("type", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
-    listed_by += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
-    listed_by += [_query(one, {"type": "string"}) | {"description": _FOUND_BY} for one in found_by]
+    parent = _query("parent", _SAGA_ID) | {
+        "description": "Only children of this saga. Allowed only with limit and cursor."
+    }
+    search_keys = sorted({key.name for saga in sagas for key in saga.definition.find_by})
+    filters = [parent, _query("type", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
+    filters += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
+    filters += [_query(key, {"type": "string"}) | {"description": _SEARCH_KEY} for key in search_keys]
     queries = {
-        LIST.name: listed_by,
+        LIST.name: filters,
         ATTENTION.name: [
             _query("type", name),
             *_paging(),

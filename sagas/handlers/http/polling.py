@@ -1,4 +1,4 @@
-"""Answers that are asked for again and again: who has one already is told just that."""
+"""ETags for answers that callers poll: 304 without a body if the caller's copy is current."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sagas.handlers.http.inputs import Request
 
 
 def tag_of(mark: str) -> str:
-    """Return the ``ETag`` for what changes whenever an answer does; another deployment may answer otherwise."""
+    """Return the ``ETag`` of an answer. ``mark`` changes whenever the answer does, except through a deployment."""
     deployed = os.environ.get("AWS_LAMBDA_FUNCTION_VERSION", "")
     return f'"{sha256(f"{deployed} {mark}".encode()).hexdigest()[:32]}"'
 
 
 def polled(request: Request, body: Any, mark: str = "") -> Response[str]:
-    """Return an answer with its ``ETag``, or 304 without a body where the caller's ``If-None-Match`` names it."""
+    """Return an answer with its ``ETag``, or 304 without a body if the caller's ``If-None-Match`` has that ETag."""
     tag = tag_of(mark or json.dumps(body))
-    return unchanged(tag) if request.knows(tag) else answer(200, body, {"ETag": tag})
+    return unchanged(tag) if request.has_current(tag) else answer(200, body, {"ETag": tag})
 
 
 def unchanged(tag: str) -> Response[str]:
-    """Return the answer that nothing has changed since the one with this ``ETag``."""
+    """Return 304: the caller's copy with this ``ETag`` is current."""
     return Response(status_code=304, body="", headers={"ETag": tag, "Cache-Control": "no-store"})

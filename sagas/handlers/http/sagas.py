@@ -1,4 +1,4 @@
-"""The API's routes about sagas: starting and reading them, and what operators do to them."""
+"""The API's routes about sagas: start them, read them, and act on them as an operator."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sagas.engine.read.answers import AuditPage, Page, SagaView
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import redacted
 from sagas.engine.read.views import read_only_view, saga_view, verification_view
-from sagas.errors import Conflict, InvalidRequest, Problem
+from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
-from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, leading_on
+from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, cursor_for, invalid
 from sagas.handlers.http.polling import polled, tag_of, unchanged
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.operations import Attempts, Compensation, Reason, Resolution
 from sagas.store.index.listing import IndexPosition
 
 _LISTED_BY = ("type", "status", "since", "until", "idempotency_key", "limit", "cursor")
-"""What lists are asked by, besides what saga types are found by."""
+"""The query parameters of lists, in addition to the search keys of saga types."""
 _SEQ = re.compile(r"[0-9]{1,9}")
 
 
@@ -31,15 +31,15 @@ def _request(app: APIGatewayRestResolver) -> Request:
 
 
 def _plain(app: APIGatewayRestResolver) -> Request:
-    """The call, which takes no query parameters."""
+    """The call, which has no query parameters."""
     request = _request(app)
     request.only()
     return request
 
 
-def _shown_to(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
-    """Answer with a saga; where the caller has it as it is, with that alone."""
-    saga, mark = reader.show_changed(name, saga_id, lambda mark: request.knows(tag_of(mark)))
+def _show(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
+    """Return the saga, or 304 if the caller's ETag matches."""
+    saga, mark = reader.show_changed(name, saga_id, lambda mark: request.has_current(tag_of(mark)))
     return unchanged(tag_of(mark)) if saga is None else polled(request, linked(request.base, saga), mark)
 
 
@@ -48,12 +48,12 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     reader, registry = engine.reader, engine.registry
 
     def start(name: str) -> Response[str]:
-        registry.get(name)  # before all else is looked at: an unknown type is 404, whatever comes with it
+        registry.get(name)  # first: an unknown type answers 404, whatever the body is
         request = _plain(app)
         key, actor = request.header("Idempotency-Key"), request.actor
         body, correlation_id = request.body(), request.correlation_id
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
-        # As it was created, from what was just written; one that had been started before, as it is now.
+        # A new saga is answered as written just now. One that was started before is read.
         state, entry = started.state, started.entry
         created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
         saga = created if started.created else reader.show(name, state.saga_id)
@@ -68,12 +68,12 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         if cursor is not None:
             position = IndexPosition.parse(cursor)
             if position.sort != "seq" or not _SEQ.fullmatch(position.saga_id):
-                raise InvalidRequest("invalid cursor", [Problem("query.cursor", "is from another list")])
+                raise invalid("cursor", [Problem("query.cursor", "must be from an earlier answer of the same list")])
             after = int(position.saga_id)
         entries, more = reader.audit(name, checked_id(saga_id), request.limit(), after)
         page: AuditPage = {
             "entries": entries,
-            "cursor": None if more is None else leading_on(IndexPosition("seq", str(more)).cursor, *trail),
+            "cursor": None if more is None else cursor_for(IndexPosition("seq", str(more)).cursor, *trail),
         }
         return answer(200, page)
 
@@ -83,7 +83,7 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         return answer(200, verification_view(saga_id, verified))
 
     def show(name: str, saga_id: str) -> Response[str]:
-        return _shown_to(_plain(app), reader, name, checked_id(saga_id))
+        return _show(_plain(app), reader, name, checked_id(saga_id))
 
     return [start, audit, verify, show]
 
@@ -93,31 +93,29 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     reader, registry = engine.reader, engine.registry
 
     def look_up(saga_id: str) -> Response[str]:
-        request, begun = _plain(app), checked_beginning(saga_id)
-        found = begun if len(begun) == WHOLE_ID else reader.beginning_with(begun)
-        return _shown_to(request, reader, reader.name_of(found), found)
+        request, start = _plain(app), checked_beginning(saga_id)
+        whole_id = start if len(start) == WHOLE_ID else reader.beginning_with(start)
+        return _show(request, reader, reader.name_of(whole_id), whole_id)
 
     def list_sagas() -> Response[str]:
         request = _request(app)
         if request.text("parent") is not None:
             own = ("parent", "limit", "cursor")
             if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
-                told = "goes with limit and cursor only"
-                raise InvalidRequest("the parameters do not fit", [Problem("query.parent", told)])
+                raise invalid("parameters", [Problem("query.parent", "allowed only with limit and cursor")])
             request.only(*own)
             of = "children", request.parent()
             return _listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
         name = request.text("type")
         types = [*registry] if name is None else [registry.get(name)]
         names = [saga.definition.name for saga in types]
-        found_by = sorted({one.name for saga in types for one in saga.definition.find_by})
-        request.only(*_LISTED_BY, *found_by)
+        search_keys = sorted({key.name for saga in types for key in saga.definition.find_by})
+        request.only(*_LISTED_BY, *search_keys)
         key = request.text("idempotency_key")
         if key is not None:
             if request.others("type", "idempotency_key", "limit"):
-                told = "goes with no other parameter than type and limit"
-                raise InvalidRequest("the parameters do not fit", [Problem("query.idempotency_key", told)])
-            request.limit()  # it is one saga at most
+                raise invalid("parameters", [Problem("query.idempotency_key", "allowed only with type and limit")])
+            request.limit()  # checked, but not needed: a type has at most one saga with the key
             return _listed(request, reader.by_keys(names, key))
         status, values = request.status(), request.others(*_LISTED_BY)
         of = "sagas", name, status, values
@@ -138,7 +136,7 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
             registry.get(name)
         if (group := request.text("group")) is not None:
             if group != "incident":
-                raise InvalidRequest("the parameters do not fit", [Problem("query.group", "must be incident")])
+                raise invalid("parameters", [Problem("query.group", "must be incident")])
             return polled(request, reader.incidents(name))
         of = "attention", name
         return _listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
@@ -147,16 +145,16 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 
 
 def _listed(request: Request, page: Page, *of: object) -> Response[str]:
-    """Return a page of a list, whose cursor leads on in that list alone."""
+    """Return a page of a list. Its cursor is valid in this list only."""
     sagas = [linked(request.base, saga) for saga in page["sagas"]]
-    return polled(request, {"sagas": sagas, "cursor": leading_on(page["cursor"], *of)})
+    return polled(request, {"sagas": sagas, "cursor": cursor_for(page["cursor"], *of)})
 
 
 def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the functions that change one saga for an operator."""
     operations = engine.operations
 
-    def shown(state: SagaState, status: int) -> Response[str]:
+    def changed(state: SagaState, status: int) -> Response[str]:
         return answer(status, _without_payloads(app, engine, state))
 
     def cancel(name: str, saga_id: str) -> Response[str]:
@@ -164,24 +162,24 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
         request.only("force", "reason")
         reason, force = request.cancel_reason(), request.flag("force")
         state = operations.cancel(name, checked_id(saga_id), request.actor, reason=reason, force=force)
-        saga = _without_payloads(app, engine, state)  # undone meanwhile, perhaps: status and body say the same
+        saga = _without_payloads(app, engine, state)  # may have ended by now; the status must agree with the body
         return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
 
     def retry(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         reason = read_body(request, Reason).reason
-        return shown(operations.retry(name, checked_id(saga_id), reason, request.actor), 202)
+        return changed(operations.retry(name, checked_id(saga_id), reason, request.actor), 202)
 
     def compensate(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Compensation), request.actor
-        return shown(operations.compensate(name, checked_id(saga_id), body.reason, actor, force=body.force), 202)
+        return changed(operations.compensate(name, checked_id(saga_id), body.reason, actor, force=body.force), 202)
 
     def resolve(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Resolution), request.actor
         steps = tuple(dict.fromkeys(body.steps))
-        return shown(operations.resolve(name, checked_id(saga_id), body.reason, body.action, steps, actor), 200)
+        return changed(operations.resolve(name, checked_id(saga_id), body.reason, body.action, steps, actor), 200)
 
     return [cancel, retry, compensate, resolve]
 
@@ -192,17 +190,17 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     def purge(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         body, actor = read_body(request, Reason), request.actor
-        left = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
-        view = read_only_view(left.state, left.entries, left.purge, left.objects, left.more_objects)
+        purged = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
+        view = read_only_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
         return answer(200, linked(request.base, view))
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         attempts, state = read_body(request, Attempts).attempts, engine.reader.state(name, checked_id(saga_id))
         if state.over:
-            raise Conflict(f"the saga is {state.status}: it is not recovered any more")
+            raise Conflict(f"the saga is {state.status}; only sagas in flight can be recovered")
         engine.recovery.set_recovery_attempts(state.saga_id, attempts)
-        # The audit trail has what happens to a saga; this is only how patient the supervisor is with it.
+        # Logged, but not in the audit trail: the number only decides when the supervisor gives up.
         fields = {"saga_id": state.saga_id, "saga": name, "attempts": attempts, "actor": request.actor}
         telemetry().logger.info("recovery attempts set", extra=fields)
         return answer(200, _without_payloads(app, engine, state))
@@ -211,5 +209,5 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 
 def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
-    """The view of a saga that was just changed. Its size must not make the answer fail."""
+    """The view of a changed saga, without request and results: their size must not make the answer fail."""
     return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))

@@ -1,5 +1,4 @@
-"""JSON Schemas of what the API answers, from the types of the answers. Closed: an answer has the fields described, and
-no others."""
+"""JSON Schemas of the API's answers, from their types. They are closed: an answer has no fields but those described."""
 
 from __future__ import annotations
 
@@ -32,24 +31,24 @@ _NAMED: dict[str, Any] = {
     "Stats": overviews.StatsView,
     "Recovery": reports.RecoveryView,
 }
-"""The schemas that others refer to. All other types stand where they are used."""
+"""The schemas that others refer to. All other types are inlined where they are used."""
 
 _ACTIONS = ("SagaStarted", *FACTS, "SagaPurged")
 
 
 def one_of(values: Iterable[str]) -> Json:
-    """Return the schema of one of some words."""
+    """Return the schema of a text that is one of these values."""
     return {"type": "string", "enum": list(values)}
 
 
 def ref(name: str) -> Json:
-    """Return a reference to a schema of the description."""
+    """Return a reference to a named schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def answer_schemas() -> Json:
-    """Return the schemas of what is answered, by name."""
-    _, found = schema_components(_NAMED.values(), ref_template="{name}")
+    """Return the schemas of answers, by name."""
+    _, generated = schema_components(_NAMED.values(), ref_template="{name}")
     names = {type_.__name__: name for name, type_ in _NAMED.items()}
 
     def closed(node: Any) -> Any:
@@ -57,18 +56,18 @@ def answer_schemas() -> Json:
             return [closed(item) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):
             return node
-        known = cast("Json", node)
-        if "$ref" in known:
-            name = known["$ref"]
-            return ref(names[name]) if name in names else closed(found[name])
-        whole = {key: closed(value) for key, value in known.items()}
-        if "properties" in whole:
-            del whole["title"]  # msgspec's: the name of the class
-            whole["additionalProperties"] = False
-        return whole
+        schema = cast("Json", node)
+        if "$ref" in schema:
+            name = schema["$ref"]
+            return ref(names[name]) if name in names else closed(generated[name])
+        copy = {key: closed(value) for key, value in schema.items()}
+        if "properties" in copy:
+            del copy["title"]  # msgspec's: the name of the class
+            copy["additionalProperties"] = False
+        return copy
 
-    schemas: Json = {name: closed(found[type_.__name__]) for name, type_ in _NAMED.items()}
-    # What the types cannot say, or only to clients that load far more than they need.
+    schemas: Json = {name: closed(generated[type_.__name__]) for name, type_ in _NAMED.items()}
+    # The types cannot express this, or only with imports that clients should not have to load.
     schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
     type_: Json = schemas["Type"]["properties"]
     type_["request"] = {"type": ["object", "boolean"]}

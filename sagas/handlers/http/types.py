@@ -1,4 +1,4 @@
-"""The API's routes about saga types: what they declare, what is paused, how many sagas there are, their breakers."""
+"""The API's routes about saga types: their declarations, pauses, breakers and numbers of sagas."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import Request, checked_id
 from sagas.handlers.http.openapi import describe
 from sagas.handlers.observability.telemetry import telemetry
-from sagas.handlers.tasks.recovering import recover as recovered
+from sagas.handlers.tasks.recovering import recover as recover_sagas
 from sagas.operations import Change, Recovering
 from sagas.store.types.streaks import FOREVER
 
 
 def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
-    """Return the functions about saga types, and the one that describes the API."""
+    """Return the functions about saga types, and the function that describes the API."""
     registry = engine.registry
 
-    def shown(name: str, pauses: dict[Scope, Pause]) -> TypeView:
+    def view_of(name: str, pauses: dict[Scope, Pause]) -> TypeView:
         definition, now = registry.get(name).definition, engine.clock.now()
         pause, streak = pauses.get(Scope(name), NO_PAUSE), engine.auto_disabler.streak(name, now)
-        views = [pause_view(scope, its) for scope, its in pauses.items() if its.on and scope.name == name]
+        views = [pause_view(scope, each) for scope, each in pauses.items() if each.on and scope.name == name]
         failing = streak.paused_until > now
         if failing:
             reason = f"{len(streak.failures) or 'too many'} sagas in a row failed"
-            last = streak.failures[-1].at if streak.failures else 0.0  # somebody may have emptied the list by hand
-            its = Pause(last, "auto_disable", reason, starts_only=True)
-            views.append(pause_view(Scope(name), its, streak.paused_until if streak.paused_until < FOREVER else 0.0))
+            last = streak.failures[-1].at if streak.failures else 0.0  # an operator can empty the list by hand
+            automatic = Pause(last, "auto_disable", reason, starts_only=True)
+            views.append(
+                pause_view(Scope(name), automatic, streak.paused_until if streak.paused_until < FOREVER else 0.0)
+            )
         return {
             "type": definition.name,
             "version": definition.version,
@@ -53,12 +55,12 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     def list_types() -> Response[str]:
         Request(app.current_event.raw_event).only()
         pauses = engine.pauses.all(fresh=True)
-        found: TypeList = {"types": [shown(saga.definition.name, pauses) for saga in registry]}
-        return answer(200, found)
+        types: TypeList = {"types": [view_of(saga.definition.name, pauses) for saga in registry]}
+        return answer(200, types)
 
     def show_type(name: str) -> Response[str]:
         Request(app.current_event.raw_event).only()
-        return answer(200, shown(name, engine.pauses.all(fresh=True)))
+        return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def change_type(name: str) -> Response[str]:
         registry.get(name)
@@ -71,15 +73,15 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
             engine.pausing.pause(name, request.actor, change.reason or "", step=step, saga_id=saga_id, **kinds)
         else:
             engine.pausing.resume(name, request.actor, step=step, saga_id=saga_id)
-        return answer(200, shown(name, engine.pauses.all(fresh=True)))
+        return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def recover(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
-        wanted = asdict(read_body(request, Recovering))
-        telemetry().logger.info("recovery asked for", extra={"saga": name, "actor": request.actor})
-        return answer(200, recovered({"type": name, **wanted}, app.lambda_context, engine))
+        options = asdict(read_body(request, Recovering))
+        telemetry().logger.info("recovery requested", extra={"saga": name, "actor": request.actor})
+        return answer(200, recover_sagas({"type": name, **options}, app.lambda_context, engine))
 
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)

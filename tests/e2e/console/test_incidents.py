@@ -161,10 +161,10 @@ def test_a_worker_that_was_killed_is_taken_over(trials: Stack, page: Page) -> No
     os.kill(poll("the worker", worker), signal.SIGKILL)
 
     def recovered() -> bool:
-        """Its lease ran out a few seconds before its queue has the message back: whoever is first takes it over."""
+        """Its lease expired a few seconds before its queue has the message back: whoever is first takes it over."""
         page.reload()
         button = page.get_by_role("button", name="Recover now")
-        if page.locator("main", has_text="its lease ran out").count() and button.count():
+        if page.locator("main", has_text="its lease expired").count() and button.count():
             with suppress(PlaywrightError):
                 button.click(timeout=2_000)
             return True
@@ -181,4 +181,4 @@ def test_a_saga_is_cancelled(trials: Stack, page: Page) -> None:
     page.locator("summary", has_text="Cancel").click()
     page.get_by_role("button", name="Cancel", exact=True).click()
     becomes(page, "CANCELLED")
-    expect(page.locator("main")).to_contain_text("It was cancelled: what was done is undone.")
+    expect(page.locator("main")).to_contain_text("The saga was cancelled: all completed steps were undone.")

@@ -116,7 +116,7 @@ def test_one_is_retried_by_mouse(console: Open, service: FakeService) -> None:
     page = tab.page
     page.get_by_role("link", name=UNDO_FAILED).click()
     page.get_by_role("button", name="Retry the undo").click()
-    page.get_by_text("It is tried again.").wait_for()
+    page.get_by_text("The saga is being retried.").wait_for()
     assert service.did() == [("retry", UNDO_FAILED, "")]
     quiet(tab)
 
@@ -134,7 +134,7 @@ def test_the_runbook_by_keyboard_alone(console: Open, service: FakeService) -> N
     tab.press(".")  # goes to the next action, and does not do it
     assert service.did() == []
     tab.press("Enter")
-    page.get_by_text("It is tried again.").wait_for()
+    page.get_by_text("The saga is being retried.").wait_for()
     tab.press("g", "d")
     page.wait_for_url("**/letters")
     tab.press("j", "Enter")
@@ -203,11 +203,11 @@ def test_without_javascript_pages_read_and_actions_work(console: Open, service: 
     tab = console(service, java_script_enabled=False)
     page = tab.page
     page.get_by_role("link", name=UNDO_FAILED).click()
-    page.locator("summary", has_text="It is settled").click()
+    page.locator("summary", has_text="Mark as settled").click()
     page.get_by_label("capture", exact=True).check()
     page.get_by_label("Reason (kept; needed)").fill("refunded at the bank")
-    page.locator("details[open]").get_by_role("button", name="It is settled").click()
-    assert "It is settled." in page.inner_text("main")
+    page.locator("details[open]").get_by_role("button", name="Mark as settled").click()
+    assert "The saga is marked as settled." in page.inner_text("main")
     assert service.did() == [("resolve", UNDO_FAILED, "refunded at the bank", "", ["capture"])]
 
 

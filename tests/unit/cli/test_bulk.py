@@ -135,7 +135,7 @@ def test_a_reason_that_is_too_long_is_wrong_usage(api: StubApi, run: Run) -> Non
     chosen = "create-zip", "--all", "--status", "DEAD_LETTERED"
     result = run("cancel", *chosen, "--yes", "--reason", "x" * 486)
     assert result.exit_code == 2
-    assert "reason: has more than 485 characters" in re.sub(r"[\s│]+", " ", result.output)
+    assert "reason: longer than 485 characters" in re.sub(r"[\s│]+", " ", result.output)
 
 
 def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: StubApi, run: Run) -> None:
@@ -143,7 +143,7 @@ def test_outcomes_that_cannot_be_written_are_told_before_anything_is_done(api: S
     chosen = "create-zip", "--all", "--status", "DEAD_LETTERED"
     result = run("cancel", *chosen, "--yes", "--outcomes", "nowhere/job.jsonl")
     assert result.exit_code == 1
-    assert "job.jsonl cannot be written: No such file or directory; nothing was done" in result.output
+    assert "job.jsonl cannot be written (No such file or directory); no call was made" in result.output
     assert {one.method for one in api.asked} == {"GET"}
 
 

@@ -42,7 +42,7 @@ def test_a_parent_names_its_failed_children_whatever_became_of_it(api: StubApi, 
     lines = run("show", "create-zip", SAGA_ID).stdout.splitlines()
     assert f"parts[2] {CHILD} COMPENSATED: PermanentError: no [31mparcels" in lines
     what = "parts waits for its children" if waits else "The children of parts"
-    assert f"{what}: 2 of 3 completed, 1 failed, 100% over. `sagas list --parent {SAGA_ID}` lists them." in lines
+    assert f"{what}: 2 of 3 completed, 1 failed, 100% ended. `sagas list --parent {SAGA_ID}` lists them." in lines
     assert not [line for line in lines if "children of later" in line]
 
 

@@ -54,7 +54,7 @@ class TestDeadLetters:
         assert one["saga_id"] == "\ud800"
         assert "m-12" in run("dlq", "list", "create-zip").stdout
         assert "message m-12" in run("dlq", "show", "create-zip").stdout
-        assert "stays, there is no such saga" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
+        assert "stays, its saga does not exist" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
 
     def test_are_listed_with_whole_ids_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal

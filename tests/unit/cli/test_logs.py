@@ -56,4 +56,4 @@ def test_as_json(api: StubApi, run: Run) -> None:
 
 def test_what_is_no_id(api: StubApi, run: Run) -> None:
     refused = run("logs", "SAGA_ID")
-    assert (refused.exit_code, refused.stderr) == (1, "sagas: it is no id of a saga; saga_id: must be a UUID\n")
+    assert (refused.exit_code, refused.stderr) == (1, "sagas: 'SAGA_ID' is not a saga id; saga_id: must be a UUID\n")

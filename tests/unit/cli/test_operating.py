@@ -126,11 +126,11 @@ class TestBreakers:
         waiting = a_saga("RUNNING", breaker={"step": "announce", "open_until": "2126-11-21T09:48:50.216Z"})
         api.will(200, waiting)
         told = run("show", "create-zip", SAGA_ID).stdout
-        assert "It waits for the breaker of step announce, open until 2126-11-21 09:48:50 UTC." in told
+        assert "The saga waits for the circuit breaker of step announce, open until 2126-11-21 09:48:50 UTC." in told
         assert "`sagas breakers close create-zip announce`" in told
         api.answers.clear()
         api.will(200, a_saga("RUNNING", breaker={"step": "announce", "open_until": BEGAN}))
-        assert "announce, which lets one saga try since 2026-11-21" in run("show", "create-zip", SAGA_ID).stdout
+        assert "announce, half-open since 2026-11-21" in run("show", "create-zip", SAGA_ID).stdout
 
     def test_a_service_that_does_not_tell_is_shown_all_the_same(self, api: StubApi, run: Run) -> None:
         older = a_saga("RUNNING")

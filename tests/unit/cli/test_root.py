@@ -72,7 +72,7 @@ class TestErrors:
         (tmp_path / ".sagas" / "local.json").unlink()
         result = run("list", "--json")
         assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr == "sagas: no local stack is running here; `sagas local up` starts one\n"
+        assert result.stderr == "sagas: no local stack is running for this project; `sagas local up` starts one\n"
 
     def test_a_region_needs_a_stack(self, run: Run) -> None:
         assert run("list", "--region", "eu-central-1").exit_code == 2

@@ -134,11 +134,11 @@ class TestWatch:
         assert signal.startswith(
             "09:48:50.216 reply waits for a signal since 2026-11-21 09:48:50 UTC, until 2026-11-24 "
         )
-        assert signal.endswith(f"can send it: `sagas signal create-zip {SAGA_ID} reply --data JSON`.")
+        assert signal.endswith(f"To send it: `sagas signal create-zip {SAGA_ID} reply --data JSON`.")
         (children,) = [line for line in lines if "waits for its children" in line]
-        assert f"0 of 3 completed, 0 failed, 0% over. `sagas list --parent {SAGA_ID}` lists them." in children
-        (look,) = [line for line in lines if "looks again" in line]
-        assert "settle: not yet (not there). It looks again at 2026-11-21 09:48:50 UTC, in 0.00 s." in look
+        assert f"0 of 3 completed, 0 failed, 0% ended. `sagas list --parent {SAGA_ID}` lists them." in children
+        (look,) = [line for line in lines if "runs again" in line]
+        assert "settle is not ready (not there). It runs again at 2026-11-21 09:48:50 UTC, in 0.00 s." in look
 
     def test_retry_can_be_watched(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("RUNNING")).will(200, a_saga("COMPLETED"))

@@ -89,15 +89,14 @@ def test_an_undone_step_has_no_error_of_its_undo() -> None:
     step = a_step("upload", "COMPENSATED", undo_attempts=1, error=ERROR)
     assert told("COMPENSATED", steps=[step], error={"step": "upload", **ERROR}) == [
         f"create-zip {SAGA_ID}, step upload, attempt 1 failed: Timeout: slow",
-        "What was done is undone.",
+        "All completed steps were undone.",
     ]
 
 
 def test_a_step_in_doubt_is_told() -> None:
     (line,) = told("FAILED", in_doubt=["upload"])[:1]
-    assert (
-        line == f"Whether upload took effect is unknown: look, then `sagas resolve create-zip {SAGA_ID} --reason ...`."
-    )
+    command = f"`sagas resolve create-zip {SAGA_ID} --reason ...`"
+    assert line == f"In doubt: upload may or may not have taken effect. Check, then {command}."
 
 
 def test_a_settled_saga_says_who_and_why_and_needs_nothing() -> None:
@@ -107,11 +106,13 @@ def test_a_settled_saga_says_who_and_why_and_needs_nothing() -> None:
 
 def test_a_purged_saga_says_when_and_why_and_nothing_else() -> None:
     purged = {"purged_at": BEGAN, "purge_reason": "asked for"}
-    gone = "request, results and errors are gone."
+    deleted = "request, results and errors are deleted."
     assert told("FAILED", in_doubt=["upload"], **purged) == [
-        f"It was purged on 2026-11-21 09:48:50 UTC (asked for): {gone}"
+        f"The saga was purged on 2026-11-21 09:48:50 UTC (asked for): {deleted}"
     ]
-    assert told("COMPLETED", purged_at=BEGAN, purge_reason="") == [f"It was purged on 2026-11-21 09:48:50 UTC: {gone}"]
+    assert told("COMPLETED", purged_at=BEGAN, purge_reason="") == [
+        f"The saga was purged on 2026-11-21 09:48:50 UTC: {deleted}"
+    ]
 
 
 def test_a_purged_saga_names_the_objects_that_are_left() -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sagas.client import SagaClient
+from sagas.client.answers import ambiguous
 from sagas.client.operate.batch import Batch, choose
 from sagas.client.operate.outcomes import Outcome
 from sagas.client.operate.pacing import STOP_AFTER
@@ -179,7 +180,7 @@ class TestRunning:
         service = Service()
         service.refuses = {
             "b": [Conflict("it is over")],
-            "c": [Ambiguous("no answer")],
+            "c": [ambiguous("no answer")],
             "d": [Unavailable("away", retry_after=3)],
             "e": [Unavailable("away", retry_after=3) for _ in range(3)],
             "f": [NotFound("gone")],
@@ -190,7 +191,7 @@ class TestRunning:
             "a": "done", "b": "refused", "c": "failed", "d": "done", "e": "failed", "f": "refused",
         }  # fmt: skip
         assert report.count("done") + report.count("refused") + report.count("failed") == len(report.chosen) == 6
-        assert "it may have taken effect" in report.outcomes["c"].message
+        assert "may or may not have taken effect" in report.outcomes["c"].message
         assert 3 in cast("Any", one.sleep).__self__.slept
 
     def test_no_more_than_the_rate(self, job: Make) -> None:
@@ -260,7 +261,7 @@ class TestRunning:
     def test_a_file_of_something_else_is_refused(self, tmp_path: Path, text: str) -> None:
         path = tmp_path / "other"
         path.write_text(text)
-        with pytest.raises(SagaError, match="no file of outcomes"):
+        with pytest.raises(SagaError, match="not a file of outcomes"):
             Batch.resumed(Service(), path)
 
     @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_an_error_that_is_not_the_apis(api: StubApi, client: SagaClient, body: b
 
 def test_an_answer_that_is_not_the_apis(api: StubApi, client: SagaClient) -> None:
     api.will(200, b"<html>welcome</html>")
-    with pytest.raises(SagaError, match="not the URL of a saga API"):
+    with pytest.raises(SagaError, match="check that the URL is that of a saga API"):
         client.show("create-zip", SAGA_ID)
 
 
@@ -76,7 +76,7 @@ def test_a_read_that_was_hung_up_on_is_tried_again(api: StubApi, client: SagaCli
 
 def test_a_write_that_was_hung_up_on_is_ambiguous_and_not_repeated(api: StubApi, client: SagaClient) -> None:
     api.will_hang_up().will(202, a_saga())
-    with pytest.raises(Ambiguous, match="no answer"):
+    with pytest.raises(Ambiguous, match=r"^no response from .*; the request may or may not have taken effect$"):
         client.start("create-zip", {})
     assert len(api.asked) == 1
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from sagas.client.answers import ambiguous
 from sagas.client.operate.outcomes import Report, outcome_of
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 
-IN_DOUBT = "; it may have taken effect"
+IN_DOUBT = "; the request may or may not have taken effect"
 
 
 def settled(*answers: str | Exception) -> tuple[str, str, str, list[float]]:
@@ -35,7 +36,7 @@ def settled(*answers: str | Exception) -> tuple[str, str, str, list[float]]:
         (NotFound("gone"), "refused", "gone"),
         (InvalidRequest("too long"), "refused", "too long"),
         (SagaError("access denied"), "failed", "access denied"),
-        (Ambiguous("no answer"), "failed", "no answer" + IN_DOUBT),
+        (ambiguous("no answer"), "failed", "no answer" + IN_DOUBT),
         (KeyError("saga_id"), "failed", "KeyError: 'saga_id'" + IN_DOUBT),
     ],
 )

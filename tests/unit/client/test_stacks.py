@@ -123,7 +123,7 @@ def test_each_partition_has_its_suffix(monkeypatch: pytest.MonkeyPatch, region: 
 
 def test_a_stack_of_something_else(stubbed: StubbedSession) -> None:
     stubbed.will_hold("other", {"Other": QUEUES["Other"]}, {"Other": "https://other"})
-    with pytest.raises(SagaError, match="the stack other holds no saga service"):
+    with pytest.raises(SagaError, match="the stack other has no saga service"):
         endpoints_from_stack(cast("boto3.Session", stubbed), "other")
 
 

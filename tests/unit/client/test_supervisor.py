@@ -89,21 +89,21 @@ def test_a_sweep_that_gets_nowhere_ends(stubber: Any, supervisor: Supervisor) ->
         supervisor.sweep("zip", dry_run=False, force=False)
 
 
-def test_a_caller_that_may_not_call_it_is_told_what_it_takes(stubber: Any, supervisor: Supervisor) -> None:
+def test_a_caller_without_access_learns_which_permission_is_missing(stubber: Any, supervisor: Supervisor) -> None:
     message = "User: arn:aws:iam::1:user/ann is not authorized to perform: lambda:InvokeFunction"
     stubber.add_client_error("invoke", "AccessDeniedException", message, 403)
-    with pytest.raises(SagaError, match=rf"takes lambda:InvokeFunction on {NAME}: {message}") as caught:
+    with pytest.raises(SagaError, match=rf"needs lambda:InvokeFunction on {NAME} \({message}\)") as caught:
         supervisor.recover()
     assert type(caught.value) is SagaError
 
 
 @pytest.mark.parametrize(("raised", "error"), [("NotFound", NotFound), ("InvalidRequest", InvalidRequest)])
-def test_what_the_caller_can_mend_is_raised_as_it_was(
+def test_an_error_that_the_caller_can_fix_is_raised_as_it_was(
     stubber: Any, supervisor: Supervisor, raised: str, error: type[SagaError]
 ) -> None:
-    answer = {"errorType": raised, "errorMessage": "there is no saga named 'zip' here"}
+    answer = {"errorType": raised, "errorMessage": "this service has no saga type 'zip'"}
     _will(stubber, _sweep_event(), answer, FunctionError="Unhandled")
-    with pytest.raises(error, match=r"^there is no saga named 'zip' here$"):
+    with pytest.raises(error, match=r"^this service has no saga type 'zip'$"):
         supervisor.sweep("zip", dry_run=False, force=False)
 
 
@@ -114,9 +114,9 @@ def test_what_the_caller_can_mend_is_raised_as_it_was(
             {"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 300.00 seconds"},
             "failed: Task timed",
         ),
-        ({}, "failed: it gave no reason"),
-        (b"not json", "cannot be read"),
-        ([1], "cannot be read"),
+        ({}, "failed: no reason in its response"),
+        (b"not json", f"{NAME} is not a supervisor: its response is not a JSON object"),
+        ([1], f"{NAME} is not a supervisor: its response is not a JSON object"),
     ],
 )
 def test_a_function_that_fails(stubber: Any, supervisor: Supervisor, answer: Any, message: str) -> None:
@@ -151,7 +151,7 @@ def test_it_is_called_once_and_waited_for(session: boto3.Session) -> None:
 def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
     client = SagaClient("https://127.0.0.1/v1", session=session, endpoints=ServiceEndpoints("https://127.0.0.1/v1"))
     for call in (client.recover, lambda: client.sweep("zip")):
-        with pytest.raises(SagaError, match="does not know the supervisor"):
+        with pytest.raises(SagaError, match="no name of a supervisor"):
             call()
 
 

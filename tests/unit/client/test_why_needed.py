@@ -67,18 +67,20 @@ def test_one_that_throttling_brought_there_may_be_needed(status: str, deaths: li
 @pytest.mark.parametrize(("dispatch", "hops"), [(3, 0), (3, 1), (4, 0)])
 def test_the_one_that_waits_stays(dispatch: int, hops: int) -> None:
     sagas = Sagas({"one": [a_saga("DEAD_LETTERED")]}, {"one": [_dead(1), _dead(3)]})
-    assert _why(sagas, _letter(dispatch, hops)) == "the saga waits for you"
+    assert _why(sagas, _letter(dispatch, hops)) == "the saga waits for an operator"
 
 
 def test_an_earlier_one_of_a_saga_that_died_again_goes() -> None:
     sagas = Sagas({"one": [a_saga("DEAD_LETTERED")]}, {"one": [_dead(3), _dead(5, hops=2)]})
     assert (_why(sagas), _why(sagas, _letter(5, 1))) == ("", "")
-    assert _why(sagas, _letter(5, 2)) == "the saga waits for you"
+    assert _why(sagas, _letter(5, 2)) == "the saga waits for an operator"
 
 
 def test_one_whose_code_is_gone_stays() -> None:
     gone = {"error": {"type": "CodeGone", "message": ""}}
-    assert _why(Sagas({"one": [a_saga("DEAD_LETTERED")]}, {"one": [_dead(2), gone]})) == "the saga waits for you"
+    assert (
+        _why(Sagas({"one": [a_saga("DEAD_LETTERED")]}, {"one": [_dead(2), gone]})) == "the saga waits for an operator"
+    )
 
 
 def test_one_of_a_saga_that_an_operator_settled_goes() -> None:
@@ -89,13 +91,13 @@ def test_one_of_a_saga_that_an_operator_settled_goes() -> None:
 def test_a_saga_that_dies_while_it_is_looked_at_keeps_its_message() -> None:
     """Under way at the first look; what died since is not in the trail that was read."""
     sagas = Sagas({"one": [a_saga("RUNNING"), a_saga("DEAD_LETTERED")]}, {"one": [_dead(2)]})
-    assert _why(sagas) == "the saga waits for you"
+    assert _why(sagas) == "the saga waits for an operator"
 
 
 def test_what_belongs_to_no_saga_stays() -> None:
-    assert _why(Sagas()) == "there is no such saga"
+    assert _why(Sagas()) == "its saga does not exist"
     for stranger in (DeadLetter("", "", "", "m", 1, BEGAN), DeadLetter("zip", "one", "upload", "m", 1, BEGAN)):
-        assert _why(Sagas({"one": [a_saga("COMPLETED")]}), stranger) == "it is no message of a saga"
+        assert _why(Sagas({"one": [a_saga("COMPLETED")]}), stranger) == "it is not a message of a saga"
 
 
 class Queue:

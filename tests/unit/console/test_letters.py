@@ -54,13 +54,15 @@ class TestLetters:
 
         class Pruning(FakeService):
             def prune(self, name: str, *, dry_run: bool) -> Pruned:
-                return Pruned(dry_run, (first,), (Kept(second, "the saga waits for you"),))
+                return Pruned(dry_run, (first,), (Kept(second, "the saga waits for an operator"),))
 
         service = Pruning([dead()])
         service.letters = [first, second]
         told = text_of(Browser(service).open().submit("/letters/create-zip/prune").text)
         assert "1 would be dropped, 1 stay." in told
-        assert told.index("It would be dropped: nobody needs it.") < told.index("It stays: the saga waits for you.")
+        assert told.index("It would be dropped: nobody needs it.") < told.index(
+            "It stays: the saga waits for an operator."
+        )
 
     def test_what_was_done_is_done_whatever_is_seen_afterwards(self, browser: Browser, service: FakeService) -> None:
         service.letters = [a_letter()]
