@@ -22,7 +22,7 @@ _TYPE = "type"
 """The parameter of paths that names a saga type."""
 
 
-_WHY = "Why; kept in the audit trail."
+_WHY = "Why; kept in the audit trail"
 
 
 def _option(help: str, *flags: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Cancellation:
     """Why a saga is cancelled. ``force``: also a child whose parent has not ended."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a child whose parent is not over."))
+    force: bool = field(default=False, metadata=_option("Also a child whose parent has not ended"))
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class Compensation:
     where the reason is required."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also one that is COMPLETED or past its pivot."))
+    force: bool = field(default=False, metadata=_option("Also one that is COMPLETED or past its pivot"))
 
 
 @dataclass(frozen=True)
 class Resolution:
     """How a saga was settled by hand. ``steps``: those whose undo was done."""
 
-    reason: str = field(metadata=_option("Why it is settled; kept in the audit trail."))
-    action: str = field(default="", metadata=_option("What was done."))
+    reason: str = field(metadata=_option("Why it is settled; kept in the audit trail"))
+    action: str = field(default="", metadata=_option("What was done"))
     steps: list[str] = field(
-        default_factory=list[str], metadata=_option("A step that was undone by hand; may be repeated.", "--step")
+        default_factory=list[str], metadata=_option("Step that was undone by hand; repeatable", "--step")
     )
 
 
@@ -218,7 +218,7 @@ CANCEL = Operation(
     *("cancel", "DELETE", _ONE, "cancel", "Cancel one {type}", "Saga", "200 202", "404 409 422"),
     body=Cancellation,
     verb=Verb(
-        help="Cancel a saga: it stops, and what was done is undone.",
+        help="Cancel a saga: it stops, and its completed steps are undone.",
         label="Cancel",
         effect="It stops, and the undo of each completed step runs, the last first.",
         done="It is being cancelled.",
@@ -234,8 +234,8 @@ RETRY = Operation(
     *("retry", "POST", f"{_ONE}/retry", "operate", "Retry what failed", "Saga", "202", _CHANGE),
     body=Reason,
     verb=Verb(
-        help="Try again what failed: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, or a "
-        "step whose function handled no message.",
+        help="Retry sagas that have stopped: the failed step, the failed undos, or a step whose function handled no "
+        "message.",
         label="Retry",
         effect="What failed runs again, under the same idempotency key; what completed stays as it is.",
         done="It is tried again.",
@@ -247,7 +247,7 @@ COMPENSATE = Operation(
     *("compensate", "POST", f"{_ONE}/compensate", "operate", "Give up and undo", "Saga", "202", _CHANGE),
     body=Compensation,
     verb=Verb(
-        help="Give up on a DEAD_LETTERED or FAILED saga and undo what was done.",
+        help="Give up on a DEAD_LETTERED or FAILED saga and undo its completed steps.",
         label="Undo",
         effect="It is given up: the undo of each completed step runs, the last first.",
         done="It is being undone.",
@@ -258,7 +258,7 @@ RESOLVE = Operation(
     *("resolve", "POST", f"{_ONE}/resolve", "operate", "Settle by hand", "Saga", "200", _CHANGE),
     body=Resolution,
     verb=Verb(
-        help="Say that a saga which needs a person is settled: it leaves the attention list.",
+        help="Mark a saga that needs an operator as settled: it leaves the attention list.",
         label="It is settled",
         effect="It leaves the attention list. Nothing runs; your reason is kept in the audit trail.",
         done="It is settled.",

@@ -17,10 +17,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
-    *("demo", "functions", "infra", "sagas/authoring", "sagas/cdk", "sagas/local", "sagas/lock", "sagas/messaging"),
+    *("demo", "functions", "infra", "sagas/authoring", "sagas/cdk", "sagas/cli", "sagas/local", "sagas/lock"),
     *("sagas/engine/attempt", "sagas/engine/children", "sagas/engine/composition", "sagas/engine/start"),
     *("sagas/engine/sweep", "sagas/store/children", "sagas/store/journal", "sagas/store/schedule"),
-    *("sagas/store/signals", "sagas/store/types", "sagas/testing"),
+    *("sagas/messaging", "sagas/store/signals", "sagas/store/types", "sagas/testing"),
 )
 """Folders that are rewritten. Add each that the check no longer finds anything in, until ``sagas`` is one."""
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")

@@ -315,4 +315,4 @@ def _whoever_may_not_recover_is_told(stack: Stack) -> None:
     assert (refused.returncode, refused.stdout) == (1, "")
     where = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:SagasE2E-"
     assert f"you may not call the supervisor; it takes lambda:InvokeFunction on {where}" in refused.stderr
-    assert stack.sagas("recover").returncode == 0
+    assert stack.sagas("recover", "--all").returncode == 0

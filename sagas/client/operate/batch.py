@@ -48,8 +48,8 @@ def options_of(action: str) -> tuple[str, ...]:
 
 
 def needs_reason(action: str) -> bool:
-    """Whether it must be said why an operation is done."""
-    return action in _FOR_MANY and _FOR_MANY[action].reason_required
+    """Whether an operation on many sagas needs a reason: one that undoes them does, too."""
+    return action == "compensate" or (action in _FOR_MANY and _FOR_MANY[action].reason_required)
 
 
 def choose(
@@ -60,19 +60,21 @@ def choose(
     status: str | None = None,
     error: str | None = None,
     since: datetime | str | None = None,
+    until: datetime | str | None = None,
     find: Mapping[str, object] | None = None,
 ) -> list[Summary]:
-    """Return the sagas that an operation is to be done to, by lists of the API."""
-    wanted = (status,) if status is not None else _USUAL[action]
+    """Return the sagas that an operation is for, by lists of the API."""
+    statuses = (status,) if status is not None else _USUAL[action]
     in_need = _walked(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
-    needing = (one for one in in_need if since is None or _since(one) >= _moment(since))
+    needing = (one for one in in_need if _is_between(since, one, until))
     if action == "resolve" and status is None and not find:
         listed = needing
     elif find:
         # The index of a value has all statuses.
-        listed = (one for one in _listed(client, name, None, since, find) if one["status"] in wanted)
+        matching = _listed(client, name, since=since, until=until, find=find)
+        listed = (saga for saga in matching if saga["status"] in statuses)
     else:
-        listed = chain.from_iterable(_listed(client, name, each, since, find) for each in wanted)
+        listed = chain.from_iterable(_listed(client, name, each, since=since, until=until) for each in statuses)
         if action == "retry" and status is None:
             listed = chain(listed, (one for one in needing if one["status"] not in _AT_REST))
     found = dict[str, Summary]()
@@ -88,10 +90,8 @@ def _failed_with(saga: Summary, error: str | None) -> bool:
     return error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
 
 
-def _listed(
-    client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
-) -> Iterator[Summary]:
-    return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
+def _listed(client: SagaClient, name: str, status: str | None = None, **filters: Any) -> Iterator[Summary]:
+    return _walked(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, **filters))
 
 
 def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
@@ -105,15 +105,17 @@ def _walked(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
             return
 
 
-def _since(one: Summary) -> datetime:
-    """When a saga ended; when it was started, if it is not over."""
-    return datetime.fromisoformat(end_of(one) if one["status"] in OVER else one["created_at"])
+def _is_between(since: datetime | str | None, saga: Summary, until: datetime | str | None) -> bool:
+    """Whether a saga ended, or started if it has not ended, between two times. They are UTC unless they have a zone."""
 
+    def moment(time: datetime | str) -> datetime:
+        parsed = datetime.fromisoformat(time) if isinstance(time, str) else time
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
-def _moment(since: datetime | str) -> datetime:
-    """A time, UTC unless it says otherwise."""
-    moment = datetime.fromisoformat(since) if isinstance(since, str) else since
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if since is None and until is None:
+        return True
+    at = moment(end_of(saga) if saga["status"] in OVER else saga["created_at"])
+    return (since is None or at >= moment(since)) and (until is None or at < moment(until))
 
 
 @dataclass(slots=True)
@@ -153,9 +155,9 @@ class Batch:
             raise ValueError("rate: must be above 0, and 1000 calls a second at most")
         most = LONGEST_REASON if self.action != "cancel" else LONGEST_CANCEL_REASON - len(job_reason(self.job, ""))
         if len(self.reason) > most:
-            raise ValueError(f"reason: has more than {most} characters")
+            raise ValueError(f"reason: longer than {most} characters")
         if needs_reason(self.action) and not self.reason.strip():
-            raise ValueError("reason: why the sagas are settled must be said")
+            raise ValueError("reason: required")
         for option in self.options:
             if option not in options_of(self.action):
                 raise ValueError(f"{option}: {self.action} does not take it")

@@ -138,7 +138,7 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
     since = f" for {age(now - epoch(lease['claimed_at']))}" if lease["claimed_at"] else ""
     yield f"A worker has had it{since}{beat}; {ends}."
     if left <= 0:
-        yield f"`sagas recover {saga['type']} --saga-id {saga['saga_id']}` takes it over now, the supervisor soon."
+        yield f"`sagas recover {saga['type']} {saga['saga_id']}` takes it over now, the supervisor soon."
 
 
 def waits_for(saga: SagaView, step: StepView, now: float) -> str:

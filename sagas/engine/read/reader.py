@@ -372,7 +372,7 @@ class Reader:
         state = self.control.get(saga_id)
         left = self.remains.of(saga_id) if state is None else None
         if state is None and left is None:
-            raise NotFound(f"there is no saga {saga_id}")
+            raise NotFound(f"no saga with id {saga_id}")
         name = state.saga if state is not None else left.state.saga if left is not None else ""
         return self.registry.get(name).definition.name
 
@@ -392,9 +392,10 @@ class Reader:
             looked_at.append(self.listing.by_name(names, _MOST_BY_PREFIX, None, span))
         found = sorted({one for page in looked_at for one in page.saga_ids if one.startswith(prefix)})
         if not found:
-            raise NotFound(f"no saga's id begins with {prefix}, as far as was looked")
+            raise NotFound(f"no saga with id {prefix}... among the newest {_MOST_BY_PREFIX}")
         if len(found) > 1:
-            raise Conflict(f"several sagas' ids begin with {prefix}: {', '.join(found[:5])}")
+            some = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+            raise Conflict(f"{len(found)} saga ids start with {prefix}: {some}; type more of it")
         return found[0]
 
     def incidents(self, name: str | None) -> IncidentList:

@@ -1,0 +1,67 @@
+"""One shape for all lists: always a header, columns dropped by priority where the terminal is narrow, ids never cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from sagas.cli.output import plain, screen
+
+Wide = Annotated[bool, typer.Option("--wide", help="Whole ids and times, and all columns")]
+_GAP = 2
+_ENOUGH = 20
+"""Columns that a long text needs at least; it is cut to fit."""
+_SHORTEST_ID = 8
+
+
+def whole(wide: bool) -> bool:
+    """Whether ids and times are printed in full: always where the output is not a terminal."""
+    return wide or not screen().is_terminal
+
+
+def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
+    """Return for each id its start, long enough to differ from all others, or with ``wide`` the whole id."""
+    distinct, length = {*ids}, _SHORTEST_ID
+    while len({saga_id[:length] for saga_id in distinct}) < len(distinct):
+        length += 1
+    return {saga_id: saga_id if wide else saga_id[:length] for saga_id in distinct}
+
+
+def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *, wide: bool = False) -> Table:
+    """Return a table. ``columns``: titles with ranks; 0 stays, others are dropped to fit the terminal, the highest
+    first, unless ``wide``. Then the longest texts are cut."""
+    cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
+    titles, room = [*columns], screen().width
+    widths = [max(len(title), *(len(row[place]) for row in cells), 0) for place, title in enumerate(titles)]
+    places = [*range(len(titles))]
+    if not wide:
+
+        def needed(place: int) -> int:
+            return widths[place] if titles[place] in _WHOLE else min(widths[place], max(_ENOUGH, len(titles[place])))
+
+        def excess(size: Sequence[int]) -> int:
+            return sum(size) + _GAP * (len(places) - 1) - room
+
+        while excess([needed(place) for place in places]) > 0 and any(columns[titles[place]] for place in places):
+            places.remove(max(places, key=lambda place: columns[titles[place]]))
+        while (over := excess([widths[place] for place in places])) > 0:
+            longest = max(places, key=lambda place: 0 if titles[place] in _WHOLE else widths[place])
+            if titles[longest] in _WHOLE or widths[longest] <= _SHORTEST_ID:
+                break
+            widths[longest] = max(widths[longest] - over, _SHORTEST_ID)
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for place in places:
+        table.add_column(titles[place], no_wrap=True, min_width=widths[place])
+    for row in cells:
+        for place in places:
+            row[place].truncate(widths[place], overflow="ellipsis")
+        table.add_row(*(row[place] for place in places))
+    return table
+
+
+_WHOLE = ("id", "message", "#", "action", "status", "attempt", "time (UTC)", "started", "changed", "sent")
+"""Titles of columns that are never cut."""
