@@ -41,7 +41,6 @@ _STYLES = {
     "WAITING": "cyan",
 }
 _ORDER = tuple(SagaStatus)
-_BAR = 30
 _LONGEST_JSON = 20
 """Lines of a request or result that are printed."""
 _DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
@@ -75,7 +74,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     progress = saga["progress"]
     if progress:
         bar = Table.grid(padding=(0, 1))
-        share = ProgressBar(total=1.0, completed=progress["fraction"], width=_BAR)
+        share = ProgressBar(total=1.0, completed=progress["fraction"], width=30)
         bar.add_row(progress["step"], share, f"{progress['fraction']:.0%}", Text(plain(progress["message"])))
         parts.append(bar)
     return Group(*parts, *(Text(line) for line in [*failed_children(saga), *advice(saga, now)]))

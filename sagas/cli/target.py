@@ -39,14 +39,7 @@ _COMMON = {"stack": (_Stack, None), "region": (_Region, None), "profile": (_Prof
 
 @dataclass(frozen=True)
 class Target:
-    """The service a command is for, and whether it prints JSON.
-
-    Args:
-        stack: CloudFormation stack; ``None`` is the local stack of this directory.
-        region: of the stack.
-        profile: of the AWS configuration.
-        as_json: print JSON.
-    """
+    """The service a command is for, by its CloudFormation stack or ``None`` for the local stack of this directory."""
 
     stack: str | None
     region: str | None

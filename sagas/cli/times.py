@@ -53,6 +53,6 @@ def moment(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, parser=_moment, metavar="TIME", **more)
 
 
-Since = Annotated[Moment | None, moment(help="Only sagas started since; those ended since where --status is an end.")]
-Until = Annotated[Moment | None, moment(help="Only sagas started, or ended, before.")]
-Timeout = Annotated[float | None, length(help="Stop watching after this length.")]
+Since = Annotated[Moment | None, moment(help="Only sagas started since; with the --status of an end, ended since")]
+Until = Annotated[Moment | None, moment(help="Only sagas started, or ended, before")]
+Timeout = Annotated[float | None, length(help="Stop watching after this length")]

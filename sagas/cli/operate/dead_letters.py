@@ -23,10 +23,9 @@ _REPORT_EVERY = 1_000
 _LISTED = ("saga", "saga_id", "step", "message_id", "receives", "sent_at", "number", "reason")
 _PAGE = 10
 """Messages after which a walk reports its progress."""
-_MOST = 1_000
 
-app = typer.Typer(help="The dead-letter queue of a saga type", no_args_is_help=True)
-_Limit = Annotated[int, typer.Option(min=1, max=_MOST, help="Most messages to read")]
+app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
+_Limit = Annotated[int, typer.Option(min=1, max=1000, help="Most messages to read")]
 
 
 @on_target
@@ -98,7 +97,7 @@ def delete(
     from sagas.client.operate.dead_letters import why_needed
 
     client = target.client()
-    letters = _matching(client, name, message_id, _MOST)
+    letters = _matching(client, name, message_id, 1000)
     if len(letters) != 1:
         number = count_of(len(letters), "message id") if letters else "no message id"
         fail(f"{number} in the dead-letter queue of {name} start with {message_id}")

@@ -18,13 +18,9 @@ events_app = typer.Typer(help="Events that a service publishes on EventBridge.",
 
 
 @commands_app.callback()
-def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - registered by the decorator
-    """Messages of a service's command queue."""
-
-
 @events_app.callback()
-def _events() -> None:  # pyright: ignore[reportUnusedFunction] - as above
-    """Events that a service publishes on EventBridge."""
+def _group() -> None:  # pyright: ignore[reportUnusedFunction] - makes groups of apps that can have one command
+    """Subcommands."""
 
 
 @commands_app.command("schema")

@@ -104,9 +104,3 @@ def _outcome(kind: str, report: SweepView) -> str:
     if report["action"] == "report":
         return f"; {done}"
     return f"; {max(report['deleted'], report['handled'])} {done}"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
-    app.command("recover")(recover)
-    app.command("sweep")(sweep)

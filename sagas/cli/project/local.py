@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sagas.client import RecoveryView
     from sagas.local.deploy.description import Description
 
-app = typer.Typer(help="The stack on this machine, in an embedded AWS emulator", no_args_is_help=True)
+app = typer.Typer(help="The stack on this machine, in an embedded AWS emulator.", no_args_is_help=True)
 
 
 def _origins(urls: list[str] | None) -> list[str]:
@@ -78,10 +78,9 @@ def up(
     """Synthesize the CDK app of this directory and run it on this machine until Ctrl-C."""
     if watch and (detach or endpoint is not None):
         raise typer.BadParameter("cannot be combined with --detach or --endpoint", param_hint="--watch")
-    if enforce_iam and endpoint is not None:
-        raise typer.BadParameter("cannot be combined with --endpoint", param_hint="--enforce-iam")
-    if allow_origin and endpoint is not None:
-        raise typer.BadParameter("cannot be combined with --endpoint", param_hint="--allow-origin")
+    if endpoint is not None and (enforce_iam or allow_origin):
+        option = "--enforce-iam" if enforce_iam else "--allow-origin"
+        raise typer.BadParameter("cannot be combined with --endpoint", param_hint=option)
     if seed is not None:
         _words_of(seed)  # refuses an invalid command before anything starts
     # The CDK and boto3 take time to load, and no help text needs them.

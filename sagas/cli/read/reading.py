@@ -256,13 +256,6 @@ def types(target: Target) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
-    for name, command in (
-        ("start", start),
-        ("show", show),
-        ("result", result),
-        ("list", list_sagas),
-        ("audit", audit),
-        ("attention", attention),
-        ("types", types),
-    ):
+    named = {"start": start, "show": show, "result": result, "list": list_sagas, "audit": audit}
+    for name, command in (named | {"attention": attention, "types": types}).items():
         app.command(name)(command)

@@ -60,8 +60,3 @@ def _page(stats: StatsView) -> RenderableType:
         parts.append(breaker_table(breaker for breaker in stats["breakers"] if breaker["state"] != "closed"))
     parts += [Text(plain(f"Approximate: {figure}."), style="dim") for figure in stats["approximate"]]
     return Group(*parts)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add this command to ``app``."""
-    app.command("top")(top)
