@@ -24,7 +24,7 @@ def _service(stack: str | None) -> str:
 
 
 def _load(service: str) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, LookupError, TypeError):
         saved = json.loads(_file().read_text(encoding="utf-8"))
         if saved["service"] == service:
             return saved

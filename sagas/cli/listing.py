@@ -16,6 +16,8 @@ _GAP = 2
 _ENOUGH = 20
 """Columns that a long text needs at least; it is cut to fit."""
 _SHORTEST_ID = 8
+_WHOLE = ("id", "message", "#", "action", "status", "attempt", "time (UTC)", "started", "changed", "sent")
+"""Titles of columns that are never cut."""
 
 
 def whole(wide: bool) -> bool:
@@ -33,12 +35,12 @@ def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
 
 def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *, wide: bool = False) -> Table:
     """Return a table. ``columns``: titles with ranks; 0 stays, others are dropped to fit the terminal, the highest
-    first, unless ``wide``. Then the longest texts are cut."""
+    first, and then the longest texts are cut. With ``wide``, and where the output is not a terminal, all is printed."""
     cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
     titles, room = [*columns], screen().width
-    widths = [max(len(title), *(len(row[place]) for row in cells), 0) for place, title in enumerate(titles)]
+    widths = [max(len(title), *(row[place].cell_len for row in cells), 0) for place, title in enumerate(titles)]
     places = [*range(len(titles))]
-    if not wide:
+    if not whole(wide):
 
         def needed(place: int) -> int:
             return widths[place] if titles[place] in _WHOLE else min(widths[place], max(_ENOUGH, len(titles[place])))
@@ -61,7 +63,3 @@ def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *,
             row[place].truncate(widths[place], overflow="ellipsis")
         table.add_row(*(row[place] for place in places))
     return table
-
-
-_WHOLE = ("id", "message", "#", "action", "status", "attempt", "time (UTC)", "started", "changed", "sent")
-"""Titles of columns that are never cut."""

@@ -36,7 +36,7 @@ def id_argument(metavar: str) -> Any:
     return typer.Argument(metavar=metavar, help=_ID_HELP, show_default=False, autocompletion=complete)
 
 
-class Found(NamedTuple):
+class SagaRef(NamedTuple):
     """A saga, with its view if the service was asked for it. Without an id it stands for all of the type."""
 
     type: str
@@ -48,7 +48,7 @@ class Found(NamedTuple):
         return self.view or client.show(self.type, self.saga_id)
 
 
-def which(client: SagaClient, names: Sequence[str], *, last: bool = False, typeless: bool = False) -> Found:
+def which(client: SagaClient, names: Sequence[str], *, last: bool = False, typeless: bool = False) -> SagaRef:
     """Return the saga that ``[TYPE] ID`` or ``[TYPE] --last`` names; ``typeless``, its type may be empty."""
     if last:
         if len(names) > 1:
@@ -62,27 +62,27 @@ def which(client: SagaClient, names: Sequence[str], *, last: bool = False, typel
     if not _ID.fullmatch(saga_id):
         raise typer.BadParameter(f"{saga_id!r} is not a saga id or the start of one", param_hint="ID")
     if len(saga_id) == _WHOLE_ID and (name is not None or typeless):
-        return Found(name or "", saga_id)
+        return SagaRef(name or "", saga_id)
     view = client.look_up(saga_id)
     if name not in (None, view["type"]):
         fail(f"saga {view['saga_id']} has type {view['type']}, not {name}")
-    return Found(view["type"], view["saga_id"], view)
+    return SagaRef(view["type"], view["saga_id"], view)
 
 
-def _newest(client: SagaClient, name: str | None) -> Found:
+def _newest(client: SagaClient, name: str | None) -> SagaRef:
     sagas = full_page(lambda limit, cursor: client.list(name, limit=limit, cursor=cursor), 1, None)["sagas"]
     if not sagas:
         fail("no sagas yet" if name is None else f"no sagas of type {name} yet")
-    return Found(sagas[0]["type"], sagas[0]["saga_id"])
+    return SagaRef(sagas[0]["type"], sagas[0]["saga_id"])
 
 
-def _by_key(client: SagaClient, name: str | None, key: str) -> Found:
+def _by_key(client: SagaClient, name: str | None, key: str) -> SagaRef:
     if name is None:
         raise typer.BadParameter("key: needs TYPE before it, since each type has its own keys", param_hint="ID")
     sagas = client.list(name, idempotency_key=key)["sagas"]
     if not sagas:
         fail(f"no saga of type {name} has the idempotency key {key!r}")
-    return Found(name, sagas[0]["saga_id"])
+    return SagaRef(name, sagas[0]["saga_id"])
 
 
 def full_page(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None) -> Page:
@@ -121,15 +121,15 @@ def for_saga(
 
         @functools.wraps(function)
         def run(target: Target, names: list[str] | None, *, last: bool, all_: bool, **arguments: Any) -> None:
-            given = [*(names or ())]
+            words = [*(names or ())]
             for name in reversed(after):
-                if not given:
+                if not words:
                     raise typer.BadParameter(f"Missing argument '{name.upper()}'.")
-                arguments[name] = given.pop()
+                arguments[name] = words.pop()
             if not all_:
-                function(target, which(target.client(), given, last=last, typeless=typeless), **arguments)
-            elif all_help and len(given) < 2 and not last:
-                function(target, Found("".join(given)), **arguments)
+                function(target, which(target.client(), words, last=last, typeless=typeless), **arguments)
+            elif all_help and len(words) < 2 and not last:
+                function(target, SagaRef("".join(words)), **arguments)
             else:
                 problem = "takes TYPE and no id" if all_help else "this command takes one saga at a time"
                 raise typer.BadParameter(problem, param_hint="--all")

@@ -11,7 +11,7 @@ from rich.status import Status
 
 from sagas.core.text import plain as plain
 
-_PIPE_WIDTH = 400
+_PIPE_WIDTH = 10_000
 """Columns where the output is not a terminal: no line is broken there."""
 
 

@@ -24,10 +24,10 @@ def breakers(target: Target, context: typer.Context) -> None:
     """List the circuit breakers: which are open, until when, and how many sagas wait."""
     if context.invoked_subcommand is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
-        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-        if given:
+        misplaced = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        if misplaced:
             # If they were ignored, another service's breaker would be closed.
-            raise typer.BadParameter(f"belongs after {context.invoked_subcommand}", param_hint=f"--{given[0]}")
+            raise typer.BadParameter(f"belongs after {context.invoked_subcommand}", param_hint=f"--{misplaced[0]}")
         return
     views = target.client().breakers()
     if target.as_json:

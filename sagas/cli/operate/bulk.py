@@ -82,9 +82,9 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         def run(target: Target, context: typer.Context, names: list[str] | None, **arguments: Any) -> None:
             many = {name: arguments.pop(name) for name in for_many}
             sources = {name: context.get_parameter_source(name) for name in (*many, *arguments)}
-            given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+            passed = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
             refused = {*own} - {"reason", *allowed} if many["all_"] else {*many} - {"all_"}
-            for name in given:
+            for name in passed:
                 if name in refused:
                     flag = _FLAGS.get(name, f"--{name}")
                     raise typer.BadParameter(f"No such option {'with' if many['all_'] else 'without'} --all: {flag}")
@@ -111,35 +111,35 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def _all(
-    target: Target, action: str, given: Mapping[str, Any], names: Sequence[str], options: Mapping[str, Any]
+    target: Target, action: str, many: Mapping[str, Any], names: Sequence[str], options: Mapping[str, Any]
 ) -> None:
     # This loads boto3, which no help text needs.
     from sagas.client.operate.batch import Batch, choose, needs_reason
 
-    path: Path | None = given["outcomes"]
+    path: Path | None = many["outcomes"]
     resuming = path is not None and path.exists()
     if len(names) > 1 or not (names or resuming):
         raise typer.BadParameter("needs TYPE, and takes no id", param_hint="--all")
-    if needs_reason(action) and not (given["reason"] or "").strip() and not resuming:
+    if needs_reason(action) and not (many["reason"] or "").strip() and not resuming:
         raise typer.BadParameter("Missing option '--reason'.")
     client, name = target.client(), names[0] if names else None
     if path is not None and resuming:
-        _resume(target, client, _resumed(client, path, action, name, given["rate"], options), given)
+        _resume(target, client, _resumed(client, path, action, name, many["rate"], options), many)
         return
     now = target.now()
-    since, until = (given[side] and given[side].at(now) for side in ("since", "until"))
-    filters: dict[str, Any] = {"since": since, "until": until, "find": find_values(given["find"])}
-    chosen = choose(client, action, str(name), status=given["status"], error=given["error"], **filters)
-    if given["dry_run"]:
+    since, until = (many[side] and many[side].at(now) for side in ("since", "until"))
+    filters: dict[str, Any] = {"since": since, "until": until, "find": find_values(many["find"])}
+    chosen = choose(client, action, str(name), status=many["status"], error=many["error"], **filters)
+    if many["dry_run"]:
         _show_chosen(target, action, chosen)
         return
     ids = [saga["saga_id"] for saga in chosen]
     try:
-        job = Batch(client, action, str(name), ids, given["reason"] or "", rate=given["rate"], options=options)
+        job = Batch(client, action, str(name), ids, many["reason"] or "", rate=many["rate"], options=options)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)
-    _do(target, client, job, given)
+    _do(target, client, job, many)
 
 
 def _resumed(
@@ -166,24 +166,24 @@ def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None
     say(f"{count_of(len(chosen), 'saga')} would be chosen{rest}")
 
 
-def _resume(target: Target, client: SagaClient, job: Batch, given: Mapping[str, Any]) -> None:
+def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
     """Resume a job; in a dry run only show its remaining sagas."""
     remaining = job.report.unfinished
-    if not given["dry_run"]:
-        _do(target, client, job, given)
+    if not many["dry_run"]:
+        _do(target, client, job, many)
     elif target.as_json:
         emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(remaining), "saga_ids": remaining})
     else:
         say(f"{len(remaining)} of {count_of(len(job.saga_ids), 'saga')} remain.")
 
 
-def _do(target: Target, client: SagaClient, job: Batch, given: Mapping[str, Any]) -> None:
+def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
     """Ask, run the job and print its outcome; exit code 1 if a call failed or sagas remain."""
-    count, yes = len(job.report.unfinished), given["yes"]
+    count, yes = len(job.report.unfinished), many["yes"]
     question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.name}?"
     if count and not yes and not typer.confirm(question, err=True):
         fail("nothing was changed")
-    if given["one_first"] and count:
+    if many["one_first"] and count:
         first, report = job.report.unfinished[0], job.run(most=1)
         if report.stopped:
             _report(target, job, report)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sagas.cli.listing import Wide
-from sagas.cli.one_saga import Found, Type, on_saga
+from sagas.cli.one_saga import SagaRef, Type, on_saga
 from sagas.cli.operate.operating import replaced
 from sagas.cli.output import count_of, emit, fail, plain, plain_line, pretty, say
 from sagas.cli.tables import show_dead_letters
@@ -131,7 +131,7 @@ def _delete_stale(target: Target, name: str, *, dry_run: bool) -> None:
 @on_saga(all_help="All messages of TYPE; without --reason SQS moves them itself")
 def redrive(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     reason: Annotated[str, typer.Option(help="Why; kept in the audit trail. Messages are then moved one by one")] = "",
 ) -> None:
     """Move dead-lettered messages back to their queues. Their sagas continue at the failed step."""

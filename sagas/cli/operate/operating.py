@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from sagas.cli.completion import complete
-from sagas.cli.one_saga import Found, Type, on_saga, which
+from sagas.cli.one_saga import SagaRef, Type, on_saga, which
 from sagas.cli.operate.bulk import or_all
 from sagas.cli.output import emit, fail, say
 from sagas.cli.read.reading import Data, File, json_input, print_started
@@ -29,7 +29,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
     """Return the command that calls the client for one saga and prints it, or with ``--all`` for many if the operation
     allows that. Its options are the fields of the operation's body."""
 
-    def run(target: Target, saga: Found, **options: Any) -> None:
+    def run(target: Target, saga: SagaRef, **options: Any) -> None:
         values = {option: value for option, value in options.items() if value is not None}
         report(target, getattr(target.client(), operation.name)(saga.type, saga.saga_id, **values))
 
@@ -38,7 +38,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
     own.sort(key=lambda parameter: parameter.default is not Parameter.empty)
     positional = [
         Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-        for name, kind in (("target", Target), ("saga", Found))
+        for name, kind in (("target", Target), ("saga", SagaRef))
     ]
     run.__dict__["__signature__"] = Signature([*positional, *own])
     run.__name__ = operation.name
@@ -59,7 +59,7 @@ def _parameter(field: Field[Any], kind: Any) -> Parameter:
 
 
 @on_saga("step")
-def signal(target: Target, saga: Found, step: str, file: File = None, data: Data = None) -> None:
+def signal(target: Target, saga: SagaRef, step: str, file: File = None, data: Data = None) -> None:
     """Send a saga the value that one of its steps waits for."""
     value = json_input(file, data)
     report(target, target.client().signal(saga.type, saga.saga_id, step, value))
@@ -67,7 +67,9 @@ def signal(target: Target, saga: Found, step: str, file: File = None, data: Data
 
 @on_target
 @or_all("retry")
-def retry(target: Target, saga: Found, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None) -> None:
+def retry(
+    target: Target, saga: SagaRef, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None
+) -> None:
     """Retry what failed, and watch the saga if asked to."""
     client = target.client()
     view = client.retry(saga.type, saga.saga_id, reason)
@@ -81,7 +83,7 @@ def retry(target: Target, saga: Found, reason: _Reason = "", watching: Watch = F
 @or_all("rerun")
 def rerun(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga")] = None,
 ) -> None:
     """Start a new saga with the request of this one."""

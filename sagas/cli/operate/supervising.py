@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sagas.cli.one_saga import Found, Type, on_saga
+from sagas.cli.one_saga import SagaRef, Type, on_saga
 from sagas.cli.output import count_of, emit, fail, plain, say
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import length
@@ -30,7 +30,7 @@ _MEANING = {
 @on_saga(all_help="All sagas that are due, of TYPE if given")
 def recover(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     attempts: Annotated[
         int | None,
         typer.Option(min=0, max=1_000, help="First set the saga's count of stalls; 0 restores all recovery attempts"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sagas.cli.one_saga import Found, on_saga
+from sagas.cli.one_saga import SagaRef, on_saga
 from sagas.cli.output import emit, plain, plain_line, say
 from sagas.cli.target import Target
 from sagas.cli.times import Moment, moment
@@ -31,7 +31,7 @@ _PRINTED_ELSEWHERE = frozenset({
 @on_saga(typeless=True)
 def logs(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C")] = False,
     since: Annotated[Moment | None, moment(help="Only lines since; by default since the saga was created")] = None,
 ) -> None:

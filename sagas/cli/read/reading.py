@@ -9,7 +9,7 @@ import typer
 
 from sagas.cli.completion import remember
 from sagas.cli.listing import Wide
-from sagas.cli.one_saga import Found, OneType, Type, find_values, full_page, on_saga, which
+from sagas.cli.one_saga import OneType, SagaRef, Type, find_values, full_page, on_saga, which
 from sagas.cli.output import display, emit, fail, say
 from sagas.cli.read.families import family_with, trail_of, tree_of
 from sagas.cli.read.watching import Watch, report, watch
@@ -88,7 +88,7 @@ def print_started(target: Target, saga: SagaView) -> None:
 @on_saga()
 def show(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     watching: Watch = False,
     timeout: Timeout = None,
     tree: Annotated[bool, typer.Option("--tree", help="Include its children and their children")] = False,
@@ -114,7 +114,7 @@ def show(
 @on_saga()
 def result(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     wait: Annotated[float | None, length(help="Wait this long for the saga to end")] = None,
 ) -> None:
     """Print a saga's result as JSON; fail if it did not end COMPLETED or was purged."""
@@ -209,7 +209,7 @@ def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None
 @on_saga()
 def audit(
     target: Target,
-    saga: Found,
+    saga: SagaRef,
     traces: Annotated[bool, typer.Option("--trace", help="Include stack traces and their trace ids")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the entries' hashes; exit with 1 if one does not match")
