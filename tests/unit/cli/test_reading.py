@@ -196,6 +196,11 @@ class TestLists:
         api.will(200, {"sagas": [DEAD], "cursor": None})
         assert "step announce used up its attempts" in run("attention").stdout
 
+    def test_a_pipe_cuts_nothing(self, api: StubApi, run: Run) -> None:
+        reason = "the provider is down " * 60
+        api.will(200, {"sagas": [DEAD | {"why": reason}], "cursor": None})
+        assert reason.strip() in run("attention").stdout
+
     def test_incidents(self, api: StubApi, run: Run) -> None:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"]}
         one = {"type": "create-zip", "step": "announce", "error_type": "ProviderDown", "count": 12, **seen}
