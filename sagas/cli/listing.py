@@ -40,26 +40,25 @@ def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *,
     titles, room = [*columns], screen().width
     widths = [max(len(title), *(row[place].cell_len for row in cells), 0) for place, title in enumerate(titles)]
     places = [*range(len(titles))]
+
+    def width(place: int, limit: int) -> int:
+        return widths[place] if titles[place] in _WHOLE else min(widths[place], limit)
+
+    def total(limit: int) -> int:
+        return sum(width(place, limit) for place in places) + _GAP * (len(places) - 1)
+
+    limit = max(widths)
     if not whole(wide):
-
-        def needed(place: int) -> int:
-            return widths[place] if titles[place] in _WHOLE else min(widths[place], max(_ENOUGH, len(titles[place])))
-
-        def excess(size: Sequence[int]) -> int:
-            return sum(size) + _GAP * (len(places) - 1) - room
-
-        while excess([needed(place) for place in places]) > 0 and any(columns[titles[place]] for place in places):
+        while total(_ENOUGH) > room and any(columns[titles[place]] for place in places):
             places.remove(max(places, key=lambda place: columns[titles[place]]))
-        while (over := excess([widths[place] for place in places])) > 0:
-            longest = max(places, key=lambda place: 0 if titles[place] in _WHOLE else widths[place])
-            if titles[longest] in _WHOLE or widths[longest] <= _SHORTEST_ID:
-                break
-            widths[longest] = max(widths[longest] - over, _SHORTEST_ID)
-    table = Table(box=None, header_style="dim", pad_edge=False)
+        while total(limit) > room and limit > _SHORTEST_ID:
+            limit -= 1
+    # With a width of its own, since rich would otherwise remove columns that do not fit.
+    table = Table(box=None, header_style="dim", pad_edge=False, width=total(limit))
     for place in places:
-        table.add_column(titles[place], no_wrap=True, min_width=widths[place])
+        table.add_column(titles[place], no_wrap=True, width=width(place, limit))
     for row in cells:
         for place in places:
-            row[place].truncate(widths[place], overflow="ellipsis")
+            row[place].truncate(width(place, limit), overflow="ellipsis")
         table.add_row(*(row[place] for place in places))
     return table

@@ -63,11 +63,11 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def display(page: RenderableType, *, wide: bool = False) -> None:
+def display(page: RenderableType) -> None:
     """Print a page; where the output is not a terminal, without the spaces that fill its columns."""
     console = screen()
     if console.is_terminal:
-        console.print(page, width=_PIPE_WIDTH if wide else None, crop=not wide)
+        console.print(page, crop=False)
         return
     with console.capture() as capture:
         console.print(page)

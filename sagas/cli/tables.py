@@ -130,7 +130,7 @@ def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> No
         row = [ids[saga["saga_id"]], saga["type"], status, *times]
         row += [f"{fault['step']}: {fault['type']}" if fault else ""] if faulty else []
         rows.append([*row, *([saga.get("why", "")] if needy else [])])
-    display(listing(columns, rows, wide=wide), wide=wide)
+    display(listing(columns, rows, wide=wide))
 
 
 def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: bool = False) -> None:
@@ -144,7 +144,7 @@ def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: boo
         time = f"{entry['at'][:10]} {clock_time(entry['at'])}"
         row = [*head, time, entry["action"], entry["step"] or "", _count(entry["attempt"] or 0)]
         rows.append([*row, coloured(entry["status"]), entry["actor"], _details(entry)])
-    display(listing(columns, rows, wide=wide), wide=wide)
+    display(listing(columns, rows, wide=wide))
 
 
 def _details(entry: AuditEntry) -> str:
@@ -165,10 +165,10 @@ def show_dead_letters(letters: Sequence[DeadLetter], *, wide: bool = False) -> N
         names = ids[letter.saga_id] or "?", letter.saga or "?", letter.step or "?"
         times = moment(letter.sent_at), count_of(letter.receives, "time")
         rows.append([messages[letter.message_id], *names, *times, letter.reason])
-    display(listing(columns, rows, wide=wide), wide=wide)
+    display(listing(columns, rows, wide=wide))
 
 
-def type_table(types: Iterable[TypeView]) -> Table:
+def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
     """Return saga types as a table."""
     rows = list[list[str | Text]]()
     for saga in types:
@@ -180,7 +180,7 @@ def type_table(types: Iterable[TypeView]) -> Table:
         notes += map(paused_text, saga["pauses"])
         notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
         rows.append([saga["type"], saga["version"], starts, steps, "; ".join(notes)])
-    return listing({"type": 0, "version": 2, "starts": 0, "steps": 1, "notes": 0}, rows)
+    return listing({"type": 0, "version": 2, "starts": 0, "steps": 1, "notes": 0}, rows, wide=wide)
 
 
 def incident_table(incidents: Iterable[IncidentView], now: float) -> Table:

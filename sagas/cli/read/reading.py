@@ -244,14 +244,14 @@ def audit(
 
 
 @on_target
-def types(target: Target) -> None:
+def types(target: Target, wide: Wide = False) -> None:
     """List the deployed saga types, and whether they accept starts."""
     views = target.client().types()
     remember(target, types=views)
     if target.as_json:
         emit({"types": views})
     else:
-        display(type_table(views))
+        display(type_table(views, wide=wide))
 
 
 def add_to(app: typer.Typer) -> None:
