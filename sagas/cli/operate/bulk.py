@@ -86,8 +86,8 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             refused = {*own} - {"reason", *allowed} if many["all_"] else {*many} - {"all_"}
             for name in passed:
                 if name in refused:
-                    flag = _FLAGS.get(name, f"--{name}")
-                    raise typer.BadParameter(f"No such option {'with' if many['all_'] else 'without'} --all: {flag}")
+                    problem = f"cannot be used {'with' if many['all_'] else 'without'} --all"
+                    raise typer.BadParameter(problem, param_hint=_FLAGS.get(name, f"--{name}"))
             if many["all_"]:
                 options = {name: arguments[name] for name in allowed if arguments[name]}
                 _all(target, action, {"reason": arguments.get("reason"), **many}, names or (), options)

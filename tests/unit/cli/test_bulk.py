@@ -96,6 +96,16 @@ def test_what_is_not_said_or_does_not_fit_is_wrong_usage(api: StubApi, run: Run,
     assert api.asked == []
 
 
+def test_what_is_for_one_or_for_many_says_so(run: Run) -> None:
+    for arguments, problem in (
+        (["retry", "create-zip", "--all", "--watch"], "--watch: cannot be used with --all"),
+        (["retry", SAGA_ID, "--one-first"], "--one-first: cannot be used without --all"),
+        (["compensate", "create-zip", "--all"], "Missing option '--reason'."),
+        (["retry", "create-zip", SAGA_ID, "--all"], "--all: needs TYPE, and takes no id"),
+    ):
+        assert problem in " ".join(run(*arguments).stderr.replace("│", " ").split())
+
+
 def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
     api.will(200, page(dead(), dead(OTHER))).will(200, page()).will(200, page())
     api.will(202, dead()).will(200, dead())
