@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-_AGO = re.compile(r"(\d{1,6})([smhd])")
+_LENGTH = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST = 3_660 * 86_400
+"""Seconds of the longest length, ten years: every time that long ago or ahead has a date."""
 
 
 def iso(seconds: float) -> str:
@@ -32,11 +34,18 @@ def epoch(text: str) -> float:
     return round(datetime.fromisoformat(text).timestamp(), 3)
 
 
+def seconds_of(text: str) -> float | None:
+    """Return the seconds in ``90s``, ``15m``, ``2h`` or ``12d``; ``None`` for other texts, and above 3660 days."""
+    length = _LENGTH.fullmatch(text)
+    seconds = float(int(length[1]) * _UNITS[length[2]]) if length is not None else None
+    return None if seconds is None or seconds > _LONGEST else seconds
+
+
 def so_long_ago(text: str, now: float) -> str | None:
-    """Return the time ``90s``, ``30m``, ``2h`` or ``3d`` ago in the format of :func:`iso`; ``None`` for other texts.
+    """Return the time ``90s``, ``15m``, ``2h`` or ``12d`` ago in the format of :func:`iso`; ``None`` for other texts.
     ``now``: epoch seconds."""
-    ago = _AGO.fullmatch(text)
-    return None if ago is None else iso(now - int(ago[1]) * _UNITS[ago[2]])
+    seconds = seconds_of(text)
+    return None if seconds is None else iso(now - seconds)
 
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -141,7 +141,7 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
     since = f" for {age(now - epoch(lease['claimed_at']))}" if lease["claimed_at"] else ""
     yield f"A worker has held the saga{since}{beat}; {ends}."
     if remaining <= 0:
-        command = f"sagas recover {saga['type']} --saga-id {saga['saga_id']}"
+        command = f"sagas recover {saga['type']} {saga['saga_id']}"
         yield f"The supervisor takes the saga over soon; `{command}` does so now."
 
 

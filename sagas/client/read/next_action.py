@@ -62,9 +62,9 @@ class NextAction:
 def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
     """Return the shell command that does something to a saga; empty if there is none."""
     return {
-        Do.REDRIVE: f"sagas dlq redrive {name} --saga-id {saga_id}",
+        Do.REDRIVE: f"sagas dlq redrive {name} {saga_id}",
         Do.RESOLVE: f"sagas resolve {name} {saga_id} --reason ...",
-        Do.RECOVER: f"sagas recover {name} --saga-id {saga_id}",
+        Do.RECOVER: f"sagas recover {name} {saga_id}",
         Do.SIGNAL: f"sagas signal {name} {saga_id} {step} --data JSON",
         Do.BREAKER: f"sagas breakers close {name} {step}",
         Do.NOTHING: "",

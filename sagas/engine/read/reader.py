@@ -388,9 +388,10 @@ class Reader:
             pages.append(self.listing.by_name(names, _MOST_BY_PREFIX, None, span))
         matches = sorted({saga_id for page in pages for saga_id in page.saga_ids if saga_id.startswith(prefix)})
         if not matches:
-            raise NotFound(f"no saga id starts with {prefix}, among the sagas that were searched")
+            raise NotFound(f"no saga with id {prefix}... among the newest {_MOST_BY_PREFIX}")
         if len(matches) > 1:
-            raise Conflict(f"{len(matches)} saga ids start with {prefix}: {', '.join(matches[:5])}; type more of it")
+            some = ", ".join(matches[:5]) + (", ..." if len(matches) > 5 else "")
+            raise Conflict(f"{len(matches)} saga ids start with {prefix}: {some}; type more of it")
         return matches[0]
 
     def incidents(self, name: str | None) -> IncidentList:

@@ -137,6 +137,8 @@ class TestChoosing:
         service = Service(saga("a", "FAILED") | ended, saga("b", "DEAD_LETTERED") | ended)
         assert chosen(service, "resolve", since="2026-11-22T00:00:00") == ["a"]
         assert chosen(service, "resolve", since=datetime(2026, 11, 19, tzinfo=UTC)) == ["a", "b"]
+        assert chosen(service, "resolve", until="2026-11-22T00:00:00") == ["b"]
+        assert chosen(service, "resolve", since="2026-11-21", until="2026-11-23") == ["a"]
         assert chosen(service, "resolve", find={"customer": "c"}) == ["a", "b"]
 
     def test_by_error(self) -> None:

@@ -96,7 +96,7 @@ def test_the_sections_are_those_of_the_runbook() -> None:
 
 def test_a_redrive_is_of_one_saga_only() -> None:
     action = next_action(a_saga("DEAD_LETTERED", **at("announce", ERROR)), NOW)
-    assert action.command("create-zip", SAGA_ID) == f"sagas dlq redrive create-zip --saga-id {SAGA_ID}"
+    assert action.command("create-zip", SAGA_ID) == f"sagas dlq redrive create-zip {SAGA_ID}"
 
 
 def test_a_summary_is_enough() -> None:
