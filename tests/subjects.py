@@ -103,7 +103,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "sagas/handlers/api.py",
         "sagas/handlers/http/bodies.py",
         "sagas/handlers/bulk.py",
-        "sagas/handlers/http/callbacks.py",
         "sagas/handlers/http/types.py",
         "sagas/handlers/http/inputs.py",
         "sagas/handlers/http/openapi.py",

@@ -47,19 +47,8 @@ def console(
     rate: float = 5.0,
     links: Links | None = None,
 ) -> Loopback:
-    """Return the console as an ASGI application.
-
-    Args:
-        client: of the service.
-        session: of this console.
-        stack: the service's stack; ``None`` is the local one.
-        redaction: which values are hidden.
-        read_only: whether actions are off.
-        clock: epoch seconds.
-        ahead: seconds by which the service's clock is ahead of ``clock``.
-        rate: default of sagas per second in a job.
-        links: where traces and logs are.
-    """
+    """Return the console as an ASGI application. ``clock``: epoch seconds. ``ahead``: seconds by which the service's
+    clock is ahead of it. ``rate``: sagas per second in a job."""
 
     def act(do: str, item: Item, reason: str) -> str:
         return actions.act_on(client, do, item, reason)[1]

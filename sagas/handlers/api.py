@@ -14,7 +14,6 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from sagas.engine.composition.api import Api
 from sagas.errors import SagaError
 from sagas.handlers.http.answers import answer_error, answer_unexpected
-from sagas.handlers.http.callbacks import add_callback_route
 from sagas.handlers.http.sagas import (
     attention_operations,
     list_operations,
@@ -22,7 +21,7 @@ from sagas.handlers.http.sagas import (
     saga_operations,
     upkeep_operations,
 )
-from sagas.handlers.http.signals import signal_operations
+from sagas.handlers.http.signals import add_callback_route, signal_operations
 from sagas.handlers.http.types import breaker_operations, statistics_operations, type_operations
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer

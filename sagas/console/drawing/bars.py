@@ -57,13 +57,7 @@ class Bars:
 
 
 def bars(happened: Mapping[str, Sequence[float]], begin: float, end: float) -> Bars:
-    """Return the chart of a period.
-
-    Args:
-        happened: times of the events by kind, epoch seconds; those outside the period are ignored.
-        begin: epoch seconds.
-        end: epoch seconds.
-    """
+    """Return the chart of a period. ``happened``: times of the events by kind, epoch seconds; others are ignored."""
     size, wide = (end - begin) / COUNT, (WIDTH - NAMES) / COUNT
     lanes = list[Lane]()
     for number, (name, times) in enumerate(happened.items()):

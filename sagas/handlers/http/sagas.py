@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from hashlib import sha256
+from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 
@@ -16,7 +20,6 @@ from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, cursor_for, invalid
-from sagas.handlers.http.polling import polled, tag_of, unchanged
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.operations import Attempts, Compensation, Reason, Resolution
 from sagas.store.index.listing import IndexPosition
@@ -211,3 +214,20 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
     """The view of a changed saga, without request and results: their size must not make the answer fail."""
     return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))
+
+
+def tag_of(mark: str) -> str:
+    """Return the ``ETag`` of an answer. ``mark`` changes whenever the answer does, except through a deployment."""
+    deployed = os.environ.get("AWS_LAMBDA_FUNCTION_VERSION", "")
+    return f'"{sha256(f"{deployed} {mark}".encode()).hexdigest()[:32]}"'
+
+
+def polled(request: Request, body: Any, mark: str = "") -> Response[str]:
+    """Return an answer with its ``ETag``, or 304 without a body if the caller's ``If-None-Match`` has that ETag."""
+    tag = tag_of(mark or json.dumps(body))
+    return unchanged(tag) if request.has_current(tag) else answer(200, body, {"ETag": tag})
+
+
+def unchanged(tag: str) -> Response[str]:
+    """Return 304: the caller's copy with this ``ETag`` is current."""
+    return Response(status_code=304, body="", headers={"ETag": tag, "Cache-Control": "no-store"})

@@ -16,7 +16,7 @@ from sagas.cli.main import app
 from sagas.cli.project import console
 from sagas.core.text import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
-from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, an_error, attention
 
 
 class TestShow:
@@ -198,7 +198,7 @@ class TestLists:
 
     def test_a_pipe_cuts_nothing(self, api: StubApi, run: Run) -> None:
         reason = "the provider is down " * 60
-        api.will(200, {"sagas": [DEAD | {"why": reason}], "cursor": None})
+        api.will(200, {"sagas": [DEAD | {"attention": attention(reason)}], "cursor": None})
         assert reason.strip() in run("attention").stdout
 
     def test_incidents(self, api: StubApi, run: Run) -> None:
@@ -311,7 +311,7 @@ class TestTerminal:
     def test_wide_has_all(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})
         head, line = self.lines(run, "attention", "--wide")
-        assert head.split() == ["id", "type", "status", "started", "changed", "reason"]
+        assert head.split() == ["id", "type", "status", "started", "changed", "error", "reason"]
         assert line.startswith(f"{SAGA_ID}  create-zip  DEAD_LETTERED  2026-11-21 09:48:50 UTC")
         assert line.endswith("step announce used up its attempts")
 
