@@ -33,7 +33,7 @@ HOT = _config(2, 5, 4, max_pool_connections=16, **_HOT)
 """For DynamoDB and SQS, which steps wait for. Lists query 16 shards at a time.
 
 A repeated conditional write can fail because the first one succeeded; the store recognises that."""
-IMPATIENT = _config(1, 1, 1, **_HOT)
+BEST_EFFORT = _config(1, 1, 1, **_HOT)
 """For requests that only help other sagas, such as reports to a circuit breaker."""
 PATIENT = _config(5, 30, 10, "adaptive", parameter_validation=False, max_pool_connections=32)
 """For reading whole tables; it slows down when DynamoDB throttles."""
@@ -106,7 +106,7 @@ def _client(
 ) -> Any:
     session = _session(variables)
     client = session.client(service, region_name=region, endpoint_url=endpoint_url, config=config)
-    if config in (HOT, IMPATIENT):
+    if config in (HOT, BEST_EFFORT):
         client.meta.events.register("before-sign", _name_host)
     return client
 

@@ -233,8 +233,8 @@ RETRY = Operation(
     *("retry", "POST", f"{_ONE}/retry", "operate", "Retry one {type}", "Saga", "202", _CHANGE),
     body=Reason,
     verb=Verb(
-        help="Retry a saga that has stopped: the step of a DEAD_LETTERED saga, the undos of a COMPENSATION_FAILED one, "
-        "or a step whose function handled no message.",
+        help="Retry sagas that have stopped: the failed step, the failed undos, or a step whose function handled no "
+        "message.",
         label="Retry",
         effect="The failed step or undo runs again, with the same idempotency key. Completed steps do not run again.",
         done="The saga is being retried.",
@@ -246,7 +246,7 @@ COMPENSATE = Operation(
     *("compensate", "POST", f"{_ONE}/compensate", "operate", "Undo one {type}", "Saga", "202", _CHANGE),
     body=Compensation,
     verb=Verb(
-        help="Give up on a DEAD_LETTERED or FAILED saga, and undo its completed steps.",
+        help="Give up on a DEAD_LETTERED or FAILED saga and undo its completed steps.",
         label="Undo",
         effect="The saga is given up, and its completed steps are undone in reverse order.",
         done="The saga is being undone.",

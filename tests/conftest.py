@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from functools import cache
 from math import inf
+from tempfile import gettempdir
 from typing import Any, cast
 
 import botocore.hooks
@@ -27,6 +28,8 @@ _hooks = cast("Any", botocore.hooks)
 _hooks.EventAliaser._alias_event_name = staticmethod(_hooks.EventAliaser(None)._alias_event_name)
 """A session looks for the aliases of two hundred events, which takes more than half of its making."""
 
+os.environ["XDG_CONFIG_HOME"] = gettempdir()
+"""The command line saves its last list there, for completion; tests leave the user's own alone."""
 os.environ["CDK_VALIDATION"] = "false"
 """The CDK's own look at a template takes nearly half of its making; ``make synth`` has it, and cfn-lint looks here."""
 

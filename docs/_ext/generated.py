@@ -96,14 +96,14 @@ def cli_page() -> str:
     parts = [f"# Commands and their options\n\n{NOTE}\nWhat they are for: [the command line](cli.md).\n"]
     for name, command in commands(typer.main.get_command(app), "sagas"):
         rows = [f"## {name}\n\n{cell(command.help)}\n"]
-        for parameter in command.params:
+        for parameter in (one for one in command.params if not getattr(one, "hidden", False)):
             names = ", ".join(f"`{one}`" for one in [*parameter.opts, *parameter.secondary_opts])
             if parameter.param_type_name == "argument":
                 names = f"`{parameter.metavar or parameter.name.upper()}`"
             helps = cell(getattr(parameter, "help", "") or "")
             default = parameter.default
             shown = (
-                f" Default: `{default}`."
+                f" (default `{default}`)"
                 if isinstance(default, str | int | float) and default not in ("", False)
                 else ""
             )

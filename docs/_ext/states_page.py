@@ -14,10 +14,10 @@ S, T = SagaStatus, StepStatus
 _SAGA = {
     S.PENDING: "Started; no step was claimed yet.",
     S.RUNNING: "Its steps are being executed, in order.",
-    S.WAITING: "A step waits for a signal, a time or children, or looks again later. Nothing runs or is held.",
-    S.COMPENSATING: "What was done is being undone, the last step first. No step runs forward any more.",
-    S.DEAD_LETTERED: "Waits for an operator: a step is exhausted, and its message in the dead-letter queue; or it "
-    "waited in vain, or its children failed, of which there is no message.",
+    S.WAITING: "A step waits for a signal, a time or children, or will poll again. Nothing runs or is held.",
+    S.COMPENSATING: "Completed steps are being undone, the last one first. No step runs forward any more.",
+    S.DEAD_LETTERED: "Waits for an operator. A step is exhausted, and its message is in the dead-letter queue. Or no "
+    "signal arrived in time, or too many children failed; then there is no message.",
     S.COMPLETED: "Every step completed.",
     S.COMPENSATED: "It failed and was undone.",
     S.CANCELLED: "It was cancelled and undone.",
@@ -29,11 +29,11 @@ _STEP = {
     T.PENDING: "Never executed.",
     T.RUNNING: "An execution is under way.",
     T.RETRYING: "An execution failed or was lost; another one follows.",
-    T.WAITING: "It waits for a signal, a time or its children, or said that it is not yet time. Nothing failed.",
+    T.WAITING: "It waits for a signal, a time or its children, or raised `NotYet`. Nothing failed.",
     T.COMPLETED: "Its result is in the journal. A step without an undo stays so, also in a saga that is undone.",
-    T.FAILED: "It has used up its executions, failed for good at once, or waited in vain.",
+    T.FAILED: "It has used up its executions, failed for good at once, or its wait timed out.",
     T.COMPENSATING: "Its undo is under way.",
-    T.COMPENSATED: "Its undo worked, or an operator said that it was undone by hand.",
+    T.COMPENSATED: "Its undo worked, or an operator undid it by hand.",
     T.COMPENSATION_FAILED: "Its undo has used up its executions, or failed for good at once.",
 }
 
@@ -69,10 +69,9 @@ _INTRODUCTION = """\
 
 *Made from the table in `sagas/core/automaton.py` by `make docs`; edit there.*
 
-A saga executes its steps in order. When a step is exhausted, or a caller cancels, it turns round and undoes what was
-completed, the last step first (Garcia-Molina and Salem, "Sagas", SIGMOD 1987). It never turns round twice: once a saga
-is COMPENSATING or over, no step is executed forward again. Only a saga that waits in DEAD_LETTERED, which is neither,
-can be sent forward again, by an operator.
+A saga executes its steps in order. When a step is exhausted, or a caller cancels, the saga undoes its completed steps,
+the last one first (Garcia-Molina and Salem, "Sagas", SIGMOD 1987). Once a saga is COMPENSATING or has ended, no step is
+executed forward again. Only from DEAD_LETTERED, which is neither, can an operator send a saga forward again.
 
 Every change is one entry in the audit trail, written by the holder of the saga's lease. A message that comes twice,
 late or out of order finds that the saga is not where the message says, and changes nothing. Before a saga turns

@@ -38,7 +38,7 @@ _REF = "#/$defs/"
 
 
 @dataclass(frozen=True, slots=True)
-class FindBy:
+class SearchKey:
     """One search key of a saga type.
 
     Args:
@@ -62,11 +62,11 @@ class FindBy:
         return value if isinstance(value, str) and value else None
 
 
-def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mapping[str, str]) -> tuple[FindBy, ...]:
+def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mapping[str, str]) -> tuple[SearchKey, ...]:
     """Return the search keys of a saga type."""
     if len(paths) > MOST:
         raise DefinitionError(f"{where}: find_by has {len(paths)} entries; at most {MOST} are allowed")
-    keys = list[FindBy]()
+    keys = list[SearchKey]()
     for name, path in paths.items():
         field = f"{where}: find_by {name!r}"
         if not _NAME.fullmatch(name):
@@ -79,7 +79,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
             raise DefinitionError(f"{field}: {error}") from None
         if not parts or EACH in parts:
             raise DefinitionError(f"{field}: {path} is not one value; write a path like $.customer.id or $.items[0]")
-        key = FindBy(name, parts)
+        key = SearchKey(name, parts)
         _check(field, path, key, json_schema(request_type))
         probe: Any = "value"
         for part in reversed(parts):
@@ -90,7 +90,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
     return tuple(keys)
 
 
-def _check(field: str, path: str, key: FindBy, schema: dict[str, Any]) -> None:
+def _check(field: str, path: str, key: SearchKey, schema: dict[str, Any]) -> None:
     definitions: dict[str, Any] = schema.get("$defs", {})
     nodes, at = list(_branches(schema, definitions)), "$"
     for part in key.path:

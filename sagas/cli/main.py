@@ -21,8 +21,9 @@ app = typer.Typer(
 )
 reading.add_to(app)
 operating.add_to(app)
-supervising.add_to(app)
-statistics.add_to(app)
+app.command()(supervising.recover)
+app.command()(supervising.sweep)
+app.command()(statistics.top)
 app.command("console")(console.console)
 app.command("open")(console.open_saga)
 app.command()(init.init)
@@ -37,8 +38,8 @@ app.add_typer(events.events_app, name="events")
 app.add_typer(local.app, name="local")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         say(f"lambda-sagas {version('lambda-sagas')}")
         raise typer.Exit
 
@@ -46,11 +47,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(  # pyright: ignore[reportUnusedFunction] - registered by the decorator
     context: typer.Context,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, and nothing else, whatever the command.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else; for all commands")] = False,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit")
     ] = False,
 ) -> None:
     """Sagas on AWS serverless."""
@@ -58,8 +57,8 @@ def _root(  # pyright: ignore[reportUnusedFunction] - registered by the decorato
 
 
 def main() -> None:
-    """Run the command and exit: 0 for success, 1 for a failure told in one line, 2 for wrong usage.
+    """Run the command and exit: 0 for success, 1 for an error, which is printed in one line, 2 for wrong usage.
 
-    Commands that watch a saga also exit with 3 when it did not end COMPLETED, and 4 when it was still under way.
+    Commands that watch a saga also exit with 3 if it did not end COMPLETED, and with 4 if it is still in flight.
     """
     app()

@@ -11,12 +11,12 @@ from rich.status import Status
 
 from sagas.core.text import plain as plain
 
-_PIPE_WIDTH = 400
-"""Columns where nobody reads along: no line is broken for them."""
+_PIPE_WIDTH = 10_000
+"""Columns where the output is not a terminal: no line is broken there."""
 
 
 def say(line: str) -> None:
-    """Print a line, at once: a program that reads our output through a pipe waits for it."""
+    """Print a line without buffering: a program may be waiting for it at the other end of a pipe."""
     typer.echo(line)
 
 
@@ -26,7 +26,7 @@ def emit(data: Any) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return JSON in which every character that is not printable is escaped: a payload must not control a terminal."""
+    """Return JSON with all unprintable characters escaped: a payload must not control a terminal."""
     return "".join(
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in text
     )
@@ -38,18 +38,23 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def at_work() -> Status:
-    """Return what says on a terminal what is done right now, and leaves no line; elsewhere nothing."""
-    return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Beginning")
+def count_of(number: int, noun: str) -> str:
+    """Return ``1 saga`` or ``2 sagas``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def progress_line() -> Status:
+    """Return a line that shows the current task on a terminal and then disappears; elsewhere it prints nothing."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Starting")
 
 
 def plain_line(text: str) -> str:
-    """Return a line that does nothing to a terminal but show, with its spaces."""
+    """Return a line without control characters for a terminal, with its spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def pretty(value: Any) -> str:
-    """Return JSON indented; a text that is no JSON as it is."""
+    """Return JSON indented, and any other text unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -59,10 +64,10 @@ def pretty(value: Any) -> str:
 
 
 def display(page: RenderableType) -> None:
-    """Print a page; where nobody reads along, without the spaces that fill its columns up."""
+    """Print a page; where the output is not a terminal, without the spaces that fill its columns."""
     console = screen()
     if console.is_terminal:
-        console.print(page)
+        console.print(page, crop=False)
         return
     with console.capture() as capture:
         console.print(page)
@@ -70,6 +75,6 @@ def display(page: RenderableType) -> None:
 
 
 def screen() -> Console:
-    """Return the console for tables. Square brackets in what it prints are just that."""
+    """Return the console for tables. It does not read square brackets as markup."""
     console = Console(markup=False, emoji=False, highlight=False)
     return console if console.is_terminal else Console(markup=False, emoji=False, highlight=False, width=_PIPE_WIDTH)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sagas.cli.output import plain, plain_line, pretty
+from sagas.cli.listing import listing, short_ids, whole
+from sagas.cli.output import count_of, display, plain, plain_line, pretty
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import ago, between, clock_time, end_of, moment, span
 
@@ -40,12 +41,9 @@ _STYLES = {
     "WAITING": "cyan",
 }
 _ORDER = tuple(SagaStatus)
-_BAR = 30
-_WIDE = 140
-"""Columns from which on a list has room for whole times, and why a saga needs a person, beside it."""
 _LONGEST_JSON = 20
-"""Lines of a request or result that are shown."""
-_TELLING = ("reason", "action", "cause", "fraction", "next_attempt_at")
+"""Lines of a request or result that are printed."""
+_DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
 """Details of audit entries that a table has room for."""
 
 
@@ -55,52 +53,46 @@ def coloured(status: str) -> Text:
 
 
 def saga_page(saga: SagaView, now: float) -> RenderableType:
-    """Return a saga with its steps, its errors, and what to do about them. ``now``: epoch seconds."""
+    """Return a saga with its steps, its errors and what to do next. ``now``: epoch seconds."""
     from sagas.client.read.advice import advice, failed_children
 
     title = Text.assemble((saga["type"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
-    over = saga["status"] in OVER
-    when = f"started {moment(saga['created_at'])}, " + (
-        f"took {between(saga['created_at'], end_of(saga))}" if over else f"{ago(saga['created_at'], now)}"
-    )
+    lasted = f"took {between(saga['created_at'], end_of(saga))}"
+    when = f"started {moment(saga['created_at'])}, {lasted if saga['status'] in OVER else ago(saga['created_at'], now)}"
     when += f", last changed {ago(saga['updated_at'], now)}"
     if saga.get("paused"):
         title.append(" paused", "red")
     if saga["cancel_requested_at"]:
-        when += f", cancel asked for at {moment(saga['cancel_requested_at'])}"
-    steps = _table("step", "status", "attempts", "undo attempts", "took", "error")
+        when += f", cancel requested at {moment(saga['cancel_requested_at'])}"
+    columns, steps = {"step": 0, "status": 0, "attempts": 2, "undo attempts": 3, "took": 1, "error": 0}, list[Any]()
     for step in saga["steps"]:
-        steps.add_row(
-            step["name"],
-            coloured(step["status"]),
-            _count(step["attempts"]),
-            _count(step["undo_attempts"]),
-            "" if step["took"] is None else span(step["took"]),
-            plain(step["error"]["type"]) if step["error"] and step["status"] != "RUNNING" else "",
-        )
-    parts: list[RenderableType] = [title, Text(when, style="dim"), steps]
-    told = saga["progress"]
-    if told:
+        took = "" if step["took"] is None else span(step["took"])
+        error = step["error"]["type"] if step["error"] and step["status"] != "RUNNING" else ""
+        counts = _count(step["attempts"]), _count(step["undo_attempts"])
+        steps.append([step["name"], coloured(step["status"]), *counts, took, error])
+    parts: list[RenderableType] = [title, Text(when, style="dim"), listing(columns, steps)]
+    progress = saga["progress"]
+    if progress:
         bar = Table.grid(padding=(0, 1))
-        share = ProgressBar(total=1.0, completed=told["fraction"], width=_BAR)
-        bar.add_row(told["step"], share, f"{told['fraction']:.0%}", Text(plain(told["message"])))
+        share = ProgressBar(total=1.0, completed=progress["fraction"], width=30)
+        bar.add_row(progress["step"], share, f"{progress['fraction']:.0%}", Text(plain(progress["message"])))
         parts.append(bar)
     return Group(*parts, *(Text(line) for line in [*failed_children(saga), *advice(saga, now)]))
 
 
 def payloads(saga: SagaView) -> RenderableType:
     """Return request and results of a saga; long ones are cut."""
-    found = [("request", saga["request"])]
-    found += [(f"result of {step['name']}", step["result"]) for step in saga["steps"]]
+    values = [("request", saga["request"])]
+    values += [(f"result of {step['name']}", step["result"]) for step in saga["steps"]]
     parts = list[Text]()
-    for name, value in found:
+    for name, value in values:
         if value is None:
             continue
         lines = [plain_line(line) for line in pretty([value] if isinstance(value, str) else value).splitlines()]
         if isinstance(value, str):
             lines = [line.strip() for line in lines[1:-1]]
         if len(lines) > _LONGEST_JSON:
-            more = f"... {len(lines) - _LONGEST_JSON} more lines: --json has all"
+            more = f"... {count_of(len(lines) - _LONGEST_JSON, 'more line')}: --json prints all"
             lines = [*lines[:_LONGEST_JSON], more]
         if len(lines) == 1:
             parts.append(Text.assemble((f"{name} ", "dim"), lines[0]))
@@ -110,8 +102,8 @@ def payloads(saga: SagaView) -> RenderableType:
 
 
 def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
-    """Return the stack traces of an audit trail, each with its attempt and trace id, the last one at the end."""
-    found = list[RenderableType]()
+    """Return the stack traces of an audit trail in order, each with its attempt and trace id."""
+    traces = list[RenderableType]()
     for entry in entries:
         if not entry["details"].get("stack_trace"):
             continue
@@ -119,134 +111,89 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
         head = f"stack trace of {entry['step']}, attempt {entry['attempt']}"
         head += f", trace id {trace_id}" if trace_id else ""
         lines = [Text(f"  {plain_line(line)}") for line in str(entry["details"]["stack_trace"]).splitlines()]
-        found.append(Group(Text(plain(head), style="dim"), *lines))
-    return found
+        traces.append(Group(Text(plain(head), style="dim"), *lines))
+    return traces
 
 
-def list_table(sagas: Sequence[Summary], now: float, width: int) -> RenderableType:
-    """Return summaries, one line a saga with its whole id; why they need a person, if any does. ``now``: epoch
-    seconds."""
-    if width < _WIDE:
-        lines, times = list[Text](), [ago(saga["updated_at"], now) for saga in sagas]
-        widest, longest = max(len(saga["status"]) for saga in sagas), max(map(len, times))
-        for saga, time in zip(sagas, times, strict=True):
-            room = " " * (widest - len(saga["status"]) + 1)
-            line = Text.assemble(f"{saga['saga_id']} ", coloured(saga["status"]), room, (f"{time:>{longest}} ", "dim"))
-            # What does not fit is cut: an id stays whole, that its type is paused, and a saga in its line.
-            paused = " paused" if saga.get("paused") else ""
-            line.append(saga["type"][: max(width - len(line) - len(paused) - 1, 3 if paused else 8)]).append(
-                paused, "red"
-            )
-            lines.append(line)
-            if "why" in saga:
-                lines.append(Text(f"  {plain(saga['why'])}", style="dim"))
-        return Group(*lines)
-    why = any("why" in saga for saga in sagas)
-    faults = any(saga.get("fault") for saga in sagas)
-    more = [*(["error"] if faults else []), *(["why it needs you"] if why else [])]
-    table = _table("saga", "id", "status", "started", "last changed", *more)
-    for saga in sagas:
-        fault = saga.get("fault")
-        reason = [plain(f"{fault['step']}: {fault['type']}" if fault else "")] if faults else []
-        reason += [plain(saga.get("why", ""))] if why else []
+def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> None:
+    """Print summaries. Why a saga needs an operator is a column if any does. ``now``: epoch seconds."""
+    from sagas.client.read.next_action import error_of, reason_of
+
+    full = whole(wide)
+    ids = short_ids((saga["saga_id"] for saga in sagas), wide=full)
+    errors, needy = [error_of(saga) for saga in sagas], any(saga["attention"] for saga in sagas)
+    faulty = any(kind for _, kind, _ in errors)
+    columns, rows = {"id": 0, "type": 0, "status": 0, "started": 4, "changed": 1}, list[list[str | Text]]()
+    columns |= ({"error": 3} if faulty else {}) | ({"reason": 0} if needy else {})
+    for saga, (step, kind, _) in zip(sagas, errors, strict=True):
         status = coloured(saga["status"])
         if saga.get("paused"):
             status = Text.assemble(status, (" paused", "red"))
-        times = moment(saga["created_at"]), moment(saga["updated_at"])
-        table.add_row(saga["type"], saga["saga_id"], status, *times, *reason)
-    return table
+        times = (moment(at) if full else ago(at, now) for at in (saga["created_at"], saga["updated_at"]))
+        row = [ids[saga["saga_id"]], saga["type"], status, *times]
+        row += [f"{step}: {kind}" if kind else ""] if faulty else []
+        rows.append([*row, *([reason_of(saga)] if needy else [])])
+    display(listing(columns, rows, wide=wide))
 
 
-def audit_table(entries: Sequence[AuditEntry], width: int) -> RenderableType:
-    """Return an audit trail as a table. Stack traces are left to :func:`stack_trace` and to JSON."""
-    if width < _WIDE:
-        lines = list[Text]()
-        for entry in entries:
-            number = f"attempt {entry['attempt']}" if entry["attempt"] else ""
-            what = " ".join(part for part in (entry["action"], entry["step"], number) if part)
-            time = f"{entry['at'][:10]} {clock_time(entry['at'])} "
-            lines.append(Text.assemble(f"{entry['seq']:>4} ", (time, "dim"), what))
-            by = [] if entry["actor"] == "worker" else [f"by {entry['actor']}"]
-            said = plain(", ".join([*_told(entry), *by]))
-            if said:
-                lines.append(Text(f"     {said}", style="dim"))
-        return Group(*lines)
-    table = _table("#", "time (UTC)", "action", "step", "attempt", "saga is", "by", "")
+def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: bool = False) -> None:
+    """Print an audit trail, or those of a family in one. Stack traces are left to :func:`stack_traces` and to JSON."""
+    ids = short_ids((entry["saga_id"] for entry in entries), wide=whole(wide))
+    columns = {"id": 0, "type": 1} if family else {"#": 0}
+    columns |= {"time (UTC)": 0, "action": 0, "step": 0, "attempt": 2, "status": 4, "by": 3, "details": 0}
+    rows = list[list[str | Text]]()
     for entry in entries:
-        table.add_row(
-            str(entry["seq"]),
-            f"{entry['at'][:10]} {clock_time(entry['at'])}",
-            entry["action"],
-            entry["step"] or "",
-            _count(entry["attempt"] or 0),
-            coloured(entry["status"]),
-            plain(entry["actor"]),
-            plain(", ".join(_told(entry))),
-        )
-    return table
+        head = [ids[entry["saga_id"]], entry["type"]] if family else [str(entry["seq"])]
+        time = f"{entry['at'][:10]} {clock_time(entry['at'])}"
+        row = [*head, time, entry["action"], entry["step"] or "", _count(entry["attempt"] or 0)]
+        rows.append([*row, coloured(entry["status"]), entry["actor"], _details(entry)])
+    display(listing(columns, rows, wide=wide))
 
 
-def _told(entry: AuditEntry) -> list[str]:
-    """What a table tells of an entry's details."""
+def _details(entry: AuditEntry) -> str:
+    """Return the details that a table has room for."""
     details = entry["details"]
     error: dict[str, str] | None = details.get("error")
-    said = [f"{error.get('type')}: {error.get('message')}"] if error else []
-    return said + [f"{name.replace('_', ' ')}: {details[name]}" for name in _TELLING if details.get(name)]
+    texts = [f"{error.get('type')}: {error.get('message')}"] if error else []
+    return ", ".join(texts + [f"{name.replace('_', ' ')}: {details[name]}" for name in _DETAILS if details.get(name)])
 
 
-def family_trail(entries: Iterable[AuditEntry]) -> Table:
-    """Return the audit trails of several sagas in one table, in the order given."""
-    table = _table("time (UTC)", "saga", "id", "action", "step", "saga is", "by")
-    for entry in entries:
-        time, actor = f"{entry['at'][:10]} {clock_time(entry['at'])}", plain(entry["actor"])
-        who = entry["type"], entry["saga_id"], entry["action"], entry["step"] or ""
-        table.add_row(time, *who, coloured(entry["status"]), actor)
-    return table
-
-
-def dead_letter_table(letters: Iterable[DeadLetter], width: int) -> RenderableType:
-    """Return dead letters as a table: with whole ids, whatever the columns that there are."""
-    if width < _WIDE:
-        lines = list[Text]()
-        for letter in letters:
-            where = plain(f"{letter.saga or '?'}, step {letter.step}" if letter.step else letter.saga or "?")
-            line = Text.assemble(f"{plain(letter.saga_id) or '?'} ", (f"{moment(letter.sent_at)} ", "dim"), where)
-            line.truncate(width)
-            told = f"message {letter.message_id}, received {letter.receives} times"
-            lines += [line, *(Text(f"  {plain(one)}", style="dim") for one in (told, letter.reason) if one)]
-        return Group(*lines)
-    table = _table("saga", "id", "step", "received", "sent", "message")
+def show_dead_letters(letters: Sequence[DeadLetter], *, wide: bool = False) -> None:
+    """Print dead letters."""
+    ids = short_ids((letter.saga_id for letter in letters), wide=whole(wide))
+    messages = short_ids((letter.message_id for letter in letters), wide=whole(wide))
+    columns = {"message": 0, "id": 0, "type": 3, "step": 0, "sent": 2, "received": 1, "unreadable because": 0}
+    rows = list[list[str]]()
     for letter in letters:
-        sent = moment(letter.sent_at)
-        who = letter.saga or "?", letter.saga_id or "?", letter.step or "?"
-        table.add_row(*map(plain, who), f"{letter.receives} times", sent, letter.message_id)
-        if letter.reason:
-            table.add_row("", "", "", "", "", plain(letter.reason))
-    return table
+        names = ids[letter.saga_id] or "?", letter.saga or "?", letter.step or "?"
+        times = moment(letter.sent_at), count_of(letter.receives, "time")
+        rows.append([messages[letter.message_id], *names, *times, letter.reason])
+    display(listing(columns, rows, wide=wide))
 
 
-def type_table(types: Iterable[TypeView]) -> Table:
+def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
     """Return saga types as a table."""
-    table = _table("saga", "version", "starts", "steps", "", no_wrap=1)
+    rows = list[list[str | Text]]()
     for saga in types:
         starts = Text("accepted", style="green") if saga["active"] else Text("refused", style="red")
-        steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
-        notes = [] if saga["cancellable"] else ["callers may not cancel it"]
-        notes += map(paused_text, saga["pauses"])
-        notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
         if saga["paused"]:
             starts = Text("paused", style="red") if not saga["active"] else Text("accepted, paused", style="yellow")
-        table.add_row(saga["type"], saga["version"], starts, steps, plain("; ".join(notes)))
-    return table
+        steps = " -> ".join(f"{step['name']} (pivot)" if step.get("pivot") else step["name"] for step in saga["steps"])
+        notes = [] if saga["cancellable"] else ["callers cannot cancel it"]
+        notes += map(paused_text, saga["pauses"])
+        notes += [f"{saga['failures']} failed in a row"] if saga["failures"] and saga["active"] else []
+        rows.append([saga["type"], saga["version"], starts, steps, "; ".join(notes)])
+    return listing({"type": 0, "version": 2, "starts": 0, "steps": 1, "notes": 0}, rows, wide=wide)
 
 
 def incident_table(incidents: Iterable[IncidentView], now: float) -> Table:
-    """Return for what sagas need an operator as a table. ``now``: epoch seconds."""
-    table = _table("type", "step", "error", "sagas", "since", "last", no_wrap=2)
-    for one in incidents:
-        seen = (ago(one["first_seen"], now), ago(one["last_seen"], now))
-        table.add_row(one["type"], one["step"], plain(one["error_type"] or ""), str(one["count"]), *seen)
-    return table
+    """Return what sagas need an operator for as a table. ``now``: epoch seconds."""
+    rows = list[list[str]]()
+    for incident in incidents:
+        times = ago(incident["first_seen"], now), ago(incident["last_seen"], now)
+        name = incident["type"], incident["step"], incident["error_type"] or ""
+        rows.append([*name, str(incident["count"]), *times])
+    return listing({"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1}, rows)
 
 
 def paused_text(pause: PauseView) -> str:
@@ -260,68 +207,50 @@ def paused_text(pause: PauseView) -> str:
 
 def breaker_table(breakers: Iterable[BreakerView]) -> Table:
     """Return circuit breakers as a table."""
-    table = _table("saga", "step", "breaker", "failures in a row", "open until", "waiting")
+    rows = list[list[str | Text]]()
     for breaker in breakers:
         state = Text(breaker["state"], style="green" if breaker["state"] == "closed" else "red")
         until = moment(breaker["open_until"]) if breaker["open_until"] else ""
         waiting = f"{breaker['waiting']} or more" if breaker["more_waiting"] else _count(breaker["waiting"])
-        table.add_row(breaker["type"], breaker["step"], state, _count(breaker["failures"]), until, waiting)
-    return table
+        rows.append([breaker["type"], breaker["step"], state, _count(breaker["failures"]), until, waiting])
+    columns = {"type": 0, "step": 0, "breaker": 0, "failures in a row": 2, "open until": 1, "waiting": 0}
+    return listing(columns, rows)
 
 
-def stats_table(types: Iterable[TypeStats], width: int) -> RenderableType:
-    """Return counts as a table: a row for each type, a column for each status that there is; ``+`` is at least."""
-    listed = list(types)
-    if width < _WIDE:
-        return Group(*(line for one in listed for line in _stats_lines(one)))
-    statuses = [status for status in _ORDER if any(one["statuses"].get(status) for one in listed)]
-    table = _table("saga", *statuses, "need you", "started/min", "ended/min", "oldest in flight")
-    for one in listed:
-        name = Text.assemble(one["type"], (" paused", "red")) if one["paused"] else Text(one["type"])
-        figures = {status: one["statuses"].get(status, 0) for status in statuses}
-        figures |= {rate: one[rate] for rate in ("attention", "started_per_minute", "ended_per_minute")}
-        told = [f"{figure:g}{'+' if figure_of in one['at_least'] else ''}" for figure_of, figure in figures.items()]
-        oldest = moment(one["oldest_in_flight"]) if one["oldest_in_flight"] else ""
-        table.add_row(name, *told, oldest)
-    return table
+def stats_tables(types: Iterable[TypeStats]) -> Iterator[Table]:
+    """Yield the counts of each type and status, then the rates of each type; ``+`` is at least."""
+    counts, rates = list[list[str | Text]](), list[list[str | Text]]()
+    for stats in types:
 
+        def figure(name: str, number: float, stats: TypeStats = stats) -> str:
+            return f"{number:g}{'+' if name in stats['at_least'] else ''}"
 
-def _stats_lines(one: TypeStats) -> list[Text]:
-    def told(figure_of: str, figure: float) -> str:
-        return f"{figure:g}{'+' if figure_of in one['at_least'] else ''}"
-
-    counted = [f"{told(status, one['statuses'][status])} {status}" for status in _ORDER if one["statuses"].get(status)]
-    counted += [f"{told('attention', one['attention'])} need you"] if one["attention"] else []
-    head = Text.assemble(one["type"], (" paused", "red") if one["paused"] else "", ": ", ", ".join(counted) or "none")
-    rates = {"started": one["started_per_minute"], "ended": one["ended_per_minute"]}
-    moves = [f"{told(f'{what}_per_minute', rate)} {what} a minute" for what, rate in rates.items() if rate]
-    moves += [f"oldest in flight {moment(one['oldest_in_flight'])}"] if one["oldest_in_flight"] else []
-    return [head, Text(f"  {', '.join(moves)}", style="dim")] if moves else [head]
+        name = Text.assemble(stats["type"], (" paused", "red")) if stats["paused"] else Text(stats["type"])
+        statuses = [status for status in _ORDER if stats["statuses"].get(status)]
+        counts += [[name, coloured(status), figure(status, stats["statuses"][status])] for status in statuses]
+        oldest = moment(stats["oldest_in_flight"]) if stats["oldest_in_flight"] else ""
+        moves = (figure(rate, stats[rate]) for rate in ("attention", "started_per_minute", "ended_per_minute"))
+        rates.append([name, *moves, oldest])
+    yield listing({"type": 0, "status": 0, "sagas": 0}, counts)
+    yield listing({"type": 0, "need you": 0, "started/min": 1, "ended/min": 2, "oldest in flight": 3}, rates)
 
 
 def queue_table(queues: Iterable[QueueStats]) -> Table:
-    """Return how many messages queues hold, those that hold any."""
-    table = _table("saga", "queue of", "messages, about")
-    for queue in queues:
-        if queue["messages"] != 0:
-            messages = "unknown" if queue["messages"] is None else str(queue["messages"])
-            table.add_row(queue["type"], ", ".join(queue["steps"]), messages)
-    return table
+    """Return how many messages the queues hold that are not empty."""
+    rows = [
+        [queue["type"], ", ".join(queue["steps"]), "unknown" if queue["messages"] is None else str(queue["messages"])]
+        for queue in queues
+        if queue["messages"] != 0
+    ]
+    return listing({"type": 0, "queue of": 0, "messages, about": 0}, rows)
 
 
 def _count(number: int) -> str:
     return str(number) if number else ""
 
 
-def _table(*columns: str, no_wrap: int = 0) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, no_wrap=number < no_wrap)
-    return table
-
-
-def verification_notes(found: VerificationView) -> list[str]:
-    """Return what is to be known of a verification that found nothing wrong."""
-    if "purged_at" not in found:
+def verification_notes(verification: VerificationView) -> list[str]:
+    """Return notes on a verification that found nothing wrong."""
+    if "purged_at" not in verification:
         return []
-    return [f"It was purged at {moment(found['purged_at'])}: the trail of actions is left, without payloads."]
+    return [f"Purged at {moment(verification['purged_at'])}: the trail of actions is complete but has no payloads."]

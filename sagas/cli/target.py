@@ -1,4 +1,4 @@
-"""Which service a command talks to, and how its errors are told: what all commands have in common."""
+"""Which service a command talks to, and how it reports errors: what all commands have in common."""
 
 from __future__ import annotations
 
@@ -21,32 +21,25 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_PANEL = "Which service"
+_PANEL = "Service"
 _Stack = Annotated[
     str | None,
     typer.Option(
         envvar="SAGAS_STACK",
         rich_help_panel=_PANEL,
-        help="CloudFormation stack of the service. Without it: the local stack of this directory.",
+        help="CloudFormation stack of the service; the local stack of this directory by default",
     ),
 ]
-_Region = Annotated[str | None, typer.Option(rich_help_panel=_PANEL, help="AWS region of the stack.")]
-_Profile = Annotated[str | None, typer.Option(rich_help_panel=_PANEL, help="AWS profile to use.")]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+_Region = Annotated[str | None, typer.Option(rich_help_panel=_PANEL, help="AWS region of the stack")]
+_Profile = Annotated[str | None, typer.Option(rich_help_panel=_PANEL, help="AWS profile")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else")]
 
 _COMMON = {"stack": (_Stack, None), "region": (_Region, None), "profile": (_Profile, None), "as_json": (_AsJson, False)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
-    """The service a command is for, and whether it prints JSON.
-
-    Args:
-        stack: CloudFormation stack; ``None`` is the local stack of this directory.
-        region: of the stack.
-        profile: of the AWS configuration.
-        as_json: print JSON.
-    """
+    """The service a command is for, by its CloudFormation stack or ``None`` for the local stack of this directory."""
 
     stack: str | None
     region: str | None
@@ -54,7 +47,11 @@ class Target:
     as_json: bool
 
     def client(self) -> SagaClient:
-        """Return a client of the service."""
+        """Return the client of the service."""
+        return self._client
+
+    @functools.cached_property
+    def _client(self) -> SagaClient:
         from sagas.client import SagaClient
 
         if self.stack is not None:
@@ -64,25 +61,25 @@ class Target:
         return SagaClient.local()
 
     def ahead(self) -> float:
-        """Seconds by which the service's clock is ahead of this machine's: on the local stack time may be skipped."""
+        """Return the seconds by which the service's clock is ahead: time can be skipped on the local stack."""
         from sagas.engine.clock import skipped
 
         return skipped(str(Path.cwd() / ".sagas" / "clock")) if self.stack is None else 0.0
 
     def now(self) -> float:
-        """Epoch seconds by the service's clock."""
+        """Return epoch seconds by the service's clock."""
         from sagas.engine.clock import SystemClock
 
         return SystemClock().now() + self.ahead()
 
 
-def _meant(target: Target, message: str) -> str:
-    """What an unknown name of a saga type may have been meant for; nothing if the error is another."""
-    unknown = re.match(r"(?:there is no saga (?:type )?(?:named )?|this service has no saga type )'([^']*)'", message)
+def _suggestion(target: Target, message: str) -> str:
+    """Return the saga types close to an unknown one; empty for any other error."""
+    unknown = re.match(r"(?:there is no saga named |this service has no saga type )'([^']*)'", message)
     if unknown is None:
         return ""
     try:
-        names = [one["type"] for one in target.client().types()]
+        names = [view["type"] for view in target.client().types()]
     except (SagaError, KeyError):
         return ""
     close = difflib.get_close_matches(unknown[1], names, 1)
@@ -91,12 +88,12 @@ def _meant(target: Target, message: str) -> str:
 
 
 def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
-    """Give a command the options that name its target, and have the library's errors told in one line."""
+    """Give a command the options that name its target, and print the library's errors in one line."""
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     own_names = {parameter.name for parameter in own}
-    # Typer passes its context once: by the name that the command has for it, or by ours.
-    context_name = next((one.name for one in own if one.annotation is typer.Context), "_context")
+    # Typer passes its context once: under the command's own name for it, or under ours.
+    context_name = next((parameter.name for parameter in own if parameter.annotation is typer.Context), "_context")
 
     @functools.wraps(function)
     def run(**arguments: Any) -> None:
@@ -109,11 +106,11 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
             # Typer passes by name what the signature below declares.
             function(target, **arguments)  # pyright: ignore[reportCallIssue]
         except NotFound as error:
-            fail(f"{error}{_meant(target, str(error))}")
+            fail(f"{error}{_suggestion(target, str(error))}")
         except InvalidRequest as error:
             fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
         except Ambiguous as error:
-            fail(f"{error}; it may have taken effect: look before you try again")
+            fail(f"{error}; it may have taken effect: check before you try again")
         except Unavailable as error:
             fail(f"{error}; try again in {error.retry_after:.0f} s")
         except SagaError as error:

@@ -265,7 +265,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(LIST, query={**values, **query})
 
     def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
-        """Return summaries of the sagas that need an operator, the longest waiting first; ``why`` has the reason.
+        """Return summaries of the sagas that need an operator, the longest waiting first; each with ``attention``.
 
         Args:
             type: the saga type; ``None`` lists all types. A page with a ``cursor`` is short only if two thousand sagas

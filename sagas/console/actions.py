@@ -1,4 +1,4 @@
-"""What the console does: each is one call of the client, made once."""
+"""The actions of the console. Each makes one call of the client, once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.many), Do.
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-"""A redrive goes through the whole dead-letter queue, and hides what it has looked at from another meanwhile."""
+"""A redrive reads the whole dead-letter queue. For a while, another cannot see the messages that it has read."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -40,25 +40,25 @@ Form = Mapping[str, list[str]]
 
 
 def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
-    """Return the status to answer with, what is the matter, and what is wrong where."""
+    """Return the HTTP status of an error, its text, and the invalid fields."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
     text = str(error)
     if isinstance(error, Ambiguous):
-        text = f"{error}. It may have happened: look before you do it again."
+        text = f"{error}. It may have taken effect: look before you repeat it."
     elif isinstance(error, Unavailable):
         text = f"{error}; try again in {error.retry_after:.0f} s"
     return status, text, error.problems if isinstance(error, InvalidRequest) else ()
 
 
 def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = None) -> tuple[str, str]:
-    """Do something to one saga; return the saga to show then."""
+    """Apply an action to one saga; return the type and id of the saga to show next."""
     name, saga_id = item.name, item.saga_id
     match do:
         case Do.REDRIVE:
             with _ONE_WALK:
                 done = client.redrive(name, saga_id, reason=reason)
             if not done.moved:
-                raise NotFound("its message is not in the dead-letter queue (any more, or just now): retry it instead")
+                raise NotFound("no dead letter for this saga is visible now; retry the saga instead")
         case Do.RECOVER:
             client.recover(type=name, saga_id=saga_id)
         case Do.RERUN:
@@ -67,15 +67,15 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
         case _:
             operation = VERBS.get(do)
             if operation is None or not operation.verb.label:
-                raise NotFound(f"there is no action {do!r}")
+                raise NotFound(f"unknown action {do!r}")
             options = [option for option in operation.options if option.name != "reason"]
-            chosen = {option.name: value for option in options if (value := _given(form or {}, option))}
+            chosen = {option.name: value for option in options if (value := _option_of(form or {}, option))}
             getattr(client, do)(name, saga_id, reason, **chosen)
     return name, saga_id
 
 
-def _given(form: Form, option: Field[Any]) -> Any:
-    """What a form says of an option of an operation; nothing if it does not have it."""
+def _option_of(form: Form, option: Field[Any]) -> Any:
+    """Return the value of an option in a form; empty if the form lacks it."""
     values = form.get(f"option-{option.name}", [])
     if option.default_factory is not MISSING:  # a list
         return values
@@ -83,7 +83,7 @@ def _given(form: Form, option: Field[Any]) -> Any:
 
 
 def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
-    """Do something to one saga, and go back to it."""
+    """Apply an action to one saga, and go back to its page."""
     reason = _one(form, "reason")
     if do in VERBS and VERBS[do].reason_required:
         _need("reason", reason)
@@ -92,9 +92,9 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
 
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
-    """Send a saga what one of its steps waits for; what is refused stays in the form."""
-    known = next((one for one in desk.source.types() if one["type"] == name), None)
-    steps: list[dict[str, Any]] = known["steps"] if known else []
+    """Send a signal to a step. A refused one stays in the form."""
+    saga_type = next((each for each in desk.source.types() if each["type"] == name), None)
+    steps: list[dict[str, Any]] = saga_type["steps"] if saga_type else []
     schema = next((one.get("signal") for one in steps if one["name"] == step), None)
     typed = {key: values[0] for key, values in form.items()}
     try:
@@ -107,8 +107,8 @@ def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, st
 
 
 def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
-    """Start a saga; what is refused stays in the form."""
-    schema = others.known_type(desk, name)["request"]
+    """Start a saga. A refused request stays in the form."""
+    schema = others.type_named(desk, name)["request"]
     typed = {key: values[0] for key, values in form.items()}
     try:
         new = desk.source.client.start(name, value_of(schema, typed), key=_one(form, "key") or None)
@@ -129,7 +129,7 @@ def on_type(desk: Desk, form: Form, name: str, do: str) -> Response:
     elif do == "resume":
         client.resume(name, **scope)
     else:
-        raise NotFound(f"there is no action {do!r} here")
+        raise NotFound(f"unknown action {do!r}; expected pause or resume")
     return _back(desk, f"/types/{quote(name, safe='')}")
 
 
@@ -140,7 +140,7 @@ def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
 
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
-    """Look at dead letters, move them back, drop those that nobody needs, or delete one."""
+    """Show dead letters, move them back, delete those that no saga needs, or delete one."""
     client, said, fates = desk.source.client, "", dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
@@ -155,35 +155,35 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
-        # No saga's audit trail has it: the operator who ran the console can tell.
+        # No audit trail has this, so the log of the console names the operator.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    if not said.startswith(_BY_SQS):  # looking hides messages, which SQS is about to move
+    if not said.startswith(_BY_SQS):  # reading hides messages from the move task of SQS
         try:
             found = client.dead_letters(name, 100)
         except SagaError as error:
             if not said:
                 raise
-            said = f"{said} Looking at what is left failed: {error}."  # what was done is done
+            said = f"{said} Reading the remaining messages failed: {error}."
     return others.letters(desk, request, name, found, said, fates)
 
 
 def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
-    """Sweep a type's orphaned objects, or tell what would be swept."""
+    """Sweep a type's orphaned objects, or list them in a dry run."""
     dry = _one(form, "really") != "yes"
     report = desk.source.client.sweep(name, dry_run=dry, force=_one(form, "force") == "yes")
     return others.sweeps(desk, request, name, report)
 
 
 def begin_job(desk: Desk, form: Form) -> Response:
-    """Begin to do something to many sagas."""
+    """Start a job: an action on many sagas."""
     do, reason = _one(form, "do"), _one(form, "reason")
     if do not in _FOR_MANY:
-        raise NotFound(f"there is no action {do!r} for many sagas")
+        raise NotFound(f"action {do!r} is not available for many sagas")
     again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
     if "matching" in form:
-        wanted = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
-        chosen = [Item(one["type"], one["saga_id"]) for one in sagas.matching(desk, wanted)]
+        chosen_by = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
+        chosen = [Item(one["type"], one["saga_id"]) for one in sagas.matching(desk, chosen_by)]
     elif again is not None:
         chosen = again.unfinished
     else:
@@ -193,12 +193,12 @@ def begin_job(desk: Desk, form: Form) -> Response:
     if "first" in form:
         chosen = chosen[:1]
     _need("reason", reason)
-    # What a job went through was counted when it began.
+    # The sagas of a job that is continued were counted when it started.
     if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
-        raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to go on")])
+        raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to continue")])
     wish = _one(form, "rate")
     if again is None and wish and wish not in map(str, _RATES):
-        raise InvalidRequest("the rate does not fit", [Problem("rate", "must be 1, 5 or 20")])
+        raise InvalidRequest("invalid rate", [Problem("rate", "must be 1, 5 or 20")])
     rate = again.rate if again is not None else float(wish) if wish else None
     job = desk.jobs.start(do, reason, chosen, rate)
     return _back(desk, f"/jobs/{job.job_id}")
@@ -223,4 +223,4 @@ def _one(form: Form, name: str) -> str:
 
 def _need(name: str, value: str) -> None:
     if not value:
-        raise InvalidRequest(f"the {name} is missing", [Problem(name, "must be said; it is kept")])
+        raise InvalidRequest(f"the {name} is missing", [Problem(name, "is required; the audit trail keeps it")])

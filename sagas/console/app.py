@@ -42,20 +42,33 @@ def console(
     stack: str | None = None,
     redaction: Redaction | None = None,
     read_only: bool = False,
-    clock: Callable[[], float] = time.time,  # noqa: TID251 - a person's, not the engine's
+    clock: Callable[[], float] = time.time,  # noqa: TID251 - only for display
     ahead: Callable[[], float] = float,
     rate: float = 5.0,
     links: Links | None = None,
 ) -> Loopback:
-    """Return the console as an ASGI application. ``clock``: epoch seconds. ``ahead``: seconds by which the service's
-    clock is ahead of that."""
+    """Return the console as an ASGI application.
+
+    Args:
+        client: of the service.
+        session: of this console.
+        stack: the service's stack; ``None`` is the local one.
+        redaction: which values are hidden.
+        read_only: whether actions are off.
+        clock: epoch seconds.
+        ahead: seconds by which the service's clock is ahead of ``clock``.
+        rate: default of sagas per second in a job.
+        links: where traces and logs are.
+    """
 
     def act(do: str, item: Item, reason: str) -> str:
         return actions.act_on(client, do, item, reason)[1]
 
     jobs = Jobs(act, rate)
-    given = redaction or Redaction(), stack or LOCAL, client.region
-    desk = Desk(Source(client), session, *given, lambda: clock() + ahead(), jobs, read_only, ahead, links or Links())
+    desk = Desk(
+        *(Source(client), session, redaction or Redaction(), stack or LOCAL, client.region),
+        *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),
+    )
     routes = [
         Route("/", _get(desk, attention.show)),
         Route("/sagas", _get(desk, sagas.show)),
@@ -77,55 +90,57 @@ def console(
     ]
     if not read_only:
         routes += [
-            Route("/sagas/{name}/{saga_id}/signals/{step}", _post(desk, actions.signal, told=True), methods=["POST"]),
+            Route(
+                "/sagas/{name}/{saga_id}/signals/{step}",
+                _post(desk, actions.signal, with_request=True),
+                methods=["POST"],
+            ),
             Route("/sagas/{name}/{saga_id}/{do}", _post(desk, actions.on_saga), methods=["POST"]),
-            Route("/types/{name}/start", _post(desk, actions.start, told=True), methods=["POST"]),
+            Route("/types/{name}/start", _post(desk, actions.start, with_request=True), methods=["POST"]),
             Route("/types/{name}/{do}", _post(desk, actions.on_type), methods=["POST"]),
             Route("/breakers/{name}/{step}/close", _post(desk, actions.close_breaker), methods=["POST"]),
-            Route("/letters/{name}/{do}", _post(desk, actions.on_letters, told=True), methods=["POST"]),
-            Route("/sweeps/{name}", _post(desk, actions.sweep, told=True), methods=["POST"]),
+            Route("/letters/{name}/{do}", _post(desk, actions.on_letters, with_request=True), methods=["POST"]),
+            Route("/sweeps/{name}", _post(desk, actions.sweep, with_request=True), methods=["POST"]),
             Route("/jobs", _post(desk, actions.begin_job), methods=["POST"]),
             Route("/jobs/{number:int}/stop", _post(desk, actions.stop_job), methods=["POST"]),
         ]
 
     async def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return _failed(desk, request, "There is no such page." if status == 404 else str(error), status)
+        return _failed(desk, request, "Page not found." if status == 404 else str(error), status)
 
     pages = Starlette(routes=routes, exception_handlers={HTTPException: missing})
     return Loopback(Guard(pages, session, read_only=read_only), {session.origin}, links=True)
 
 
 def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:
-    """An endpoint that reads. What blocks runs in a thread."""
+    """An endpoint that reads. It runs in a thread, because it blocks."""
 
     def answer(request: Request) -> Response:
-        return _told(desk, request, lambda: page(desk, request, **request.path_params))
+        return _answered(desk, request, lambda: page(desk, request, **request.path_params))
 
     return answer
 
 
-def _post(desk: Desk, act: Page, *, told: bool = False) -> Callable[[Request], Any]:
-    """An endpoint that does something, for a form of this console's only."""
+def _post(desk: Desk, act: Page, *, with_request: bool = False) -> Callable[[Request], Any]:
+    """An endpoint for an action. It accepts only forms of this console."""
 
     async def answer(request: Request) -> Response:
         size = request.headers.get("content-length", "")
         if not size.isdigit() or int(size) > _LARGEST:
             return _failed(desk, request, "The form is too large.", 413)
         form = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
-        sent = form.get("csrf", [""])[0]
-        if not hmac.compare_digest(sent.encode(), desk.session.csrf.encode()):
-            return _failed(
-                desk, request, "The form is not of this console, or of an earlier one: load the page anew.", 403
-            )
-        given = (request, form) if told else (form,)
-        return await run_in_threadpool(_told, desk, request, lambda: act(desk, *given, **request.path_params))
+        token = form.get("csrf", [""])[0]
+        if not hmac.compare_digest(token.encode(), desk.session.csrf.encode()):
+            return _failed(desk, request, "The form is from another console or an earlier one: reload the page.", 403)
+        arguments = (request, form) if with_request else (form,)
+        return await run_in_threadpool(_answered, desk, request, lambda: act(desk, *arguments, **request.path_params))
 
     return answer
 
 
-def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Response:
-    """The answer, or a page that tells why there is none."""
+def _answered(desk: Desk, request: Request, answer: Callable[[], Response]) -> Response:
+    """The answer, or a page with the error."""
     try:
         return answer()
     except SagaError as error:
@@ -136,23 +151,23 @@ def _told(desk: Desk, request: Request, answer: Callable[[], Response]) -> Respo
 def _failed(desk: Desk, request: Request, text: str, status: int, problems: tuple[str, ...] = ()) -> Response:
     at = datetime.fromtimestamp(desk.clock(), UTC).strftime("%H:%M:%S UTC")
     back = request.headers.get("referer", "/")
-    here = back if back.startswith(f"{desk.session.origin}/") else "/"
-    return desk.page(request, "failed.html", status, text=text, problems=problems, at=at, back=here, code=status)
+    own = back if back.startswith(f"{desk.session.origin}/") else "/"
+    return desk.page(request, "failed.html", status, text=text, problems=problems, at=at, back=own, code=status)
 
 
 def _canonical(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
-    """Go where a saga is, with the service in the URL, so that the link may be sent to others."""
+    """Redirect to the URL of a saga that names the service, so that people can share the link."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(desk.saga_path(name, saga_id) + query, 303)
 
 
 def _of_this_stack(page: Page) -> Page:
-    """The page, unless the link is of another service: then how to open that one's console."""
+    """The page. A link of another service gets a page that says how to open that console."""
 
     def answer(desk: Desk, request: Request, stack: str, region: str, **which: str) -> Response:
         if (stack, region) == (desk.stack, desk.region):
             return page(desk, request, **which)
-        # Who made the link chose its words: none of them is to be pasted into a shell, but names.
+        # The author of the link chose its words. Only names may end up in a shell.
         names = _STACK.fullmatch(stack) and _STACK.fullmatch(region)
         command = "sagas console" if stack == LOCAL else f"sagas console --stack {stack} --region {region}"
         command = command if names else ""

@@ -1,4 +1,4 @@
-"""Answers of the service, each kept as long as its kind lasts."""
+"""A cache of the service's answers. Each kind of answer has a lifetime."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 Key = tuple[str, *tuple[Hashable, ...]]
-"""The kind of an answer, and what it is about."""
+"""The kind of an answer, and its arguments."""
 
 _KINDS: dict[str, tuple[float, int]] = {
     "show": (1.0, 5_000),
-    # A trail is long. Its key has when the saga changed, so that the answer stays right.
+    # A trail is long. Its key has the time of the saga's last change, so the answer stays right.
     "audit": (inf, 32),
     "letters": (10 / 3, 1_000),
-    # What a chart takes: up to sixty calls.
+    # A chart takes up to sixty calls.
     "since": (60.0, 1_000),
     "stats": (60.0, 1_000),
 }
-"""Seconds that answers of a kind last, and how many are kept."""
+"""Per kind: lifetime in seconds, and number of answers to keep."""
 _OTHERS = (1.0, 1_000)
-_MEANWHILE = 60.0
-"""Seconds that an answer lasts for which no page waits."""
+_BACKGROUND = 60.0
+"""Lifetime in seconds of answers that are refreshed in the background."""
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class _Answer:
     at: float = -inf
     value: Any = None
     asking: bool = False
-    """Whether the pool has the question."""
+    """Whether a thread is refreshing it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Cache:
-    """Several tabs that ask for the same at once make one call.
+    """Several tabs that ask the same question at the same time cause one call.
 
     Args:
-        clock: seconds that only go up.
-        submit: has something done in another thread.
+        clock: monotonic seconds.
+        submit: runs a function in another thread.
     """
 
     def __init__(self, clock: Callable[[], float], submit: Callable[[Callable[[], None]], object]) -> None:
@@ -52,14 +52,14 @@ class Cache:
         self._answers = defaultdict[str, dict[Key, _Answer]](dict)
 
     def forget(self) -> None:
-        """Have everything asked again. Calls under way answer those who wait for them, and nobody else."""
+        """Drop all answers. A call in flight answers only the callers that wait for it."""
         with self._lock:
             for answers in self._answers.values():
                 for key, answer in answers.items():
                     answers[key] = replace(answer, at=-inf, lock=threading.Lock())
 
     def get(self, key: Key, ask: Callable[[], T], lifetime: float | None = None) -> T:
-        """Return the answer, asked for unless there is one that lasts; of a key's kind, if no lifetime is given."""
+        """Return the cached answer, or ask if it has expired. ``lifetime``: seconds; that of the kind by default."""
         answer = self._answer(key)
         with answer.lock:
             if self._clock() - answer.at >= (lifetime or _KINDS.get(key[0], _OTHERS)[0]):
@@ -68,24 +68,24 @@ class Cache:
             return cast("T", answer.value)
 
     def last(self, key: Key, otherwise: T) -> T:
-        """Return the last answer, however old; something else where there is none, or it was ``None``."""
+        """Return the last answer, however old, or ``otherwise`` if it is missing or ``None``."""
         with self._lock:
             answer = self._answers[key[0]].get(key)
         return otherwise if answer is None or answer.value is None else cast("T", answer.value)
 
-    def meanwhile(self, key: Key, ask: Callable[[], T], otherwise: T) -> T:
-        """Return the last answer, and have an old one asked for again meanwhile, so that no page waits."""
+    def in_background(self, key: Key, ask: Callable[[], T], otherwise: T) -> T:
+        """Return the last answer. An old one is refreshed in the background, so no page waits."""
 
         def run() -> None:
             try:
-                self.get(key, ask, _MEANWHILE)
+                self.get(key, ask, _BACKGROUND)
             finally:
                 with self._lock:
                     self._answer(key).asking = False
 
         with self._lock:
             answer = self._answer(key)
-            due = self._clock() - answer.at >= _MEANWHILE and not answer.asking
+            due = self._clock() - answer.at >= _BACKGROUND and not answer.asking
             answer.asking |= due
         if due:
             self._submit(run)

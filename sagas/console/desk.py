@@ -1,4 +1,4 @@
-"""What every page of the console has at hand."""
+"""The context that all pages of the console share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from sagas.client.read.next_action import Do, fault_of
+from sagas.client.read.next_action import Do, error_of
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
@@ -24,7 +24,7 @@ from sagas.core.text import ago, between, end_of, moment, plain, span
 from sagas.operations import VERBS
 
 _LONGEST = 64 * 1024
-"""Characters of a text that a page has room for; the rest is to be downloaded."""
+"""Characters of a text in a page; the download has all."""
 _LONGEST_ERROR = 300
 """Characters of an error in a list."""
 _TIME = re.compile(r"(<time[^>]*>)[^<]*")
@@ -38,33 +38,33 @@ LABELS: Mapping[str, str] = {
     Do.BREAKER: "Close the breaker",
     Do.NOTHING: "",
 }
-"""What the buttons say."""
+"""Labels of the buttons."""
 CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operation in VERBS.items()} | {
     Do.REDRIVE: "Its message goes back to its queue, and the failed step runs again.",
-    Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message anew.",
+    Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message again.",
     Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
 }
-"""What they do, in a sentence."""
+"""The effect of each button, in a sentence."""
 LOCAL = "local"
-"""What the stack on this machine is called."""
+"""The name of the stack on this machine."""
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.REDRIVE, Do.RECOVER)
-"""What needs no second thought for one saga."""
+"""Actions on one saga that need no confirmation."""
 
 
 @dataclass(slots=True)
 class Desk:
-    """The console's surroundings.
+    """The context of the pages.
 
     Args:
-        source: what is known of the service.
+        source: reads the service.
         session: of this console.
-        redaction: what is not shown.
+        redaction: which values are hidden.
         stack: the service's stack, :data:`LOCAL` for the one on this machine.
         region: of the service.
         clock: epoch seconds.
-        jobs: what is done to many sagas.
-        read_only: whether there are buttons.
+        jobs: actions on many sagas.
+        read_only: whether actions are off.
         ahead: seconds by which the clock is ahead of the browser's.
         links: where traces and logs are.
     """
@@ -88,7 +88,7 @@ class Desk:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            finalize=_with_bidi_shown,
+            finalize=_with_visible_bidi,
         )
         self._templates.filters |= {
             "ago": self._ago,
@@ -117,20 +117,20 @@ class Desk:
         return ago(text, self.clock())
 
     def page(self, request: Request, template: str, http_status: int = 200, /, **context: Any) -> Response:
-        """Return a page; nothing but a word if the reader's is still right."""
+        """Return a page, or 304 if the browser has it already."""
         text = self._templates.get_template(template).render(
             csrf=self.session.csrf,
             path=request.url.path,
             query=dict(request.query_params),
             posted=request.method == "POST",
             counts_of=self.source.counts(),
-            # On this machine all are the same.
+            # The local stack has only one caller.
             caller=self.source.caller() if self.stack != LOCAL else "",
             **context,
         )
-        # Half a character, as a sender of messages may write one, has no form in UTF-8.
+        # Half a surrogate pair, which a message may contain, cannot be encoded in UTF-8.
         text = text.encode("utf-8", "replace").decode()
-        # What only the clock changes is not news.
+        # A page that differs only in relative times is unchanged.
         lasting = _TIME.sub(lambda time: time[1], text)
         tag = f'"{sha256(lasting.encode()).hexdigest()[:24]}"'
         if http_status == 200 and request.headers.get("if-none-match") == tag:
@@ -138,7 +138,7 @@ class Desk:
         return HTMLResponse(text, http_status, {"ETag": tag})
 
     def text_of(self, value: Any) -> str:
-        """Return JSON builtins, or a text that may be JSON, as a text to read, cut where it is too long."""
+        """Return JSON as indented text. A long text is cut."""
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -146,19 +146,19 @@ class Desk:
                 return _cut(str(value))
         return _cut(json.dumps(value, indent=2, ensure_ascii=False))
 
-    def shown(self, saga: Mapping[str, Any]) -> tuple[Any, list[str]]:
-        """Return a saga without what is not to be shown, and the texts that were hidden."""
+    def view_of(self, saga: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """Return a saga with its values redacted, and the redacted texts."""
         hidden = list[str]()
         view = dict(saga)
         for name in ("request", "result"):
             if name in view:
-                view[name] = self.redaction.shown(view[name], hidden)
+                view[name] = self.redaction.apply(view[name], hidden)
         view["steps"] = [
-            {**step, "result": self.redaction.shown(step["result"], hidden)} for step in view.get("steps", ())
+            {**step, "result": self.redaction.apply(step["result"], hidden)} for step in view.get("steps", ())
         ]
         for step in view["steps"]:
             if step.get("children"):
-                # What is hidden of children is not known here: each tells of itself.
+                # A child has redacted values of its own, which are unknown here.
                 failures = [
                     {**one, "error": one["error"] and {**one["error"], "message": HIDDEN}}
                     for one in step["children"].get("failures", ())
@@ -167,21 +167,21 @@ class Desk:
         return scrubbed(view, hidden), hidden
 
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
-        """Return the error of a saga in a list: its text only where it is known what of it is not to be shown."""
+        """Return the error of a saga in a list. Its text needs the full saga, which says what to redact."""
         if full is None or not self.redaction.payloads:
-            return fault_of(summary)[1]
-        # A list cuts the text, perhaps in the middle of what is to be hidden.
-        _, kind, message = fault_of({**self.shown(full)[0], "fault": None})
+            return error_of(summary)[1]
+        # A list cuts the text, perhaps in the middle of a value to redact.
+        _, kind, message = error_of({**self.view_of(full)[0], "attention": None})
         return f"{kind}: {message}"[:_LONGEST_ERROR] if message else kind
 
     def saga_path(self, name: str, saga_id: str) -> str:
-        """Return where a saga is, with what names its service."""
+        """Return the path of a saga, which names the service, too."""
         return "/" + "/".join(quote(part, safe="") for part in (self.stack, self.region, "sagas", name, saga_id))
 
 
-def _with_bidi_shown(value: Any) -> Any:
-    """Return what a template shows of a value: controls of the writing direction as escapes, because they are invisible
-    and have a text read as another. What a form sends back is marked as safe by ``|e``, and stays as it is."""
+def _with_visible_bidi(value: Any) -> Any:
+    """Escape controls of the writing direction in a template's value: they are invisible and make a text read as
+    another. ``|e`` marks a value that a form sends back as safe, and it stays unchanged."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return _BIDI.sub(lambda control: f"\\u{ord(control[0]):04x}", value)

@@ -1,4 +1,4 @@
-"""A form from a JSON Schema, and the JSON that was filled in."""
+"""HTML forms from a JSON Schema, and the JSON that an operator entered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.errors import InvalidRequest, Problem
 
 PREFIX = "value."
 _NAMED = re.compile(r"\$\.([^.\[]+)")
-"""The beginning of a path into a value: what names the form's field."""
+"""The start of a path into a value: the name of the form's field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +20,31 @@ class Field:
     """One field of a form.
 
     Args:
-        name: the key; empty where the whole value is the field.
+        name: the key; empty if the field is the whole value.
         kind: ``text``, ``number``, ``integer``, ``boolean``, ``choice`` or ``json``.
-        required: whether something must be there.
+        required: whether it must be filled in.
         choices: of a choice.
-        told: what the schema says of it.
-        nullable: whether nothing, where it is required, is null.
+        description: from the schema.
+        nullable: whether an empty required field means null.
     """
 
     name: str
     kind: str
     required: bool
     choices: tuple[str, ...] = ()
-    told: str = ""
+    description: str = ""
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What was wrong with a form that was sent, and what had been typed into it.
+    """The problems of a refused form, and the text in its fields.
 
     Args:
-        text: what is the matter.
-        typed: what was filled in, by the names of the inputs.
-        problems: what is wrong with a field, by its name, each with its path.
-        others: what is wrong besides, each with its path.
+        text: the error.
+        typed: the text per input.
+        problems: per field, each with its path.
+        others: problems of no field, each with its path.
     """
 
     text: str
@@ -54,44 +54,44 @@ class Refused:
 
 
 NOT_SENT = Refused("", {}, {}, ())
-"""Of a form that nothing was typed into yet."""
+"""Of an empty form."""
 
 
 def refused(
     text: str, problems: Sequence[Problem], schema: Mapping[str, Any] | None, form: Mapping[str, str]
 ) -> Refused:
-    """Return what to show again with a form that was refused."""
+    """Return the problems and the text to show in a refused form again."""
     names = {one.name for one in fields_of(schema)}
     of_fields, others = dict[str, str](), list[str]()
     for problem in problems:
-        told, named = f"{problem.path}: {problem.message}", _NAMED.match(problem.path)
+        line, named = f"{problem.path}: {problem.message}", _NAMED.match(problem.path)
         name = named[1] if named and named[1] in names else ""
         if name in names:
-            of_fields[name] = f"{of_fields[name]}; {told}" if name in of_fields else told
+            of_fields[name] = f"{of_fields[name]}; {line}" if name in of_fields else line
         else:
-            others.append(told)
+            others.append(line)
     return Refused(text, form, of_fields, tuple(others))
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Return the fields for a value: one for each property of a plain object, else one for the whole as JSON."""
+    """Return one field per property of an object, or a JSON field for any other value."""
     if not schema:
         return (Field("", "json", True),)
-    known = _resolved(schema, schema)
-    properties = known.get("properties")
-    if known.get("type") != "object" or not isinstance(properties, dict):
-        return (_field("", known, schema, True),)
-    required = known.get("required", ())
+    resolved = _resolved(schema, schema)
+    properties = resolved.get("properties")
+    if resolved.get("type") != "object" or not isinstance(properties, dict):
+        return (_field("", resolved, schema, True),)
+    required = resolved.get("required", ())
     named = cast("dict[str, Any]", properties).items()
     return tuple(_field(name, one, schema, name in required) for name, one in named)
 
 
 def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
-    """Return the value that a form was filled in with."""
+    """Return the value that a form contains."""
     fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")
-        # Nothing is chosen for the operator who fills it in: an approval is not to be a yes by oversight.
+        # There are no defaults: an oversight must not approve anything.
         if text == "" and (not field.required or field.nullable or field.kind != "text"):
             if field.required and field.nullable:
                 value[field.name] = None
@@ -109,34 +109,39 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
                 case _:
                     value[field.name] = text
         except (KeyError, ValueError, RecursionError):
-            problems.append(Problem(f"$.{field.name}".rstrip("."), f"is no {field.kind}"))
+            problems.append(
+                Problem(
+                    f"$.{field.name}".rstrip("."),
+                    "is not valid JSON" if field.kind == "json" else f"is not a valid {field.kind}",
+                )
+            )
     if problems:
-        raise InvalidRequest("the value does not fit", problems)
+        raise InvalidRequest("invalid value", problems)
     return value.get("") if len(fields) == 1 and fields[0].name == "" else value
 
 
 def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> Field:
-    known = _resolved(schema, root)
-    either = known.get("anyOf")
+    resolved = _resolved(schema, root)
+    either = resolved.get("anyOf")
     if isinstance(either, list) and len(cast("list[Any]", either)) == 2 and {"type": "null"} in either:
         (other,) = (one for one in cast("list[Any]", either) if one != {"type": "null"})
         return replace(_field(name, other, root, required), nullable=True)
-    told = str(known.get("description", "") or known.get("format", ""))
-    enum = known.get("enum")
+    description = str(resolved.get("description", "") or resolved.get("format", ""))
+    enum = resolved.get("enum")
     if isinstance(enum, list) and all(isinstance(one, str) for one in cast("list[Any]", enum)):
-        return Field(name, "choice", required, tuple(cast("list[str]", enum)), told)
+        return Field(name, "choice", required, tuple(cast("list[str]", enum)), description)
     kinds = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
-    return Field(name, kinds.get(str(known.get("type")), "json"), required, (), told)
+    return Field(name, kinds.get(str(resolved.get("type")), "json"), required, (), description)
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a reference stands for."""
+    """Return the schema that a reference points to."""
     for _ in range(8):
         place = schema.get("$ref")
         if not isinstance(place, str) or not place.startswith("#/"):
             return schema
-        found: Any = root
+        node: Any = root
         for part in place[2:].split("/"):
-            found = found.get(part, {})
-        schema = found
+            node = node.get(part, {})
+        schema = node
     return schema

@@ -1,6 +1,6 @@
-"""Who may talk to the console: this machine's browser, from its own pages, with the session of the printed URL.
+"""Access control of the console: only this machine's browser, with the session of the printed URL.
 
-``sagas.loopback`` comes first: it refuses what other pages send.
+``sagas.loopback`` comes first: it refuses requests of other pages.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Session:
     """The one session of a console, which ends with its process.
 
     Args:
-        port: that it listens on.
-        token: good for one request: it becomes the cookie.
+        port: of the console.
+        token: valid for one request, which gets the cookie.
         secret: the cookie's value.
     """
 
@@ -61,7 +61,7 @@ class Session:
 
     @property
     def host(self) -> str:
-        """What a browser sends as ``Host``."""
+        """The ``Host`` header of a browser."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -71,22 +71,22 @@ class Session:
 
     @property
     def csrf(self) -> str:
-        """What every form brings along."""
+        """The token in every form."""
         return hmac.new(self.secret.encode(), b"csrf", sha256).hexdigest()
 
     def url(self, path: str = "/") -> str:
-        """Return the URL that opens the console, once."""
+        """Return the URL that opens the console; it works once."""
         return f"{self.origin}{path}?{TOKEN}={self.token}"
 
     def take(self, token: str) -> bool:
-        """Whether the token is the right one; from then on it is none."""
+        """Whether the token is valid. It works once."""
         right = bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
         if right:
             self.token = ""
         return right
 
     def knows(self, headers: Headers) -> bool:
-        """Whether a request brings the cookie."""
+        """Whether a request has the cookie."""
         try:
             found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
         except CookieError:
@@ -95,12 +95,12 @@ class Session:
 
 
 class Guard:
-    """Refuses what is not for the console to answer, and gives every answer its headers.
+    """Refuses requests from elsewhere, and adds the security headers to every answer.
 
     Args:
-        app: what answers.
+        app: answers the accepted requests.
         session: of the console.
-        read_only: nothing but reading is answered.
+        read_only: whether actions are off.
     """
 
     def __init__(self, app: ASGIApp, session: Session, *, read_only: bool = False) -> None:
@@ -119,7 +119,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
-                # A page is kept nowhere; what is static is asked for again each time, and mostly not sent again.
+                # No cache keeps a page. Static files are revalidated each time.
                 headers["Cache-Control"] = "no-cache" if scope["path"].startswith("/static/") else "no-store"
             await send(message)
 
@@ -127,36 +127,36 @@ class Guard:
         await (refusal or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Why a request is not answered; ``None`` if it is."""
+        """Return the refusal of a request; ``None`` if it is accepted."""
         headers, method, session = Headers(scope=scope), scope["method"], self._session
         if headers["host"].lower() != session.host:
             return PlainTextResponse(f"The console answers to {session.host} only: open {session.origin}/\n", 421)
         if method not in (*_READING, *(() if self._read_only else ("POST",))):
-            why = "This console only reads.\n" if self._read_only else "This is not answered here.\n"
+            why = "This console only reads.\n" if self._read_only else "Method not allowed.\n"
             return PlainTextResponse(why, 405, {"Allow": "GET, HEAD" if self._read_only else "GET, HEAD, POST"})
         opened = self._opened(scope) if method in _READING else None
         if opened is not None:
             return opened
         if not session.knows(headers):
-            return PlainTextResponse("Open the URL that the command printed; it is good for one browser.\n", 401)
+            return PlainTextResponse("Open the URL that the command printed; it works in one browser.\n", 401)
         own = session.origin, "same-origin"
         if method not in _READING and (headers.get("origin"), headers.get("sec-fetch-site")) != own:
-            return PlainTextResponse("The console takes forms from its own pages only.\n", 403)
+            return PlainTextResponse("The console accepts forms only from its own pages.\n", 403)
         return None
 
     def _opened(self, scope: Scope) -> Response | None:
-        """The first request: its token becomes the cookie, and leaves the URL."""
+        """Return the answer to a URL with a token: a cookie, and a redirect without the token."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         token = next((value for name, value in query if name == TOKEN), None)
         if token is None:
             return None
-        known = self._session.knows(Headers(scope=scope))
-        if not known and not self._session.take(token):
+        has_session = self._session.knows(Headers(scope=scope))
+        if not has_session and not self._session.take(token):
             return None
-        rest = urlencode([(name, value) for name, value in query if name != TOKEN])
-        # One slash: two would be another host.
-        answer = RedirectResponse("/" + scope["path"].lstrip("/\\") + (f"?{rest}" if rest else ""), 303)
-        if not known:
+        remaining = urlencode([(name, value) for name, value in query if name != TOKEN])
+        # A path with two slashes would lead to another host.
+        answer = RedirectResponse("/" + scope["path"].lstrip("/\\") + (f"?{remaining}" if remaining else ""), 303)
+        if not has_session:
             # Strict would refuse a link from a chat or a ticket.
             answer.set_cookie(self._session.cookie, self._session.secret, httponly=True, samesite="lax", path="/")
         return answer

@@ -1,4 +1,4 @@
-"""Where traces and logs of a saga are: in the AWS console of the stack's region, or where the project says."""
+"""Links to the traces and logs of a saga: in the AWS console, or where the project's settings say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _W3C = re.compile(r"[0-9a-f]{32}")
 _MOST_GROUPS = 50
 """Log groups that one query of Logs Insights takes."""
 _BEFORE, _AFTER = 60.0, 3_600.0
-"""Seconds before a saga's start and after its last change that are looked through."""
+"""The query covers these seconds before a saga's start and after its last change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Links:
     """Links out of the console.
 
     Args:
-        region: of the stack; empty where there is none in an account, so that AWS has nothing to show.
-        log_groups: those of its functions.
-        trace_url: the project's own, with ``{trace_id}`` in it; empty for X-Ray's.
-        logs_url: likewise, with ``{saga_id}``; empty for CloudWatch's.
+        region: of the stack; empty for the local stack.
+        log_groups: of its functions.
+        trace_url: of the project, with ``{trace_id}``; empty for X-Ray.
+        logs_url: of the project, with ``{saga_id}``; empty for CloudWatch.
     """
 
     region: str = ""
@@ -38,7 +38,7 @@ class Links:
     logs_url: str = ""
 
     def trace(self, trace_id: str | None) -> str:
-        """Return where a trace is; empty if that is not known."""
+        """Return the URL of a trace; empty if unknown."""
         if not trace_id:
             return ""
         if self.trace_url:
@@ -50,8 +50,7 @@ class Links:
         return f"{self._cloudwatch}#xray:traces/{trace_id}"
 
     def logs(self, saga_id: str, begin: str, end: str) -> str:
-        """Return where the log lines of a saga are; empty if that is not known. ``begin``: when it was started, ISO
-        8601."""
+        """Return the URL of a saga's log lines; empty if unknown. ``begin``, ``end``: ISO 8601."""
         if self.logs_url:
             return self.logs_url.replace("{saga_id}", quote(saga_id, safe=""))
         if not self.region or not self.log_groups:
@@ -65,7 +64,7 @@ class Links:
 
     @property
     def metrics(self) -> str:
-        """Where the dashboards of the stack's region are; empty if there is no stack in an account."""
+        """URL of the dashboards in the stack's region; empty for the local stack."""
         return f"{self._cloudwatch}#dashboards:" if self.region else ""
 
     @property
@@ -80,16 +79,16 @@ class Links:
 
 def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) -> Links:
     """Return the links of a project's console."""
-    settings, found = settings_of(project), dict[str, str]()
+    settings, urls = settings_of(project), dict[str, str]()
     for name, placeholder in (("trace_url", "{trace_id}"), ("logs_url", "{saga_id}")):
         url: Any = settings.get(name, "")
         if url and not (isinstance(url, str) and re.match(r"https?://[^\s]+$", url) and placeholder in url):
-            told = f"must be an http URL with {placeholder} in it, not {url!r}"
-            raise InvalidRequest(f"{project / 'pyproject.toml'}: [tool.sagas.console] {name}: {told}")
-        found[name] = url
-    return Links(region, tuple(log_groups), **found)
+            expected = f"must be an http URL with {placeholder} in it, not {url!r}"
+            raise InvalidRequest(f"{project / 'pyproject.toml'}: [tool.sagas.console] {name}: {expected}")
+        urls[name] = url
+    return Links(region, tuple(log_groups), **urls)
 
 
 def _starred(text: str) -> str:
-    """A text as CloudWatch's console has it in its URLs."""
+    """Encode a text as the URLs of CloudWatch's console do."""
     return re.sub(r"[^A-Za-z0-9_.-]", lambda one: "".join(f"*{byte:02x}" for byte in one[0].encode()), text)

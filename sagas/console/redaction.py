@@ -1,4 +1,4 @@
-"""What a browser never gets to see: values of keys that are secrets mostly, and of those that a project names."""
+"""Redaction: the console hides values whose keys look secret, and those that the project names."""
 
 from __future__ import annotations
 
@@ -16,69 +16,69 @@ from sagas.paths import EACH, Place, parse_path
 HIDDEN = "***"
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
 _SHORTEST = 4
-"""Characters from which on a hidden value is looked for in texts: shorter ones are in every other word."""
+"""Shortest redacted value that is removed from other texts: shorter ones occur in many words."""
 _DEEPEST = 100
-"""Levels of a payload that are shown; Python goes no further down than some hundreds."""
-_TOO_DEEP = "… nested deeper than is shown"
+"""Levels of a payload that a page shows. Python's recursion limit is some hundreds."""
+_TOO_DEEP = "… more levels"
 _PAYLOADS = ("request", "result", "value")
 _STRUCTURE = re.compile(
     r"name|type|saga_id|step|status|in_doubt|waiting_for|kind|state|at|until|\w+_at|\w+_until|deadline"
 )
-"""Keys of what the service itself says of a saga: ids, types, names, states and times. They are no texts to look
-through: four digits of a card may well be in an id, and its year is in every time."""
+"""Keys of ids, types, names, states and times, which stay unchanged: an id may contain four digits of a card, and every
+time contains a year."""
 _NAME = re.compile(r"[^\s.\[\]$*]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Which values are not shown.
+    """Which values are hidden.
 
     Args:
-        anywhere: names of keys whose values are hidden wherever they are (``card``).
+        anywhere: keys whose values are hidden at any depth (``card``).
         places: paths from the root (``$.customer.name``).
-        payloads: whether requests, results and messages are shown at all.
+        payloads: whether to show requests, results and messages at all.
     """
 
     anywhere: frozenset[str] = frozenset()
     places: frozenset[Place] = frozenset()
     payloads: bool = True
 
-    def shown(self, data: Any, found: list[str]) -> Any:
-        """Return a request or result as it is shown."""
+    def apply(self, data: Any, hidden: list[str]) -> Any:
+        """Return a request or result with its values hidden. Their texts go to ``hidden``."""
         if data is None:
             return None
         if not self.payloads:
-            _texts(data, found)
+            _texts(data, hidden)
             return HIDDEN
-        return self._item(data, self.places, found, -1)
+        return self._item(data, self.places, hidden, -1)
 
-    def _walk(self, data: Any, places: Collection[Place], found: list[str], depth: int) -> Any:
+    def _walk(self, data: Any, places: Collection[Place], hidden: list[str], depth: int) -> Any:
         if depth > _DEEPEST:
             return _TOO_DEEP
         if isinstance(data, list):
             items = enumerate(cast("list[Any]", data))
-            return [self._item(item, _below(places, f"[{index}]", EACH), found, depth) for index, item in items]
+            return [self._item(item, _below(places, f"[{index}]", EACH), hidden, depth) for index, item in items]
         if isinstance(data, str) and data[:1] in ("{", "["):
-            # It may be JSON itself, as a message carries a request: then it has a root of its own.
+            # A message may contain a request as JSON, which has a root of its own.
             try:
                 inside = json.loads(data)
             except (ValueError, RecursionError):
                 return data
-            shown = self._walk(inside, self.places, found, depth + 1)
-            return data if shown == inside else json.dumps(shown, ensure_ascii=False)
+            redacted = self._walk(inside, self.places, hidden, depth + 1)
+            return data if redacted == inside else json.dumps(redacted, ensure_ascii=False)
         if not isinstance(data, dict):
             return data
         whole = dict[str, Any]()
         for key, value in cast("dict[str, Any]", data).items():
             hide = key in self.anywhere or _BY_DEFAULT.search(key)
-            whole[key] = self._item(value, {()} if hide else _below(places, key), found, depth)
+            whole[key] = self._item(value, {()} if hide else _below(places, key), hidden, depth)
         return whole
 
-    def _item(self, value: Any, places: Collection[Place], found: list[str], depth: int) -> Any:
-        """What is shown of a value in an object or array; the empty path stands for the value itself."""
+    def _item(self, value: Any, places: Collection[Place], hidden: list[str], depth: int) -> Any:
+        """Redact a value of an object or array. The empty path means the value itself."""
         if () not in places or value is None:
-            return self._walk(value, places, found, depth + 1)
-        _texts(value, found)
+            return self._walk(value, places, hidden, depth + 1)
+        _texts(value, hidden)
         return HIDDEN
 
 
@@ -87,8 +87,8 @@ def _below(places: Collection[Place], *parts: str) -> set[Place]:
 
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
-    """Return what the service says of a saga with what was hidden elsewhere taken out of all its texts, and of all of
-    its request and results; ids, names, states and times stay as they are."""
+    """Remove hidden values from all texts of a saga's view, and from its request and results. Ids, names, states and
+    times stay unchanged."""
     long = sorted({text for text in hidden if len(text) >= _SHORTEST}, key=len, reverse=True)
     if not long:
         return data
@@ -113,7 +113,7 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
 
 
 def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
-    """Return what ``[tool.sagas.console]`` of a project hides, beyond what is hidden by default."""
+    """Return the redaction of a project: that of ``[tool.sagas.console]``, and the default."""
     file, entries = project / "pyproject.toml", settings_of(project).get("redact", [])
     anywhere, places = set[str](), set[Place]()
     for entry in cast("list[Any]", entries) if isinstance(entries, list) else [entries]:
@@ -127,14 +127,14 @@ def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
     return Redaction(frozenset(anywhere), frozenset(places), payloads)
 
 
-def _texts(data: Any, found: list[str]) -> None:
-    """Collect all texts and numbers of what is hidden, to take them out of other texts."""
-    left = [data]
-    while left:
-        one = left.pop()
+def _texts(data: Any, hidden: list[str]) -> None:
+    """Collect the texts and numbers of a hidden value, to remove them from other texts."""
+    remaining = [data]
+    while remaining:
+        one = remaining.pop()
         if isinstance(one, dict):
-            left += cast("dict[str, Any]", one).values()
+            remaining += cast("dict[str, Any]", one).values()
         elif isinstance(one, list):
-            left += cast("list[Any]", one)
+            remaining += cast("list[Any]", one)
         elif isinstance(one, str | int | float) and not isinstance(one, bool):
-            found.append(str(one))
+            hidden.append(str(one))

@@ -1,4 +1,4 @@
-"""Serving the console on this machine."""
+"""The console's server."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _ENDS_WITHIN = 3
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``sagas console`` was asked for.
+    """Options of ``sagas console``.
 
     Args:
         stack: the service's stack; ``None`` is the local one.
         port: on 127.0.0.1; 0 takes a free one.
-        read_only: nothing but reading is answered.
-        redaction: what is not shown.
+        read_only: whether actions are off.
+        redaction: which values are hidden.
         ahead: seconds by which the service's clock is ahead of this machine's.
         links: where traces and logs are.
     """
@@ -48,18 +48,18 @@ class Options:
 
 
 class Serving:
-    """A console that listens, and serves once it is told to.
+    """A console that listens at once, and serves in :meth:`run` or :meth:`in_background`.
 
     Args:
         client: of the service.
-        options: what was asked for.
+        options: of the command.
 
     Raises:
         InvalidRequest: the port is not free.
     """
 
     def __init__(self, client: Any, options: Options) -> None:
-        # On this machine's own address: nobody else's can reach it.
+        # The loopback address: no other machine can reach it.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -67,7 +67,7 @@ class Serving:
         except OSError as error:
             self._socket.close()
             reason = os.strerror(error.errno or 0).lower()
-            raise InvalidRequest(f"port {options.port} is not free ({reason}); choose another by --port") from error
+            raise InvalidRequest(f"port {options.port} is not free ({reason}); choose another with --port") from error
         self._socket.listen(64)
         self.session = Session(self._socket.getsockname()[1])
         app = console(
@@ -79,7 +79,7 @@ class Serving:
             ahead=options.ahead,
             links=options.links,
         )
-        # No access log: the first URL has the token in it.
+        # No access log, because the first URL contains the token.
         config = uvicorn.Config(
             app,
             log_level="error",
@@ -92,7 +92,7 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """The URL that opens it, once."""
+        """The URL that opens it; it works once."""
         return self.session.url()
 
     def run(self) -> None:
@@ -101,7 +101,7 @@ class Serving:
 
     @contextmanager
     def in_background(self) -> Generator[None]:
-        """Serve meanwhile, in a thread. Signals stay those of the program around it."""
+        """Serve in a thread. Signals stay with the calling program."""
         thread = threading.Thread(target=self.run, name="sagas-console", daemon=True)
         thread.start()
         try:
@@ -122,5 +122,5 @@ def opened_in_browser(url: str, announce: Callable[[str], None]) -> Generator[No
         page = Path(private, "open.html")
         page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">\n', "utf-8")
         if not webbrowser.open(page.as_uri()):
-            announce("No browser was found: open the URL in one.")
+            announce("No browser found: open the URL yourself.")
         yield

@@ -1,4 +1,4 @@
-"""What a project's ``pyproject.toml`` says of its console: ``[tool.sagas.console]``."""
+"""The console's settings: ``[tool.sagas.console]`` in a project's ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from sagas.errors import InvalidRequest
 
-_KNOWN = ("redact", "trace_url", "logs_url")
+_KEYS = ("redact", "trace_url", "logs_url")
 
 
 def settings_of(project: Path) -> dict[str, Any]:
-    """Return the table; nothing where there is no file, or no such table in it."""
+    """Return the table; empty if the file or the table is missing."""
     path = project / "pyproject.toml"
     try:
         settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -24,8 +24,10 @@ def settings_of(project: Path) -> dict[str, Any]:
         settings = cast("dict[str, Any]", settings).get(name, {}) if isinstance(settings, dict) else None
     if not isinstance(settings, dict):
         raise InvalidRequest(f"{path}: [tool.sagas.console] must be a table")
-    known = cast("dict[str, Any]", settings)
-    unknown = [name for name in known if name not in _KNOWN]
+    table = cast("dict[str, Any]", settings)
+    unknown = [name for name in table if name not in _KEYS]
     if unknown:
-        raise InvalidRequest(f"{path}: [tool.sagas.console] {unknown[0]}: is unknown; there are {', '.join(_KNOWN)}")
-    return known
+        raise InvalidRequest(
+            f"{path}: [tool.sagas.console] {unknown[0]}: unknown key; expected one of {', '.join(_KEYS)}"
+        )
+    return table

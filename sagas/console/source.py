@@ -1,4 +1,4 @@
-"""What the console knows, asked of the service: several tabs at once are one call, and what rests is asked for once."""
+"""The service as the console reads it. Several tabs share one call, and a saga at rest is read once."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 T = TypeVar("T")
 
 _THREADS = 4
-_MOST_SHOWN = 24
-"""Sagas that one look at a list shows in full, to tell their errors: the next look tells of those that are left."""
+_MOST_IN_FULL = 24
+"""Sagas that a list reads in full, for their errors. The next refresh reads the remaining ones."""
 _SHORTEST_ID = 4
-"""Characters of an id from which on the service looks for what begins so."""
-_PAGES_AT_WORK = 3
-"""Lists of a hundred sagas at work that are looked through for dead workers."""
+"""The service accepts the start of an id from this many characters on."""
+_PAGES_OF_RUNNING = 3
+"""Lists of a hundred running sagas to search for dead workers."""
 _MOST_NEEDING = 200
-"""Sagas that need a person which are looked at."""
+"""Sagas of the attention list that the console reads."""
 
 
 class Source:
     """The service as the console reads it.
 
     Args:
-        client: of the service, a ``SagaClient``; what changes something goes to it directly.
-        clock: seconds that only go up.
+        client: a ``SagaClient``; actions call it directly.
+        clock: monotonic seconds.
     """
 
     def __init__(self, client: Any, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,11 +37,11 @@ class Source:
         self._cache = Cache(clock, self._pool.submit)
 
     def close(self) -> None:
-        """End its threads."""
+        """Stop its threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def forget(self) -> None:
-        """Ask anew for everything: something was changed."""
+        """Drop all answers after a change."""
         self._cache.forget()
 
     def show(self, name: str, saga_id: str) -> Any:
@@ -49,17 +49,16 @@ class Source:
         return self._cache.get(("show", name, saga_id), lambda: self.client.show(name, saga_id))
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
-        """Return the whole audit trail of a saga. It is not read again before the saga has changed."""
+        """Return the whole audit trail of a saga. It is read again only after the saga has changed."""
         name, saga_id, seen = saga["type"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
         return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
-    def list(self, **wanted: Any) -> Any:
+    def list(self, **options: Any) -> Any:
         """Return a page of the list."""
-        return self._cache.get(("list", repr(sorted(wanted.items()))), lambda: self.client.list(**wanted))
+        return self._cache.get(("list", repr(sorted(options.items()))), lambda: self.client.list(**options))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
-        """Return the latest sagas of a type, as lists tell of them, that were started since a time. ``since``: ISO
-        8601."""
+        """Return summaries of the latest sagas of a type, started since a time. ``since``: ISO 8601."""
 
         def ask() -> list[Any]:
             found, _ = _gathered(
@@ -70,41 +69,43 @@ class Source:
         return self._cache.get(("since", name, status, since), ask)
 
     def stats(self, name: str | None) -> Any:
-        """Return what the service counts of a type, or of all; ``None`` where it does not."""
+        """Return the counts of a type, or of all; ``None`` if the service has none."""
         return self._cache.get(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None))
 
     def stats_of_all(self) -> Any:
-        """Return what the service counts of all types, as far as it was asked lately."""
-        return self._cache.meanwhile(("stats", None), lambda: _tolerant(lambda: self.client.stats(None), None), None)
+        """Return the counts of all types, at most a minute old; ``None`` at first."""
+        return self._cache.in_background(
+            ("stats", None), lambda: _tolerant(lambda: self.client.stats(None), None), None
+        )
 
     def sweeps(self) -> list[Any]:
-        """Return how sweeps stand, as far as it was asked lately."""
+        """Return the state of the sweeps, at most a minute old; empty at first."""
         nothing: list[Any] = []
-        return self._cache.meanwhile(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
+        return self._cache.in_background(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
 
     def together(self, *asks: Callable[[], Any]) -> list[Any]:
-        """Return the answers of several of these methods, asked at the same time."""
+        """Call several of these methods in parallel, and return their answers."""
         return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
     def dead_lettered(self, name: str) -> int | None:
-        """Return how many sagas of a type are DEAD_LETTERED; ``None`` where that is not known."""
+        """Return how many sagas of a type are DEAD_LETTERED; ``None`` if unknown."""
         stats = self.stats(name)
         if not stats or not stats["types"] or "DEAD_LETTERED" in stats["types"][0]["at_least"]:
             return None
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
     def attention(self) -> tuple[list[Any], bool]:
-        """Return the sagas that need a person, the longest waiting first, and whether there may be more of them."""
+        """Return the sagas that need an operator, the longest waiting first, and whether there may be more."""
         return self._cache.get(("attention",), self._needing)
 
     def _needing(self) -> tuple[list[Any], bool]:
         return _gathered(lambda cursor: self.client.attention(limit=100, cursor=cursor), _MOST_NEEDING)
 
     def counts(self) -> dict[str, str]:
-        """Return how much waits at the console's pages, by their paths, as far as it was asked lately."""
-        needed, more = self._cache.meanwhile(("attention",), self._needing, (list[Any](), False))
-        breakers = self._cache.meanwhile(("breakers",), self._breakers, list[Any]())
-        letters = self._cache.meanwhile(("all letters",), self._all_letters, 0)
+        """Return the numbers in the console's menu, by path, at most a minute old."""
+        needed, more = self._cache.in_background(("attention",), self._needing, (list[Any](), False))
+        breakers = self._cache.in_background(("breakers",), self._breakers, list[Any]())
+        letters = self._cache.in_background(("all letters",), self._all_letters, 0)
         counts = {
             "/": f"{len(needed)}{'+' * more}",
             "/letters": str(letters),
@@ -113,19 +114,19 @@ class Source:
         return {place: count for place, count in counts.items() if count != "0"}
 
     def _all_letters(self) -> int:
-        """About how many messages all dead-letter queues hold, asked for one after the other."""
+        """Return approximately how many messages all dead-letter queues contain."""
         return sum(self.letters(one["type"]) or 0 for one in self.types())
 
     def caller(self) -> str:
-        """Return as whom the console acts, as far as it was asked lately."""
-        return self._cache.meanwhile(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
+        """Return the caller's identity, at most a minute old; empty at first."""
+        return self._cache.in_background(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
 
     def leased(self) -> list[Any]:
-        """Return the sagas that workers have, as lists tell of them: the newest few hundred of a status."""
+        """Return summaries of the sagas with a lease: of the newest few hundred per status."""
         found = list[Any]()
         for status in ("RUNNING", "COMPENSATING"):
             cursor = None
-            for _ in range(_PAGES_AT_WORK):
+            for _ in range(_PAGES_OF_RUNNING):
                 page = self.list(status=status, limit=100, cursor=cursor)
                 found += [saga for saga in page["sagas"] if saga.get("lease")]
                 cursor = page["cursor"]
@@ -138,52 +139,52 @@ class Source:
         return self._cache.get(("types",), self.client.types)
 
     def breakers(self) -> list[Any]:
-        """Return the circuit breakers; none where the caller may not ask."""
+        """Return the circuit breakers; none if the caller has no permission."""
         return self._cache.get(("breakers",), self._breakers)
 
     def _breakers(self) -> list[Any]:
         return _tolerant(self.client.breakers, cast("list[Any]", []))
 
     def letters(self, name: str) -> int | None:
-        """Return about how many messages are in a dead-letter queue; ``None`` if that is not to be known."""
+        """Return approximately how many messages a dead-letter queue contains; ``None`` if unknown."""
         return self._cache.get(("letters", name), lambda: _tolerant(lambda: self.client.count_letters(name), None))
 
     def letters_of_all(self) -> dict[str, int | None]:
-        """Return the same of all types."""
+        """Return :meth:`letters` of all types."""
         names = [one["type"] for one in self.types()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
-    def look_up(self, wanted: str) -> Any:
-        """Return a saga by its id, how that begins, or the key that started it; ``None`` if it is not one saga."""
+    def look_up(self, text: str) -> Any:
+        """Return a saga by its id, the start of its id, or its idempotency key; ``None`` unless exactly one matches."""
 
         def by_key() -> Any:
-            found: list[Any] = self.client.list(idempotency_key=wanted)["sagas"] if wanted else []
+            found: list[Any] = self.client.list(idempotency_key=text)["sagas"] if text else []
             return found[0] if len(found) == 1 else None
 
-        if len(wanted) >= _SHORTEST_ID:
-            return _tolerant(lambda: self.client.look_up(wanted), None) or _tolerant(by_key, None)
+        if len(text) >= _SHORTEST_ID:
+            return _tolerant(lambda: self.client.look_up(text), None) or _tolerant(by_key, None)
         return _tolerant(by_key, None)
 
     def in_full(self, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return those sagas of a list in full that are known, by id. A few that are not are asked for."""
-        missing = [one for one in summaries if self._known(one) is None][:_MOST_SHOWN]
+        """Return sagas of a list in full, by id: those in the cache, and a few more."""
+        missing = [one for one in summaries if self._cached(one) is None][:_MOST_IN_FULL]
 
         def ask(one: Mapping[str, Any]) -> Any:
             return _tolerant(lambda: self.show(one["type"], one["saga_id"]), None)
 
         for _ in self._pool.map(ask, missing):
             pass
-        known = ((one["saga_id"], self._known(one)) for one in summaries)
-        return {saga_id: saga for saga_id, saga in known if saga is not None}
+        cached = ((one["saga_id"], self._cached(one)) for one in summaries)
+        return {saga_id: saga for saga_id, saga in cached if saga is not None}
 
-    def _known(self, summary: Mapping[str, Any]) -> Any:
-        """The saga as it was shown last, unless the list has a later change of it."""
+    def _cached(self, summary: Mapping[str, Any]) -> Any:
+        """Return the saga from the cache, unless the list has a later change."""
         saga = self._cache.last(("show", summary["type"], summary["saga_id"]), None)
         return saga if saga is not None and saga["updated_at"] >= summary["updated_at"] else None
 
 
 def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[Any], bool]:
-    """Sagas of page after page, until there are that many, and whether there may be more."""
+    """Read page after page until there are ``most`` sagas. Returns them, and whether there may be more."""
     found, cursor = list[Any](), None
     while len(found) < most:
         page = page_after(cursor)
@@ -195,12 +196,12 @@ def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[
 
 
 def _tolerant(ask: Callable[[], T], otherwise: T) -> T:
-    """The answer, or something else where there is none, or the caller may not ask."""
+    """Return the answer, or ``otherwise`` if there is none or the caller has no permission."""
     try:
         return ask()
     except (NotFound, Conflict, InvalidRequest):
         return otherwise
     except SagaError as error:
-        if type(error) is SagaError:  # refused, or not known here; what is out of reach is told
+        if type(error) is SagaError:  # refused or unknown; a service that is unreachable is an error
             return otherwise
         raise

@@ -1,9 +1,8 @@
-"""What there is to do on an arrival: a message, the supervisor, an operator, a caller.
+"""Decide what to do on an arrival: a message, or a request of the supervisor, an operator or a caller.
 
-An invocation that goes on with its saga needs no arrival: the write that commits a step claims the next one (rule 16).
-The message at hand stays the saga's current one for as long: the dispatch number stays as it is, so that a delivery of
-that message finds the saga, whatever step it was sent for. What leaves the invocation is a new message under a new
-number, as ever.
+An invocation that continues its saga needs no arrival: the write that commits a step claims the next one (rule 16).
+Until the invocation ends, its message stays the saga's current one under the same dispatch number. So a delivery of
+that message finds the saga, whatever step it was sent for. A message that leaves the invocation gets a new number.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from msgspec.structs import replace
 from sagas.core import events as ev
 from sagas.core.commands import (
     Backlog,
-    CancelAsked,
+    CancelArrived,
     ChildrenSeen,
-    CompensateAsked,
+    CompensateArrived,
     MessageArrived,
-    ResolveAsked,
-    RetryAsked,
-    SignalAsked,
+    ResolveArrived,
+    RetryArrived,
+    SignalArrived,
     StallNoticed,
 )
 from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Write
@@ -40,7 +39,7 @@ from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, 
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""Seconds from which on a retry leaves the invocation that went on to its step."""
+"""Seconds from which a retry leaves an invocation that has run several steps."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -48,7 +47,7 @@ def _claimed(state: SagaState, lease: Lease) -> SagaState:
 
 
 def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
-    """Take an expired lease (rule 4): its predecessor can commit nothing more, every message it knew of is stale."""
+    """Take over an expired lease (rule 4): its holder can no longer commit, and its messages are stale."""
     predecessor = state.lease.act_until if state.lease else 0.0
     after = _claimed(state, lease)
     after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
@@ -56,10 +55,10 @@ def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decis
 
 
 def _interrupted(state: SagaState) -> bool:
-    """Whether an expired lease must be taken over by closing first what its holder may have left open (rule 4).
+    """Whether a takeover must first close the execution that the expired lease's holder may have left open (rule 4).
 
-    A saga that waits for a person, or is over, runs no user code: there a plain claim will do, and what its
-    predecessor journaled is adopted either way.
+    A saga that waits for an operator, or has ended, runs no user code, so a plain claim is enough. An entry that the
+    holder journaled is adopted either way.
     """
     return state.lease is not None and not state.over and state.status is not SagaStatus.DEAD_LETTERED
 
@@ -69,30 +68,30 @@ def _held(state: SagaState, now: float) -> bool:
 
 
 def message_arrived_late(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
-    """The saga is over."""
+    """Discard a message of a saga that has ended."""
     return Decision(state, Discard(f"the saga is {state.status}"))
 
 
 def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
-    parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    if parked and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id):
-        # On its way to the dead letters, also while an operator holds the lease: postponed until the lease ends it
-        # would wear out and be copied, and the copy is not what the saga says is dead.
+    stopped = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
+    if stopped and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id):
+        # It moves to the dead letters even while an operator holds the lease. Postponed until the lease ends, it would
+        # use up its receives and be copied, and the copy is not the message that the saga records as dead.
         return Decision(state, Die())
     if state.lease is not None and _held(state, now):
-        # No copy: the holder may be another delivery of this message, which is then to die, or it is a dead letter
-        # that was redriven, which only its own id tells.
+        # No copy: the holder may be another delivery of this message, which then dies. Or it is a redriven dead letter,
+        # which only its own id identifies.
         return Decision(state, Postpone(state.lease.expires_at, itself=True))
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
-    if parked:
+    if stopped:
         return _dead_arrived(state, event)
     fact = next_fact(plan, state) or owed_by_time(state, now)
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
-        # The step is exhausted: the current message is the one to die. If its code is gone, none needs to.
+        # The step is exhausted, so the current message dies. If its code is missing, no message needs to.
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadLetter(event.dispatch, event.hops, event.message_id)
@@ -103,10 +102,10 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
 
 
 def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
-    """The saga waits for an operator: this is its dead letter redriven, or a stale message.
+    """Retry the saga if this is its redriven dead letter; discard a stale message.
 
-    Redriving gives a message a new id and a new time of sending. The time tells it from a duplicate that the sender's
-    own retry made, which has another id too but entered the queue before the saga stopped.
+    Redriving gives a message a new id and a new time of sending. A duplicate from the sender's own retry has another
+    id, too, but entered the queue before the saga stopped.
     """
     dead = state.dead
     if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):
@@ -120,7 +119,7 @@ def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decisi
     current = send_current(state)
     step = state.current
     if state.joins:
-        return Decision(state, Discard("the saga waits for its children: no message stands for that"))
+        return Decision(state, Discard("the saga waits for its children, which needs no message"))
     if event.dispatch != state.dispatch:
         claimed = step is None or (step.undo_attempts if state.undoing else step.attempts).used > 0
         if not claimed and state.status is not SagaStatus.WAITING:  # then the current message may be missing
@@ -146,16 +145,16 @@ def claimed_work(state: SagaState, lease: Lease) -> Decision:
 
 
 def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) -> Send | None:
-    """Return what the holder may go on with once a fact is committed; ``None`` where that is for another invocation.
+    """Return the work that the lease holder may continue with after a commit; ``None`` to leave it to a new message.
 
-    Not after a cancel, and not with another attempt at the same step or undo, for its circuit breaker has to hear of
-    the one before. ``now``: epoch seconds.
+    The holder does not continue after a cancel. Nor does it attempt the same step or undo again, because the circuit
+    breaker must count the last attempt first. ``now``: epoch seconds.
     """
     after, send = decision.state, decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:
         return None
-    goes_on = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)
-    if not goes_on and not (isinstance(fact, ev.CompensationStarted) and fact.cause == "failure"):
+    continues = isinstance(fact, ev.StepCompleted | ev.StepCompensated | ev.CompensationFailed)
+    if not continues and not (isinstance(fact, ev.CompensationStarted) and fact.cause == "failure"):
         return None
     if forward(after) and (after.cancel.at or not ready(after)):
         return None
@@ -163,15 +162,15 @@ def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) 
 
 
 def claimed_next(before: SagaState, decision: Decision, lease: Lease) -> Decision:
-    """Return the decision to run what :func:`next_work` returned, under the number of the message at hand."""
+    """Return the decision to run the work of :func:`next_work` under the number of the current message."""
     run = claimed_work(decision.state, lease)
     return replace(run, state=replace(run.state, dispatch=before.dispatch))
 
 
 def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
-    """Have a retry that is not due soon be a new message, where the one at hand was sent for another step.
+    """Give a retry that is not due soon a new message, if the current one was sent for an earlier step.
 
-    That has been received for all steps of its chain, and SQS counts each receive.
+    SQS counts the receives of the current message, which it has used for all steps of its chain.
     """
     send = decision.send
     if send is None or send.dispatch != before.dispatch or send.not_before - now <= SHORTEST_WAIT:
@@ -182,7 +181,7 @@ def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
-    """Take an expired lease over, journal what is owed, or send a lost message anew. Live leases are untouched."""
+    """Take over an expired lease, journal the next fact, or send a lost message again. Live leases are untouched."""
     if _held(state, now):
         return Decision(state)
     if _interrupted(state):
@@ -197,19 +196,19 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
     if max(quiet_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
         return Decision(state)
-    anew = ev.SagaRecovered() if event.backlog is Backlog.LOST else _unanswered(plan, state)
-    following = anew if fact is None or fact.cause.message_dies else fact
+    sent_again = ev.SagaRecovered() if event.backlog is Backlog.LOST else _unanswered(plan, state)
+    following = sent_again if fact is None or fact.cause.message_dies else fact
     return Decision(_claimed(state, event.lease), Write(following))
 
 
 def _unanswered(plan: Plan, state: SagaState) -> ev.SagaRecovered:
-    """Send anew what may not be lost at all: a function that cannot run is no fault of its sagas (rule 9)."""
-    sent = state.unanswered + 1
-    return ev.SagaRecovered(False, sent, attention=sent > plan.max_recovery_attempts and not state.attention)
+    """Send a message again that may not be lost: a function that cannot run costs its sagas no attempts (rule 9)."""
+    count = state.unanswered + 1
+    return ev.SagaRecovered(False, count, attention=count > plan.max_recovery_attempts and not state.attention)
 
 
 def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
-    """Begin to undo what is over, as the parent ordered."""
+    """Begin to undo a saga that has ended, at its parent's request."""
     fact = next_fact(plan, state)
     if fact is None or _held(state, now):
         return Decision(state)
@@ -219,7 +218,7 @@ def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
 
 
 def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float) -> Decision:
-    """Journal what became of the children, unless something else is owed first."""
+    """Journal the outcome of the children, unless another fact comes first."""
     step = state.current
     if _held(state, now) or step is None or not state.joins or step.round != event.round:
         return Decision(state)
@@ -234,75 +233,75 @@ def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float)
     return Decision(_claimed(state, event.lease), Write(fact or event.fact))
 
 
-def cancel_asked(plan: Plan, state: SagaState, event: CancelAsked, now: float) -> Decision:
-    """Set the flag; the holder of the lease, or the next one, acts on it."""
+def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: float) -> Decision:
+    """Set the flag; the current lease holder, or the next one, acts on it."""
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
     if state.over:
         return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel.at:
         return Decision(state)
-    if state.past_pivot:  # the deadline is no cancel there: see ``owed_by_time``
+    if state.past_pivot:  # there the deadline cancels nothing: see ``owed_by_time``
         return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
     after = replace(state, cancel=Cancel(now, event.actor, event.reason))
     return Decision(after, send=None if state.lease else send_current(after))
 
 
-def signal_asked(plan: Plan, state: SagaState, event: SignalAsked, now: float) -> Decision:
-    """Set the step's flag; the holder of the lease, or the next one, takes the value."""
+def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: float) -> Decision:
+    """Set the step's flag; the current lease holder, or the next one, reads the value."""
     step = state.steps[event.index]
     early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
-    able = forward(state) or state.status is SagaStatus.DEAD_LETTERED
-    if step.waits_for != "signal" or not able or (state.recovery.exhausted and not state.past_pivot):
-        return Decision(state, Refuse(f"the saga is {state.status}: step {step.name} takes no signal any more"))
+    open_ = forward(state) or state.status is SagaStatus.DEAD_LETTERED
+    if step.waits_for != "signal" or not open_ or (state.recovery.exhausted and not state.past_pivot):
+        return Decision(state, Refuse(f"the saga is {state.status}; step {step.name} no longer accepts a signal"))
     if state.cancel.at:
-        return Decision(state, Refuse(f"the saga is cancelled: step {step.name} takes no signal any more"))
+        return Decision(state, Refuse(f"the saga is cancelled; step {step.name} no longer accepts a signal"))
     if step.timed_out:
-        return Decision(state, Refuse(f"step {step.name} has waited in vain: its time is over"))
+        return Decision(state, Refuse(f"step {step.name} has timed out: no signal arrived in time"))
     if step.signalled or step.status not in early:
-        return Decision(state, Refuse(f"step {step.name} is {step.status}: it takes no signal any more"))
+        return Decision(state, Refuse(f"step {step.name} is {step.status}; it no longer accepts a signal"))
     return Decision(state.with_step(event.index, replace(step, signalled=True)))
 
 
-def retry_asked(plan: Plan, state: SagaState, event: RetryAsked, now: float) -> Decision:
-    """Grant what failed a new budget of attempts, or send anew at once what nothing answers."""
+def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float) -> Decision:
+    """Grant a failed step or undo a new budget of attempts, or send an unanswered message again at once."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.over and state.lease is None:
             return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
-        told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
-        return Decision(state, Refuse(told))
+        text = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
+        return Decision(state, Refuse(text))
     if state.cancel.at and state.status is SagaStatus.DEAD_LETTERED:
-        return Decision(state, Refuse("a cancel was accepted: the saga is about to be undone"))
+        return Decision(state, Refuse("a cancel was accepted; the saga is about to be undone"))
     if _held(state, now):
-        return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
+        return Decision(state, Refuse("a worker, the supervisor or another operator is changing this saga; try again"))
     return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
-def compensate_asked(plan: Plan, state: SagaState, event: CompensateAsked, now: float) -> Decision:
-    """Give up on a saga that waits or has failed, and have it undone; past its pivot only if that is meant."""
+def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, now: float) -> Decision:
+    """Undo a saga that is dead-lettered or has failed; past its pivot only with ``force``."""
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
     if held and not (event.force and event.reason):
-        return Decision(state, Refuse(f"{pivot_holds(state)}; undo it with force and a reason that says why"))
+        return Decision(state, Refuse(f"{pivot_holds(state)}; to undo it, pass force and a reason"))
     forced = held or (event.force and state.status is SagaStatus.COMPLETED)
     if not stopped and not forced:
         more = "; one that is COMPLETED only with force" if state.status is SagaStatus.COMPLETED else ""
-        told = f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone{more}"
-        return Decision(state, Refuse(told))
+        text = f"the saga is {state.status}; only DEAD_LETTERED and FAILED can be undone{more}"
+        return Decision(state, Refuse(text))
     running = state.current is not None and state.current.status is StepStatus.RUNNING
     if _held(state, now) or (running and forward(state)) or state.lost_until > now:
-        return Decision(state, Refuse("an execution of this saga may still be at work"))
+        return Decision(state, Refuse("an execution of this saga may still be running; try again later"))
     return Decision(_claimed(state, event.lease), Write(ev.CompensationStarted("operator")))
 
 
-def resolve_asked(plan: Plan, state: SagaState, event: ResolveAsked, now: float) -> Decision:
-    """Take the saga off the list of those that need a person."""
+def resolve_arrived(plan: Plan, state: SagaState, event: ResolveArrived, now: float) -> Decision:
+    """Take the saga off the attention list."""
     at_rest = state.over or state.status is SagaStatus.DEAD_LETTERED
     if not state.attention or not at_rest:
-        return Decision(state, Refuse(f"the saga is {state.status}; there is nothing to settle"))
+        return Decision(state, Refuse(f"the saga is {state.status}; it has nothing to resolve"))
     if _held(state, now):
-        return Decision(state, Refuse("a worker, the supervisor or another operator is at work on this saga"))
+        return Decision(state, Refuse("a worker, the supervisor or another operator is changing this saga; try again"))
     if event.steps and not state.over:
-        return Decision(state, Refuse(f"the saga is {state.status}: nothing of it was to be undone yet"))
+        return Decision(state, Refuse(f"the saga is {state.status}; none of its steps was to be undone yet"))
     fact = ev.SagaResolved(event.reason, event.taken, event.steps)
     return Decision(_claimed(state, event.lease), Write(fact))

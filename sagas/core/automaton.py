@@ -1,20 +1,20 @@
 """The life of a saga as one table.
 
 Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987, with backward recovery). At any
-time it is in one status and, under its cursor, one step is in one status; the pair is the state. Three principles
-hold it together; the commit protocol, whose rules are cited by number, is how they are kept between processes:
+time the saga has a status, and so has the step under its cursor; the pair is the state. Three principles hold. The
+commit protocol, whose rules are cited by number, keeps them between processes:
 
--   *Only a lease holder journals.* A fact changes a state only while its lease is held, and only when it is
-    about the execution that is under way; any other fact, being a duplicate, late or impossible, leaves the state
-    as it is and asks for nothing. Committing twice is therefore impossible, in whatever order facts come.
--   *Strictly backward.* No row leads from COMPENSATING, or from the end, to RUNNING. (An operator's retry of a
-    DEAD_LETTERED saga does, which is why DEAD_LETTERED is neither.)
--   *Something is always owed.* After each fact the state tells what comes next: another fact the holder owes
-    (``rules.next_fact``), the current message, or nothing because the saga is over or waits for a person. Every fact
-    uses up something finite (steps, attempts, recoveries), so once events stop the saga has ended or waits.
+-   *Only a lease holder journals.* A fact changes a state only while its lease is held, and only if it is about the
+    execution under way. Any other fact is a duplicate, late or impossible: it changes nothing. So nothing is committed
+    twice, whatever the order of facts.
+-   *Strictly backward.* No row leads from COMPENSATING, or from a final status, to RUNNING. An operator's retry leads
+    from DEAD_LETTERED to RUNNING, so DEAD_LETTERED is neither.
+-   *Every state has a next action*, unless the saga has ended or waits for an operator. It is the current message, or
+    another fact that the holder must journal (``rules.next_fact``). Every fact uses up something finite (steps,
+    attempts, recoveries). So once events stop, the saga ends or waits.
 
-``decide`` looks the pair (status, kind of event) up in ``TABLE``; what is not in the table does nothing. Leaving the
-forward way waits until no lost execution can act any more (``lost_until``), so an undo never runs beside its step.
+``decide`` looks up the pair (status, kind of event) in ``TABLE``; other pairs do nothing. A saga leaves the forward way
+only when no lost execution can act any more (``lost_until``), so an undo never runs at the same time as its step.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from msgspec.structs import replace
 from sagas.core import arrivals, transitions, undoing
 from sagas.core import events as ev
 from sagas.core.commands import (
-    CancelAsked,
+    CancelArrived,
     ChildrenSeen,
-    CompensateAsked,
+    CompensateArrived,
     Event,
     MessageArrived,
-    ResolveAsked,
-    RetryAsked,
-    SignalAsked,
+    ResolveArrived,
+    RetryArrived,
+    SignalArrived,
     StallNoticed,
 )
 from sagas.core.effects import Decision
@@ -58,8 +58,8 @@ class Row:
         sources: the statuses it applies to.
         event: the kind of event.
         apply: computes the decision from plan, state, event and the time.
-        targets: the statuses it can lead to, besides staying.
-        meaning: for the diagram; empty for a row that never changes the status.
+        targets: the other statuses it can lead to.
+        meaning: the label in the diagram; empty for a row that never changes the status.
     """
 
     sources: tuple[SagaStatus, ...]
@@ -75,29 +75,30 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.StepFailed, transitions.step_failed, (S.RUNNING, S.COMPLETED)),
     Row((S.RUNNING,), ev.StepLost, transitions.step_lost, (S.RUNNING, S.COMPLETED)),
     Row((S.PENDING, S.RUNNING), ev.WaitStarted, transitions.wait_started, (S.WAITING,), "it waits"),
-    # Where the code is gone that was to look again, and the wait asks nobody.
+    # A step was to poll again, but its code was replaced by a wait that has none.
     Row((S.WAITING,), ev.WaitStarted, transitions.wait_started, ()),
     Row((S.WAITING,), ev.SignalReceived, transitions.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
     Row((S.WAITING,), ev.WaitEnded, transitions.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
-    Row((S.WAITING,), ev.WaitTimedOut, transitions.wait_timed_out, (S.RUNNING, S.COMPLETED), "it waited in vain"),
+    Row((S.WAITING,), ev.WaitTimedOut, transitions.wait_timed_out, (S.RUNNING, S.COMPLETED), "its wait timed out"),
     Row((S.RUNNING,), ev.ChildrenStarted, transitions.children_started, (S.WAITING,), "it waits for its children"),
-    Row((S.WAITING,), ev.ChildrenEnded, transitions.children_ended, (S.RUNNING, S.COMPLETED), "its children are over"),
-    Row((S.RUNNING,), ev.StepPostponed, transitions.step_postponed, (S.WAITING,), "a step looks again later"),
-    Row((S.PENDING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
+    Row((S.WAITING,), ev.ChildrenEnded, transitions.children_ended, (S.RUNNING, S.COMPLETED), "its children ended"),
+    Row((S.RUNNING,), ev.StepPostponed, transitions.step_postponed, (S.WAITING,), "a step will poll again"),
+    Row((S.PENDING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code missing"),
     Row(
-        (S.RUNNING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "exhausted or code gone"
+        *((S.RUNNING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,)),
+        "exhausted or code missing",
     ),
-    Row((S.WAITING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code gone"),
+    Row((S.WAITING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code missing"),
     Row((S.RUNNING,), ev.SagaFailed, transitions.saga_failed, (S.FAILED,), "exhausted, FAIL"),
-    # The pivot was the last step, and the cancel came while it ran: the saga is over.
+    # The pivot was the last step, and the cancel came while it ran: the saga has ended.
     Row(
         (S.RUNNING,),
         ev.CancelRequested,
         transitions.cancel_requested,
         (S.COMPLETED,),
-        "a cancel comes too late",
+        "the cancel came too late",
     ),
-    Row((S.RUNNING,), ev.SagaTimedOut, transitions.saga_timed_out, (S.COMPLETED,), "a cancel comes too late"),
+    Row((S.RUNNING,), ev.SagaTimedOut, transitions.saga_timed_out, (S.COMPLETED,), "the cancel came too late"),
     Row((S.PENDING, S.WAITING, S.DEAD_LETTERED), ev.CancelRequested, transitions.cancel_requested, ()),
     Row((S.PENDING, S.WAITING, S.DEAD_LETTERED), ev.SagaTimedOut, transitions.saga_timed_out, ()),
     Row((S.PENDING,), ev.CompensationStarted, undoing.compensation_started, _TURNED[1:], "cancelled or given up"),
@@ -105,42 +106,42 @@ ROWS: tuple[Row, ...] = (
     Row((S.WAITING,), ev.CompensationStarted, undoing.compensation_started, _TURNED, "cancelled or given up"),
     Row((S.DEAD_LETTERED,), ev.CompensationStarted, undoing.compensation_started, _TURNED, "cancelled or given up"),
     Row((S.FAILED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "given up"),
-    Row((S.COMPLETED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "undone after all"),
+    Row((S.COMPLETED,), ev.CompensationStarted, undoing.compensation_started, _TURNED[:2], "undone by force"),
     Row((S.COMPENSATING,), ev.StepCompensated, undoing.step_compensated, _UNDONE, "last undo done"),
     Row((S.COMPENSATING,), ev.CompensationAttemptFailed, undoing.undo_attempt_failed, (S.COMPENSATION_FAILED,)),
     Row((S.COMPENSATING,), ev.CompensationPostponed, undoing.undo_postponed, ()),
     Row((S.COMPENSATING,), ev.CompensationFailed, undoing.undo_failed, (S.COMPENSATION_FAILED,), "an undo failed"),
-    Row((S.DEAD_LETTERED,), ev.SagaRetried, transitions.redriven, (S.RUNNING, S.WAITING), "redriven"),
+    Row((S.DEAD_LETTERED,), ev.SagaRetried, transitions.redriven, (S.RUNNING, S.WAITING), "retried by an operator"),
     Row((S.COMPENSATION_FAILED,), ev.SagaRetried, undoing.undos_redriven, _UNDONE, "retried by an operator"),
     Row(_ACTIVE, ev.SagaRecovered, transitions.recovered, ()),
     Row(_ON, ev.SagaRecoveryExhausted, transitions.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(OVER)), ev.SagaResolved, transitions.resolved, ()),
-    # Arrivals: a message, the supervisor, an operator or a caller; claims are the only changes.
+    # Arrivals: a message, or a request of the supervisor, an operator or a caller. They change nothing but claims.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
-    Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it looks again"),
+    Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it polls again"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), MessageArrived, arrivals.message_arrived, ()),
     Row(tuple(sorted(OVER)), MessageArrived, arrivals.message_arrived_late, ()),
     Row((*_ACTIVE, S.DEAD_LETTERED), StallNoticed, arrivals.stall_noticed, ()),
     Row(_STANDING, StallNoticed, arrivals.order_noticed, ()),
     Row((S.WAITING, S.COMPENSATING), ChildrenSeen, arrivals.children_seen, ()),
-    Row(tuple(S), CancelAsked, arrivals.cancel_asked, ()),
-    Row(tuple(S), SignalAsked, arrivals.signal_asked, ()),
-    Row(tuple(S), RetryAsked, arrivals.retry_asked, ()),
-    Row(tuple(S), CompensateAsked, arrivals.compensate_asked, ()),
-    Row(tuple(S), ResolveAsked, arrivals.resolve_asked, ()),
+    Row(tuple(S), CancelArrived, arrivals.cancel_arrived, ()),
+    Row(tuple(S), SignalArrived, arrivals.signal_arrived, ()),
+    Row(tuple(S), RetryArrived, arrivals.retry_arrived, ()),
+    Row(tuple(S), CompensateArrived, arrivals.compensate_arrived, ()),
+    Row(tuple(S), ResolveArrived, arrivals.resolve_arrived, ()),
 )
 
 TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in ROWS for s in row.sources}
 
 
 _LONGEST_TYPE = 100
-"""The most characters of an error's type that a saga keeps."""
+"""Characters up to which a saga stores an error's type."""
 
 
 def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
-    """Return the next state and what to do about ``event``. ``now``: epoch seconds. Returns the same state, and nothing
-    to do, when the event is a duplicate, late or impossible."""
+    """Return the next state and what to do. ``now``: epoch seconds. For an event that is a duplicate, late or
+    impossible it is the same state, and nothing to do."""
     row = TABLE.get((state.status, type(event)))
     if row is None:
         return Decision(state)
@@ -148,10 +149,10 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     if decision.state is state:
         return decision
     after = decision.state
-    # What happens to a saga that is over, a settlement say, leaves its end where it was.
+    # Later changes of an ended saga, such as a resolve, keep its time of ending.
     end = state.ended_at if state.over else now
     attention = (after.attention or now) if needs_attention(after) else 0.0
-    noted = replace(
+    complete = replace(
         after,
         attention=attention,
         updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
@@ -159,11 +160,11 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         failed=after.failed or has_failed(after),
         error_type=_error_type(state, after, event) if attention or forward(after) or after.in_doubt else "",
     )
-    return replace(decision, state=noted)
+    return replace(decision, state=complete)
 
 
 def _error_type(before: SagaState, after: SagaState, event: Event) -> str:
-    """The type of the error for which the saga needs an operator, or will: sagas that failed alike are one incident."""
+    """Return the type of the error for which the saga needs an operator. Sagas with the same one are one incident."""
     if isinstance(event, ev.SagaRetried):
         return ""
     if after.error_seq == before.error_seq and not isinstance(event, ev.CompensationFailed):

@@ -1,4 +1,4 @@
-"""What reaches a saga from outside: a message, the supervisor, an operator, a caller. None of it is journaled."""
+"""Arrivals: messages, and requests of the supervisor, operators and callers. None of them is journaled."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class MessageArrived(Struct, frozen=True):
     """A message of the saga was received.
 
     Args:
-        index: the step it is for.
-        undo: whether for the step's undo.
+        index: its step.
+        undo: whether it is for the step's undo.
         dispatch: its number.
         hops: how often it was copied to wait longer.
-        message_id: SQS's id of it.
-        lease: the lease the receiver would take.
+        message_id: its id in SQS.
+        lease: the lease that the receiver would take.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        reason: why it was moved back from the dead letters; empty if that is not said.
+        reason: why an operator redrove it; empty if unknown.
     """
 
     index: int
@@ -35,25 +35,24 @@ class MessageArrived(Struct, frozen=True):
 
 
 class Backlog(StrEnum):
-    """What the queue of its step says of a message that no worker has claimed."""
+    """What the queue of a step shows about a message that no worker has claimed."""
 
     LOST = "LOST"
-    """Nothing waits there, and messages sent a good while later were handled: the message is lost."""
+    """The queue is empty, and much later messages were handled: the message is lost."""
     UNKNOWN = "UNKNOWN"
-    """Nothing shows what became of it: it may be lost, or its function cannot run. Or others wait there, by which it
-    was passed."""
+    """The message may be lost, or its function cannot run. Or only messages that overtook it are waiting."""
     WAITING = "WAITING"
-    """Others wait there, and this one may be among them."""
+    """Messages are waiting, and this one may be among them."""
 
 
 class StallNoticed(Struct, frozen=True):
-    """The supervisor looked at the saga; or the caller did who has cancelled it, or sent it a signal.
+    """The supervisor looked at the saga, or the API did after a cancel or a signal.
 
     Args:
-        lease: what would be taken.
+        lease: the lease it would take.
         stale_after: seconds of silence after which the message counts as lost; the type's by default.
-        postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 if it does not.
-        backlog: what its queue says of it.
+        postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 without one.
+        backlog: what its queue shows about the message.
     """
 
     lease: Lease
@@ -62,29 +61,29 @@ class StallNoticed(Struct, frozen=True):
     backlog: Backlog = Backlog.UNKNOWN
 
 
-class CancelAsked(Struct, frozen=True):
-    """A caller wants the saga cancelled; ``actor``: who; ``reason``: why."""
+class CancelArrived(Struct, frozen=True):
+    """A caller cancels the saga. ``actor``: the caller; ``reason``: why."""
 
     actor: str = ""
     reason: str = ""
 
 
-class SignalAsked(Struct, frozen=True):
-    """A caller has a value for the step at ``index``, which waits for a signal, has waited, or will."""
+class SignalArrived(Struct, frozen=True):
+    """A caller sends a value to the step at ``index``, which waits for a signal, has waited, or will wait."""
 
     index: int
 
 
-class RetryAsked(Struct, frozen=True):
-    """An operator wants what failed tried again; ``lease`` is what would be taken."""
+class RetryArrived(Struct, frozen=True):
+    """An operator retries a failed step or undo. ``lease``: the lease it would take."""
 
     lease: Lease
     reason: str = ""
 
 
-class CompensateAsked(Struct, frozen=True):
-    """An operator gives up on a saga that waits or has failed, and wants it undone; with ``force`` also one that is
-    COMPLETED, and with a ``reason``, too, one that is past its pivot."""
+class CompensateArrived(Struct, frozen=True):
+    """An operator undoes a saga that is dead-lettered or has failed; with ``force`` also a COMPLETED one, and with
+    ``force`` and a ``reason`` one past its pivot."""
 
     lease: Lease
     force: bool = False
@@ -92,13 +91,13 @@ class CompensateAsked(Struct, frozen=True):
 
 
 class ChildrenSeen(Struct, frozen=True):
-    """The supervisor, or the function that looks after parents, saw that all children of a saga are over, or undone; or
-    that nobody manages to journal it.
+    """All children of a saga have ended or are undone, or this could not be journaled again and again. The supervisor
+    or the function that advances parents saw it.
 
     Args:
-        lease: what would be taken.
-        fact: what that comes to.
-        round: of the step, as it was seen.
+        lease: the lease it would take.
+        fact: the resulting fact.
+        round: the step's round at that time.
     """
 
     lease: Lease
@@ -106,14 +105,14 @@ class ChildrenSeen(Struct, frozen=True):
     round: int = 0
 
 
-class ResolveAsked(Struct, frozen=True):
-    """An operator says that it is settled.
+class ResolveArrived(Struct, frozen=True):
+    """An operator resolves the saga.
 
     Args:
-        lease: what would be taken.
+        lease: the lease it would take.
         reason: why.
-        taken: what was done.
-        steps: names of steps whose undo was done by hand.
+        taken: the action that was taken.
+        steps: names of the steps undone by hand.
     """
 
     lease: Lease
@@ -125,11 +124,11 @@ class ResolveAsked(Struct, frozen=True):
 Arrival = (
     MessageArrived
     | StallNoticed
-    | CancelAsked
-    | SignalAsked
-    | RetryAsked
-    | CompensateAsked
-    | ResolveAsked
+    | CancelArrived
+    | SignalArrived
+    | RetryArrived
+    | CompensateArrived
+    | ResolveArrived
     | ChildrenSeen
 )
 Event = Fact | Arrival

@@ -1,4 +1,4 @@
-"""What is to be done, in the imperative. The automaton decides; it never acts."""
+"""Instructions to the engine. The automaton decides; it never acts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Send(Struct, frozen=True):
 
 
 class Postpone(Struct, frozen=True):
-    """Have the message come back at ``until`` (epoch seconds); ``itself``: no copy of it may take its place."""
+    """Deliver the message again at ``until`` (epoch seconds). ``itself``: a copy must not take its place."""
 
     until: float
     itself: bool = False
 
 
 class Discard(Struct, frozen=True):
-    """The message is done with, or has nothing to say any more, and then there is a reason: delete it."""
+    """Delete the message: it was handled, or it is stale, and then it has a reason."""
 
     reason: str = ""
 
@@ -49,13 +49,13 @@ class Die(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """The state does not allow what was asked."""
+    """Refuse the request: the state does not allow it."""
 
     reason: str
 
 
 Then = Run | Write | Postpone | Discard | Die | Refuse
-"""What is to be done now, by what brought the arrival."""
+"""The instruction to the process that received the arrival."""
 
 
 class Decision(Struct, frozen=True):
@@ -63,8 +63,8 @@ class Decision(Struct, frozen=True):
 
     Args:
         state: the saga from now on; the same object if nothing changed.
-        then: what is to be done at once; ``None`` when that is nothing.
-        send: the message that is to be sent, or kept if it is the one at hand.
+        then: the next instruction; ``None`` if there is none.
+        send: the message to send; if it is the current one, it is kept.
     """
 
     state: SagaState

@@ -1,7 +1,7 @@
-"""What can happen to a saga, in the past tense.
+"""Facts: the events of a saga that are journaled.
 
-*Facts* are journaled: one committed journal entry each, under the name the audit trail shows. *Arrivals* are not: a
-message, the supervisor, an operator or a caller turned up, and the automaton says what there is to do.
+Each is one committed journal entry, under the name that the audit trail shows. Arrivals, which are not journaled, are
+in ``commands``.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from sagas.errors import TypeChanged
 
 
 class Failure(Struct, frozen=True):
-    """Why an attempt failed: the exception's class name and its text."""
+    """Why an attempt failed: the class name of the exception and its text."""
 
     type: str
     message: str = ""
 
     @classmethod
     def code_missing_failure(cls, what: str, saga: str) -> Failure:
-        """The failure of something that the deployed code does not have (any more)."""
+        """Return the failure of a step or undo that the deployed code does not have."""
         return cls("CodeGone", f"{what} of saga {saga!r} is not in the deployed code")
 
     @property
     def code_missing(self) -> bool:
-        """Whether there was no code to attempt it with."""
+        """Whether the code was missing."""
         return self.type == "CodeGone"
 
     @property
     def type_changed(self) -> bool:
-        """Whether the code that was claimed could not be called: what is stored does not fit its types."""
+        """Whether the code could not be called because a stored value does not fit its types."""
         return self.type == TypeChanged.__name__
 
 
 LOST = Failure("Lost", "the attempt ended without a report")
-GONE = "is gone from S3, or was changed there"
-"""What ends the text of a TypeChanged whose cure is no code: what the step would take is to be restored."""
+GONE = "is missing from S3, or was changed there"
+"""End of the text of a TypeChanged that new code does not fix: an object must be restored."""
 DEADLINE = "the saga's deadline"
-"""Who asks for a cancel where it is the saga's own ``timeout``. No caller's identity has spaces."""
+"""The actor of a cancel by the saga's own ``timeout``. No caller's identity has spaces."""
 
 
 ALWAYS = Meta(extra={"always": True})
-"""Marks a field of a fact that its entry stores even if it has its default. All others are left out then."""
+"""Marks a field of a fact that its entry stores even if it has its default. Others are omitted then."""
 TIME = Meta(extra={"time": True})
-"""Marks a field that is epoch seconds, and is stored as ISO 8601."""
+"""Marks a field in epoch seconds that is stored as ISO 8601."""
 
 
 class Reports(StrEnum):
-    """What a fact is, where an attempt may report it after its outcome could not be committed."""
+    """How an attempt reports a fact that it could not commit."""
 
     STEP_SUCCEEDED = "STEP_SUCCEEDED"
     STEP_FAILED = "STEP_FAILED"
@@ -60,12 +60,12 @@ class Reports(StrEnum):
 
 
 class Fact(Struct, frozen=True):
-    """A journaled change. Its class says all that others have to know of it.
+    """A journaled change. Its class declares what other parts need to know about it.
 
-    ``action`` is its name in the audit trail. ``leaves`` is the status in which it leaves its step, if that can be told
-    from it alone. ``gives_result``: later steps take its payload, or what it stands for, as the step's result.
-    ``published``: services that publish steps publish it under its name. ``reports`` is set where an attempt reports
-    it, and ``has_payload`` where its entry has a payload. ``why`` is its failure, where that is always the same.
+    ``action`` is its name in the audit trail. ``leaves`` is the status in which it leaves its step, if that is always
+    the same. ``gives_result``: later steps take its payload, or what it stands for, as the step's result.
+    ``published``: services that publish steps publish it under its name. ``reports`` is set if an attempt can report
+    it, and ``has_payload`` if its entry has a payload. ``why`` is its failure, if that is always the same.
     """
 
     leaves: ClassVar[StepStatus | None] = None
@@ -106,9 +106,8 @@ class StepFailed(StepFact, frozen=True):
         permanent: no further attempt makes sense.
         rejected: the business said no.
         retry_at: epoch seconds of the next attempt, if there is one.
-        excused: it says nothing of what the step depends on: it was told of a cancel, or its code never began.
-        outcome_unknown: it may have taken effect all the same: it ended after its deadline, or what it returned was
-            refused.
+        excused: the failure says nothing about the step's dependency: it was cancelled, or its code never began.
+        outcome_unknown: it may have taken effect: it ended after its deadline, or its result was refused.
     """
 
     leaves = StepStatus.FAILED
@@ -136,17 +135,17 @@ class DeadLetterCause(StrEnum):
     """Why a step waits for an operator."""
 
     EXHAUSTED = "exhausted"
-    """Its attempts are used up, and its policy says so."""
+    """Its attempts are used up, and its policy is to wait."""
     CODE_MISSING = "code_missing"
     """The deployed code does not have it."""
     TYPE_CHANGED = "type_changed"
     """Its code cannot be called with what is stored."""
     WAIT_TIMED_OUT = "wait_timed_out"
-    """No signal came in time."""
+    """No signal arrived in time."""
     CHILDREN_FAILED = "children_failed"
     """Too many of its children failed."""
     STALLED = "stalled"
-    """The saga stalled too often behind its pivot."""
+    """The saga stalled too often past its pivot."""
     PIVOT_HOLDS = "pivot_holds"
     """Its attempts are used up, and the pivot keeps the saga from being undone or from ending."""
 
@@ -157,7 +156,7 @@ class DeadLetterCause(StrEnum):
 
     @property
     def fails_step(self) -> bool:
-        """Whether the step fails by it, without an attempt. By the other causes it had failed before."""
+        """Whether this cause itself fails the step, without an attempt. With the others the step had already failed."""
         return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
 
 
@@ -166,8 +165,8 @@ class StepDeadLettered(Fact, frozen=True):
 
     Args:
         cause: why.
-        message: what is dying, if a message is.
-        failure: what the cause says in detail; the entry of the last attempt does where its attempts are used up.
+        message: the message that moves to the dead letters, if one does.
+        failure: the cause in detail; if the attempts are used up, the entry of the last attempt has it.
     """
 
     leaves = StepStatus.FAILED
@@ -214,7 +213,7 @@ class CompensationFailed(StepFact, frozen=True):
 
 
 class WaitStarted(StepFact, frozen=True):
-    """The step waits from here on, for a signal or for a time; ``until``: epoch seconds of its end."""
+    """The step starts to wait for a signal or for a time. ``until``: epoch seconds of the end."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
@@ -223,7 +222,7 @@ class WaitStarted(StepFact, frozen=True):
 
 
 class SignalReceived(Fact, frozen=True):
-    """The signal that the step at ``index`` waits for came; its value is in the entry."""
+    """The signal for the step at ``index`` arrived; its value is in the entry."""
 
     leaves = StepStatus.COMPLETED
     gives_result = True
@@ -232,16 +231,16 @@ class SignalReceived(Fact, frozen=True):
 
 
 class WaitTimedOut(Fact, frozen=True):
-    """The step at ``index`` waited in vain."""
+    """No signal arrived in time for the step at ``index``."""
 
     leaves = StepStatus.FAILED
-    why = Failure("WaitTimedOut", "no signal came in time")
+    why = Failure("WaitTimedOut", "no signal arrived in time")
 
     index: int
 
 
 class WaitEnded(Fact, frozen=True):
-    """The time came that the step at ``index`` waited for."""
+    """The time that the step at ``index`` waited for has come."""
 
     leaves = StepStatus.COMPLETED
     gives_result = True
@@ -250,7 +249,7 @@ class WaitEnded(Fact, frozen=True):
 
 
 class ChildrenStarted(StepFact, frozen=True):
-    """The step has said which children there are to be; their requests are in the entry, ``types`` are theirs."""
+    """The step returned the requests of its children, which are in the entry; ``types`` are the children's types."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
@@ -261,7 +260,7 @@ class ChildrenStarted(StepFact, frozen=True):
 
 
 class ChildrenEnded(Fact, frozen=True):
-    """The children of the step at ``index`` are over; their results are in the entry.
+    """The children of the step at ``index`` have ended; their results are in the entry.
 
     Args:
         completed: how many are COMPLETED.
@@ -279,14 +278,14 @@ class ChildrenEnded(Fact, frozen=True):
 
 
 class Postponed(StepFact, frozen=True):
-    """The step or its undo said that it is not yet time: nothing failed.
+    """The step or its undo raised ``NotYet``: nothing failed.
 
     Args:
         message: what it waits for.
-        after: seconds that it asked for.
-        retry_at: epoch seconds of the next look.
-        since: epoch seconds of the first look in vain.
-        looks: how many there were.
+        after: the seconds it asked for.
+        retry_at: epoch seconds of the next poll.
+        since: epoch seconds of the first poll.
+        looks: the number of polls.
     """
 
     message: str
@@ -297,27 +296,27 @@ class Postponed(StepFact, frozen=True):
 
 
 class StepPostponed(Postponed, frozen=True):
-    """The step said that it is not yet time: nothing failed."""
+    """The step raised ``NotYet``: nothing failed."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
 
 
 class CompensationPostponed(Postponed, frozen=True):
-    """The step's undo said that it is not yet time: nothing failed."""
+    """The step's undo raised ``NotYet``: nothing failed."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_SUCCEEDED
 
 
 class SagaTimedOut(Fact, frozen=True):
-    """The saga's own deadline has passed: it is undone, or goes on behind its pivot, and needs a person."""
+    """The saga's own deadline has passed: it is undone; past its pivot it continues, and needs an operator."""
 
     why = Failure("SagaTimedOut", "the saga's own timeout has passed")
 
 
 class CancelRequested(Fact, frozen=True):
-    """An accepted cancel takes effect; or it came too late, for the pivot has completed meanwhile."""
+    """An accepted cancel takes effect; or it came too late, because the pivot has completed."""
 
 
 class SagaFailed(Fact, frozen=True):
@@ -326,8 +325,8 @@ class SagaFailed(Fact, frozen=True):
 
 class SagaRecovered(Fact, frozen=True):
     """The current message is sent again. ``stall``: its queue showed that the last one was lost, which uses up a
-    recovery attempt. ``unanswered``: how many messages in a row were sent without a sign of what happened to them.
-    ``attention``: so many that the saga needs an operator."""
+    recovery attempt. ``unanswered``: how many messages in a row got no response. ``attention``: so many that the saga
+    needs an operator."""
 
     stall: Annotated[bool, ALWAYS] = True
     unanswered: int = 0
@@ -335,19 +334,19 @@ class SagaRecovered(Fact, frozen=True):
 
 
 class SagaRecoveryExhausted(Fact, frozen=True):
-    """The saga stalled too often at its current step: it is given up, or stops behind its pivot."""
+    """The saga stalled too often at its current step: it is undone, or stops past its pivot."""
 
     leaves = StepStatus.COMPENSATION_FAILED
 
 
 class SagaRetried(Fact, frozen=True):
-    """A new budget of attempts for what failed, by an operator, by its parent, or by redriving the dead letter."""
+    """The failed step or undos got a new budget of attempts: from an operator, the parent, or a redrive."""
 
     reason: Annotated[str, ALWAYS] = ""
 
 
 class SagaResolved(Fact, frozen=True):
-    """An operator settled it by hand; ``steps`` (by name) were undone by hand."""
+    """An operator resolved the saga; ``steps`` (by name) were undone by hand."""
 
     reason: str
     taken: str = field(name="action")

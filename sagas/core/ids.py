@@ -1,6 +1,8 @@
-"""Which id a saga has: its idempotency key decides it, and a child's follows from its parent, so that starting either
-again starts nothing. And what a caller's key, correlation id and reason may look like: the API checks them, and the
-client before it sends one."""
+"""The ids of sagas, and the rules for keys, correlation ids and reasons.
+
+The id of a saga is derived from its idempotency key, and that of a child from its parent. So a repeated start starts
+nothing. The API checks the rules for keys, correlation ids and reasons, and so does the client before it sends them.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +13,27 @@ import uuid
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 
 LONGEST_KEY = 256
-"""Characters it may have."""
+"""Characters that an idempotency key may have."""
 KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
-"""No others: HTTP names no encoding for them, so that one key would arrive as several, and it cuts spaces off."""
+"""Only these characters: HTTP defines no encoding for others, and it strips spaces at either end."""
 
 LONGEST_CORRELATION_ID = 128
 """Characters a caller's correlation id may have; :data:`KEY_PATTERN` holds for it, too."""
 
 LONGEST_CANCEL_REASON = 500
-"""Characters of the reason that a cancel may have: until it is journaled, it is in the control item."""
+"""Characters that the reason of a cancel may have: until it is journaled, the reason is in the control item."""
 
 LONGEST_REASON = 4_000
-"""Characters of any other reason: a page of the audit trail, which shows a hundred of them, must fit into an answer."""
+"""Characters that any other reason may have: a page of the audit trail, with a hundred, must fit into an answer."""
 
 
 def id_for_key(saga: str, key: str) -> str:
-    """Return the saga id that an idempotency key decides."""
+    """Return the saga id of an idempotency key."""
     return id_from(saga, key)
 
 
 def id_from(*parts: object) -> str:
-    """Return the id that follows from these: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8)."""
+    """Return the id derived from these parts: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8)."""
     raw = bytearray(hashlib.sha256("\n".join(map(str, parts)).encode()).digest()[:16])
     raw[6] = 0x80 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)
@@ -39,7 +41,7 @@ def id_from(*parts: object) -> str:
 
 
 _PER_COUNTER = 4
-"""Children under way for each counter: a transaction takes some ten milliseconds of it, and their steps far longer."""
+"""Children under way per counter: a transaction holds it for about ten milliseconds, and their steps run far longer."""
 
 
 def children_ids(parent: SagaState) -> list[str]:
@@ -54,12 +56,12 @@ def children_ids(parent: SagaState) -> list[str]:
 
 
 def counters(step: StepState) -> int:
-    """Return how many counters the first ends of a step's children are counted in: a child's end reads all of them."""
+    """Return the number of counters for the first ends of a step's children. Each child's end reads all of them."""
     return min(COUNTERS, math.ceil((step.fan_out.at_once or step.fan_out.children) / _PER_COUNTER))
 
 
 def parent_of(state: SagaState, step: StepState, position: int) -> Parent:
-    """Return what a child knows of its parent."""
+    """Return a child's reference to its parent."""
     return Parent(state.saga_id, state.saga, step.name, position, step.round, counters(step))
 
 

@@ -1,6 +1,6 @@
-"""What the automaton needs to know of a saga type, and questions about a state that several transitions ask.
+"""The plan of a saga, and the predicates that several transitions share.
 
-A plan has numbers and choices, no code. Each question is a pure function of plan and state.
+A plan has the numbers and policies of a saga type, and no code. Each predicate is a pure function of plan and state.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from sagas.core.events import (
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 
 SHORT_WAIT = 5.0
-"""Seconds up to which a message is hidden; who waits longer is a new message, or a copy: SQS counts each receive, and
-only so many hidden messages are allowed."""
+"""Seconds up to which a message is hidden. A longer wait takes a new message or a copy: SQS counts each receive, and
+limits the number of hidden messages."""
 LONG_WAIT = 900.0
-"""Seconds up to which a message is delayed, which is SQS's limit. What waits longer has none: the supervisor sends it
-one shortly before the end."""
+"""Seconds up to which a message is delayed, which is SQS's limit. A saga that waits longer has no message; the
+supervisor sends one shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _MOST_DOUBLINGS = 10
-"""Doublings at most."""
+"""Limit of the doublings of a silence."""
 _LONGEST_SILENCE = 3600.0
-"""Seconds after which a message is sent anew, at the latest, that nothing answers: once its function can run again, a
-saga goes on within that time."""
+"""Seconds after which an unanswered message is sent again at the latest. Once its function can run again, a saga
+continues within that time."""
 _READY = (StepStatus.PENDING, StepStatus.RETRYING)
 _STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING, StepStatus.WAITING)
 
 
 Policy = Literal["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"]
-"""What happens when a step has failed for good."""
+"""The policy for a step that has failed for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class StepPlan:
     """One step's policies.
 
     Args:
-        executions: how many times it runs at most, in one budget.
-        exhausted: what happens then.
+        executions: most executions in one budget.
+        exhausted: the policy when they are used up.
         has_undo: whether it can be undone.
-        undo_executions: how many times its undo runs at most, in one budget.
-        undo_when_started: undo it also when it failed or its outcome is unknown.
-        undo_needs_result: its undo takes the step's own result, so that it cannot be called without one.
+        undo_executions: most executions of its undo in one budget.
+        undo_when_started: undo it also if it failed or its outcome is unknown.
+        undo_needs_result: its undo takes the step's own result, so it cannot be called without one.
         code_missing: the deployed code does not have it.
-        asks: it has code to execute; a wait without any begins by itself.
-        wait: seconds that it waits at most, from when it has asked.
-        on_timeout: what happens when it waited in vain, or too many of its children failed.
+        asks: it has code to execute; a wait without code begins on its own.
+        wait: most seconds that it waits, after its code has run.
+        on_timeout: the policy when no signal arrived in time, or too many of its children failed.
         concurrency: how many of its children may be under way at a time.
         tolerate: how many of them may fail.
-        one_by_one: they are undone one after the other, and not at once.
+        one_by_one: they are undone one after the other, not all at once.
     """
 
     executions: int = 1
@@ -94,8 +94,8 @@ class Plan:
     """The steps of one saga, in its own order, and its limits.
 
     Args:
-        steps: one for each step the saga was started with.
-        max_recovery_attempts: stalls after which it is given up.
+        steps: one for each step that the saga was started with.
+        max_recovery_attempts: stalls after which it is no longer recovered.
         stale_after: seconds of silence after which a message counts as lost.
     """
 
@@ -110,31 +110,31 @@ def forward(state: SagaState) -> bool:
 
 
 def ready(state: SagaState) -> bool:
-    """Whether the step under the cursor waits to be executed."""
+    """Whether the step under the cursor can be executed."""
     return state.current is not None and state.current.status in _READY
 
 
 def quiet_until(state: SagaState, stale_after: float) -> float:
-    """Return until when silence is no stall (rule 9): a requested wait is none, and each stall doubles the time
-    allowed. So does each message without an answer, up to an hour."""
+    """Return until when silence is not a stall (rule 9). A requested wait is not, and each stall doubles the time
+    allowed. So does each unanswered message, up to an hour."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
     stalls, silence = (2 ** min(n, _MOST_DOUBLINGS) for n in (state.recovery.attempts, state.unanswered))
     return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
 
 
 def in_wait(state: SagaState) -> bool:
-    """Whether the saga waits for a signal, a time or its children, and not for its code to look again."""
+    """Whether the saga waits for a signal, a time or its children, and not to poll again."""
     return state.status is SagaStatus.WAITING and state.polling is None
 
 
 def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
-    """Whether what comes next at a step takes no code: it waits, or is to wait and asks nobody."""
-    here = in_wait(state) and index == state.cursor
-    return here or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
+    """Whether a step needs no code next: it waits, or is about to wait and has no code of its own."""
+    waiting = in_wait(state) and index == state.cursor
+    return waiting or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
 
 
 def order_to_obey(state: SagaState) -> Fact | None:
-    """The fact by which a saga that is over begins to do what its parent ordered; none if there is nothing of it."""
+    """Return the fact by which an ended saga begins to undo at its parent's request; ``None`` without a request."""
     if state.order is None or not state.order.open:
         return None
     if state.status in (SagaStatus.COMPLETED, SagaStatus.FAILED):
@@ -143,13 +143,13 @@ def order_to_obey(state: SagaState) -> Fact | None:
 
 
 def long_wait(state: SagaState, now: float) -> bool:
-    """Whether the saga waits for so long that no message is kept for its end."""
+    """Whether the saga waits longer than a message can be delayed."""
     return state.status is SagaStatus.WAITING and state.not_before - now > LONG_WAIT
 
 
 def owed_by_time(state: SagaState, now: float) -> Fact | None:
-    """The fact that a time has come: the saga's own deadline, past its pivot, or the end of its wait; none if it has
-    not."""
+    """Return the fact that a time has come: the saga's own deadline, past its pivot, or the end of its wait. ``None``
+    before."""
     if state.past_pivot and 0.0 < state.ends_at <= now:
         return SagaTimedOut()
     step = state.current
@@ -159,7 +159,7 @@ def owed_by_time(state: SagaState, now: float) -> Fact | None:
 
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
-    """Whether the current step has used up its executions. Of one whose code is gone nobody knows how many it has."""
+    """Whether the current step has used up its executions. If its code is missing, their number is unknown."""
     step = state.steps[state.cursor]
     if plan.steps[state.cursor].code_missing:
         return False
@@ -173,9 +173,9 @@ def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
 
 
 def next_fact(plan: Plan, state: SagaState) -> Fact | None:
-    """The fact that the holder of the lease must journal next, without running user code; none if work is next.
+    """Return the fact that the lease holder must journal next; ``None`` if user code runs next.
 
-    A signal that was accepted comes before a cancel: its sender was told so, and it may have to be undone.
+    An accepted signal comes before a cancel: its sender got a response, and it may have to be undone.
     """
     if state.over:
         return order_to_obey(state)
@@ -184,8 +184,8 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
         return SignalReceived(state.cursor)
     if state.status in (*_FORWARD, SagaStatus.DEAD_LETTERED) and state.cancel.at:
         return _fact_of_cancel(state)
-    tired = state.recovery.attempts > plan.max_recovery_attempts
-    if tired and (state.undoing or (forward(state) and not state.recovery.exhausted)):
+    exhausted = state.recovery.attempts > plan.max_recovery_attempts
+    if exhausted and (state.undoing or (forward(state) and not state.recovery.exhausted)):
         return SagaRecoveryExhausted()
     if forward(state) and state.recovery.exhausted and not state.past_pivot:
         return CompensationStarted("recovery")
@@ -195,7 +195,7 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
 
 
 def _fact_of_cancel(state: SagaState) -> Fact:
-    """What a cancel asks for next, or a deadline: to be journaled, then to undo."""
+    """Return the next fact of a cancel or a deadline: first it is journaled, then undoing starts."""
     by_time = state.cancel.by == DEADLINE
     if state.cancel.journaled:
         return CompensationStarted("timeout" if by_time else "cancel")
@@ -203,16 +203,16 @@ def _fact_of_cancel(state: SagaState) -> Fact:
 
 
 def _fact_without_undo(plan: Plan, state: SagaState) -> Fact | None:
-    """What is owed where a step is to be undone by code that is gone."""
+    """Return the failure of an undo whose code is missing."""
     step, own = state.steps[state.cursor], plan.steps[state.cursor]
     if own.has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
         return None
-    gone = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
-    return CompensationFailed(state.cursor, step.undo_attempts.made, gone)
+    failure = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
+    return CompensationFailed(state.cursor, step.undo_attempts.made, failure)
 
 
 def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
-    """What is owed where no code of the step to run is called: it is gone, a wait that asks nobody, or given up."""
+    """Return the next fact if the current step runs no code: it is missing, a wait without code, or not recovered."""
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
@@ -237,40 +237,40 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
 
 
 def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLettered:
-    """The fact that the current step, which has failed, waits for an operator."""
+    """Return the fact that the current step has failed and waits for an operator."""
     if step.timed_out and step.waits_for == "children":
         return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=Failure("ChildrenFailed"))
     if step.timed_out:
         return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
     if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery.exhausted:
-        # Its message was not to die, or is lost.
+        # Its message was not meant to die, or is lost.
         why = Failure("PivotHolds", pivot_holds(state))
         return StepDeadLettered(state.cursor, DeadLetterCause.PIVOT_HOLDS, failure=why)
     return StepDeadLettered(state.cursor, DeadLetterCause.EXHAUSTED)
 
 
 def pivot_holds(state: SagaState) -> str:
-    """Say why nothing of a saga that is past its pivot is undone."""
-    done = any(step.pivot and step.status is StepStatus.COMPLETED for step in state.steps)
-    took = "has completed" if done else "may have taken effect"
-    return f"step {state.past_pivot}, the pivot of the saga, {took}: it only goes forward"
+    """Return why a saga past its pivot is not undone."""
+    completed = any(step.pivot and step.status is StepStatus.COMPLETED for step in state.steps)
+    outcome = "has completed" if completed else "may have taken effect"
+    return f"step {state.past_pivot}, the pivot of the saga, {outcome}: it only goes forward"
 
 
 def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> str:
-    """What happens with the current step, which has failed for good. Past the pivot it goes on, or waits for an
-    operator."""
+    """Return the policy for the current step, which has failed for good. Past the pivot the saga continues, or waits
+    for an operator."""
     own = plan.steps[state.cursor]
     policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
-    """Whether ``fact`` must wait because a lost execution may still act (rule 5): leaving the forward way must."""
+    """Whether a fact that leaves the forward way must wait because a lost execution may still act (rule 5)."""
     return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
 
 
 def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
-    """The fact by which a takeover closes the slot that its predecessor may have left open (rule 4)."""
+    """Return the fact by which a takeover closes the execution that its predecessor may have left open (rule 4)."""
     step = state.current
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:
         return StepLost(state.cursor, step.attempts.made)
@@ -279,12 +279,13 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
             return CompensationFailed(state.cursor, step.undo_attempts.made, LOST)
         return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, LOST)
     fact = next_fact(plan, state) or owed_by_time(state, now)
-    unfit = fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered)
-    return SagaRecovered(stall=False) if unfit or fact is None else fact
+    if fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered):
+        return SagaRecovered(stall=False)
+    return fact
 
 
 def undoable(plan: Plan, index: int, step: StepState) -> bool:
-    """Whether undoing includes this step. An undo whose code is gone is included, and fails."""
+    """Whether undoing includes this step. An undo whose code is missing is included, and fails."""
     if step.waits_for == "children":
         return step.fan_out.requests_seq > 0 and step.status in (
             StepStatus.COMPLETED,
@@ -300,12 +301,12 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
 
 
 def next_undo(plan: Plan, state: SagaState) -> SagaState:
-    """Point the cursor at the next step to undo, last completed first; end the saga when there is none."""
+    """Point the cursor at the next step to undo, last completed first; end the saga if there is none."""
     state = replace(state, polling=None)
     for index in reversed(range(len(state.steps))):
         step = state.steps[index]
         if undoable(plan, index, step):
-            if step.waits_for == "children":  # their undoing is waited for
+            if step.waits_for == "children":  # the saga waits until they are undone
                 step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts.claimed())
             return replace(
                 state.with_step(index, step),
@@ -321,15 +322,15 @@ def next_undo(plan: Plan, state: SagaState) -> SagaState:
 
 
 def has_failed(state: SagaState) -> bool:
-    """Whether the saga, as it is, counts as failed: neither cancelled nor rejected, unless an undo failed."""
+    """Whether the saga counts as failed: neither cancelled nor rejected, unless an undo failed."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
-    # What had completed, and is undone for others, has not failed by itself.
+    # A saga that had completed and is undone for its parent or by an operator has not failed.
     by_itself = state.cause != "parent" and bool(state.error_seq or state.cause != "operator")
     return state.status in stuck or (state.status is SagaStatus.COMPENSATED and not state.rejected and by_itself)
 
 
 def step_in_trouble(state: SagaState) -> str:
-    """Return the name of the step for which a saga needs an operator."""
+    """Return the name of the step that makes a saga need an operator."""
     undone = (step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED)
     current = state.current.name if state.current else state.steps[-1].name
     in_doubt = state.in_doubt[:1] if state.over and state.status is not SagaStatus.FAILED else ()
@@ -337,9 +338,9 @@ def step_in_trouble(state: SagaState) -> str:
 
 
 def needs_attention(state: SagaState) -> bool:
-    """Whether the saga belongs on the list of those that need a person."""
+    """Whether the saga belongs on the attention list."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
-    # Where a child is FAILED, its parent has failed, or tolerates it.
+    # If a child is FAILED, its parent has failed or tolerates it.
     if state.parent is not None and state.status is SagaStatus.FAILED:
         stuck = ()
     overdue = state.overdue and forward(state)

@@ -1,4 +1,4 @@
-"""What is known of one saga: the content of its control item, as immutable values."""
+"""The state of one saga: the content of its control item, as immutable values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 
 class SagaStatus(StrEnum):
-    """Where a saga stands."""
+    """The status of a saga."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -24,11 +24,11 @@ class SagaStatus(StrEnum):
 
 
 OVER = frozenset(map(SagaStatus, ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")))
-"""The terminal states: nothing happens to such a saga by itself."""
+"""The final statuses: such a saga changes only at someone's request."""
 
 
 class StepStatus(StrEnum):
-    """Where a step stands."""
+    """The status of a step."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -42,7 +42,7 @@ class StepStatus(StrEnum):
 
 
 class Attempts(Struct, frozen=True):
-    """How often something was executed.
+    """How often a step or an undo was executed.
 
     Args:
         made: executions claimed, never reset.
@@ -54,7 +54,7 @@ class Attempts(Struct, frozen=True):
 
     @property
     def used(self) -> int:
-        """How many of the current budget are used up."""
+        """How many of the current budget are used."""
         return self.made - self.at_grant
 
     def claimed(self) -> Attempts:
@@ -66,15 +66,15 @@ class Attempts(Struct, frozen=True):
         return Attempts(self.made - 1, self.at_grant)
 
     def excused(self) -> Attempts:
-        """With the last execution, but not at the expense of the budget: nothing failed."""
+        """With the last execution, but without a charge to the budget: nothing failed."""
         return Attempts(self.made, self.at_grant + 1)
 
-    def granted_anew(self) -> Attempts:
-        """With a whole budget."""
+    def renewed(self) -> Attempts:
+        """With a full budget."""
         return Attempts(self.made, self.made)
 
     def settled(self) -> Attempts:
-        """Once they succeeded: no budget is asked for any more."""
+        """After a success: the budget no longer matters."""
         return Attempts(self.made)
 
 
@@ -83,11 +83,11 @@ class FanOut(Struct, frozen=True):
 
     Args:
         children: how many it has.
-        handed_out: how many of them were handed out to be started.
-        at_once: how many of them may be under way at a time; 0 where that is all.
+        handed_out: how many of them were dispatched to be started.
+        at_once: how many of them may be under way at a time; 0 for all.
         tolerate: how many of them may fail.
         one_by_one: they are undone one after the other.
-        requests_seq: the journal entry that has their requests; 0 before.
+        requests_seq: the journal entry that has their requests; 0 before it exists.
     """
 
     children: int = 0
@@ -103,17 +103,17 @@ class StepState(Struct, frozen=True):
 
     Args:
         name: the step's name when the saga started.
-        status: where it stands.
+        status: its status.
         attempts: its executions.
-        undo_attempts: those of its undo.
-        result_seq: the journal entry that holds its result; 0 when there is none.
+        undo_attempts: the executions of its undo.
+        result_seq: the journal entry that holds its result; 0 if there is none.
         outcome_unknown: an execution's outcome is unknown and no later one completed.
-        postponed: an execution said that it is not yet time, and no later one completed.
+        postponed: an execution raised ``NotYet``, and no later one completed.
         undo: it had an undo when the saga started, and is not undone.
-        waits_for: ``signal``, ``time`` or ``children``, where the step is a wait.
-        round: how often an operator had it wait anew, or its failed children started anew.
+        waits_for: ``signal``, ``time`` or ``children`` if the step is a wait; else empty.
+        round: how often an operator restarted its wait, or its failed children.
         signalled: a signal for this round was accepted; its value is in the inbox, or taken.
-        timed_out: it waited in vain: no signal came, or too many children failed.
+        timed_out: no signal arrived in time, or too many children failed.
         fan_out: its children.
         pivot: once it has completed, nothing before it is undone.
     """
@@ -135,12 +135,12 @@ class StepState(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """Who may act on the saga. It is free only when it was released, not when it expired.
+    """The right to change the saga. It is free only after a release, not after it has expired.
 
     Args:
         owner: a nonce, fresh for each claim.
         expires_at: epoch seconds after which it may be taken over.
-        act_until: epoch seconds after which its holder's function cannot act any more.
+        act_until: epoch seconds after which its holder's function can no longer act.
     """
 
     owner: str
@@ -149,7 +149,7 @@ class Lease(Struct, frozen=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """The message that is dying: the same dispatch and hops under another id is that message redriven."""
+    """The message that moves to the dead letters. The same dispatch and hops with another id is its redrive."""
 
     dispatch: int
     hops: int
@@ -157,12 +157,12 @@ class DeadLetter(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """How far the current execution says it is.
+    """The progress that the current execution has reported.
 
     Args:
         fraction: from 0 to 1.
-        message: what it is at.
-        at: epoch seconds at which it said so.
+        message: what it is doing.
+        at: epoch seconds of the report.
     """
 
     fraction: float
@@ -171,15 +171,15 @@ class Progress(Struct, frozen=True):
 
 
 class Polling(Struct, frozen=True):
-    """That the current step looks again and again for something that is not there yet.
+    """The current step polls: it raised ``NotYet``.
 
     Args:
-        since: epoch seconds of the first such look, from which the step's poll timeout counts; later by the time in
-            which the saga could not look.
-        looks: how many there were.
-        message: what it said it waits for.
-        after: seconds that it asked for.
-        due: epoch seconds at which the next look is due.
+        since: epoch seconds of the first poll, from which the step's poll timeout counts; moved on by any time in which
+            the saga could not poll.
+        looks: the number of polls.
+        message: what it waits for.
+        after: the seconds it asked for.
+        due: epoch seconds at which the next poll is due.
     """
 
     since: float
@@ -190,12 +190,12 @@ class Polling(Struct, frozen=True):
 
 
 class Purge(Struct, frozen=True):
-    """That a saga is being purged, for good: nothing but its purge goes on.
+    """The purge of a saga. Once it has begun, nothing else can change the saga.
 
     Args:
-        at: epoch seconds.
-        by: ``supervisor``, or the identity of who asked.
-        reason: ``retention``, or a person's reason.
+        at: epoch seconds of its beginning.
+        by: ``supervisor``, or the identity of the caller.
+        reason: ``retention``, or the caller's reason.
     """
 
     at: float
@@ -204,18 +204,18 @@ class Purge(Struct, frozen=True):
 
 
 COUNTERS = 16
-"""Counters of a step's children at most: an item takes a thousand writes a second, and one transaction at a time."""
+"""Most counters of a step's children: an item takes a thousand writes per second, and one transaction at a time."""
 
 
 class Parent(Struct, frozen=True):
-    """Which saga started this one.
+    """The saga that started this one.
 
     Args:
         saga_id, saga: the parent and its type.
-        step: its step.
-        position: which child of the step this is, from 0.
-        round: how often the step's failed children had been started anew by then.
-        counters: how many there are in which the first ends of the step's children are counted.
+        step: the parent's step.
+        position: the position of this child in the step, from 0.
+        round: how often the step's failed children had been started again by then.
+        counters: the number of counters for the first ends of the step's children.
     """
 
     saga_id: str
@@ -227,11 +227,11 @@ class Parent(Struct, frozen=True):
 
 
 class Order(Struct, frozen=True):
-    """That a saga's parent wants it undone, though it is over.
+    """A parent's request to undo a saga that has ended.
 
     Args:
-        number: which undoing of the parent's step it is for, from 1.
-        open: it has not begun.
+        number: the number of the undo attempt of the parent's step, from 1.
+        open: undoing has not begun.
     """
 
     number: int
@@ -239,13 +239,13 @@ class Order(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """That a saga is to be cancelled.
+    """A cancel of a saga.
 
     Args:
-        at: epoch seconds at which the cancel was accepted; 0 if none was.
-        by: who asked for it, until that is journaled.
-        reason: why, until that is journaled.
-        journaled: the cancel was journaled.
+        at: epoch seconds at which the cancel was accepted; 0 without one.
+        by: the caller, until it is journaled.
+        reason: why, until it is journaled.
+        journaled: whether it is journaled.
     """
 
     at: float = 0.0
@@ -255,18 +255,18 @@ class Cancel(Struct, frozen=True):
 
 
 class Recovery(Struct, frozen=True):
-    """How well a saga recovers.
+    """The stalls of a saga.
 
     Args:
         attempts: stalls since the last progress.
-        exhausted: too many of them: given up.
+        exhausted: whether there were too many of them.
     """
 
     attempts: int = 0
     exhausted: bool = False
 
     def progressed(self) -> Recovery:
-        """After progress: no stall counts any more."""
+        """After progress: earlier stalls no longer count."""
         return Recovery(0, self.exhausted)
 
 
@@ -277,40 +277,40 @@ class SagaState(Struct, frozen=True):
         saga_id: a UUID.
         saga: the saga type's name.
         version: the type's version when it started.
-        correlation_id: the same in every message and log line of it; empty when only the first entry has room for it.
-        steps: in execution order, as they were when it started.
-        cursor: the step to run, or the one whose undo is to run.
+        correlation_id: the same in all its messages and log lines; empty if only the first entry has room for it.
+        steps: its steps in execution order, as they were when it started.
+        cursor: the step to run, or the one to undo.
         seq: the last committed journal entry.
-        token: the fencing token: rises with every claim.
+        token: the fencing token; every claim increases it.
         dispatch: the number of the current message.
-        lease: who holds the saga, if anyone.
+        lease: the lease that is held, if any.
         not_before: nothing runs before; of a wait, when it ends.
-        lost_until: a lost execution may act until then.
-        cancel: the cancel that was accepted.
-        rejected: the failing step was rejected: undo, whatever its policy says.
-        failed: it counts among the failed sagas of its type, whatever became of it since.
+        lost_until: until when a lost execution may still act.
+        cancel: the accepted cancel.
+        rejected: the failing step was rejected, so the saga is undone whatever the step's policy.
+        failed: it counts as a failed saga of its type, whatever happened later.
         cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
         recovery: its stalls.
-        unanswered: messages sent anew in a row of which no queue showed what became of them.
-        dead: the message that is dying.
-        error_seq: the journal entry of the error that ended the forward way; 0 when there is none.
-        error_type: the type of that error, or of the last undo that failed for good; empty when there is none.
-        resolution_seq: the journal entry by which an operator settled it.
-        unreadable: what of the request or of a result does not fit the deployed code, and why; no value is in it.
+        unanswered: messages in a row that were sent again without a response.
+        dead: the message that moves to the dead letters.
+        error_seq: the journal entry of the error that ended the forward way; 0 if there is none.
+        error_type: the type of that error, or of the last undo that failed for good; empty if there is none.
+        resolution_seq: the journal entry of an operator's resolve.
+        unreadable: which part of the request or of a result does not fit the deployed code, and why; without the value.
         digest: of all results so far, each with its entry (``sagas.store.journal.entry_hash``); empty if it is unknown.
         head: the hash of the entry at ``seq``, which covers all before it. See ``sagas.store.journal.entry_hash``.
-        attention: needs a person, since when.
-        created_at: start.
-        updated_at: last committed change.
-        ended_at: when it came into the terminal state that it is in; 0 while it is in none.
-        progress: of the current execution, for people; gone with the next claim or commit.
-        purge: it is being purged; the lease that goes with it is never given back.
-        polling: the current step said that it is not yet time.
-        deadline: when the saga is to be cancelled, if it is not over by then.
-        overdue: its deadline passed after its pivot had completed: it goes on, and needs a person.
+        attention: since when it needs an operator.
+        created_at: when it was started.
+        updated_at: when the last change was committed.
+        ended_at: when it reached its final status; 0 before.
+        progress: the progress of the current execution; removed by the next claim or commit.
+        purge: the purge that has begun; its lease is never released.
+        polling: the current step raised ``NotYet``.
+        deadline: when the saga is cancelled unless it has ended.
+        overdue: its deadline passed after its pivot had completed: it continues, and needs an operator.
         parent: the saga that started it.
-        order: its parent's, to undo what is over.
-        parked: it waits, without a message, until its type is no longer paused.
+        order: its parent's request to undo it after its end.
+        paused: it waits, without a message, until its type is resumed.
     """
 
     saga_id: str
@@ -350,11 +350,11 @@ class SagaState(Struct, frozen=True):
     overdue: bool = False
     parent: Parent | None = None
     order: Order | None = None
-    parked: bool = False
+    paused: bool = False
 
     @property
     def over(self) -> bool:
-        """Whether the saga is in a terminal state."""
+        """Whether the saga has ended."""
         return self.status in OVER
 
     @property
@@ -380,34 +380,34 @@ class SagaState(Struct, frozen=True):
     @property
     def joins(self) -> bool:
         """Whether it waits for its children: to end, or to be undone."""
-        step, at_it = self.current, self.status in (SagaStatus.WAITING, SagaStatus.COMPENSATING)
+        step, waits = self.current, self.status in (SagaStatus.WAITING, SagaStatus.COMPENSATING)
         children = step is not None and step.waits_for == "children" and step.status is StepStatus.WAITING
-        return at_it and children and self.polling is None
+        return waits and children and self.polling is None
 
     @property
     def past_pivot(self) -> str:
         """The name of its pivot, if that has completed, or an execution of it may have taken effect; else empty.
 
-        From then on the saga only goes forward: nothing but an operator has it undone.
+        From then on the saga only goes forward, and only an operator can undo it.
         """
-        done = (s.name for s in self.steps if s.pivot and (s.status is StepStatus.COMPLETED or s.outcome_unknown))
-        return next(done, "")
+        pivots = (s.name for s in self.steps if s.pivot and (s.status is StepStatus.COMPLETED or s.outcome_unknown))
+        return next(pivots, "")
 
     @property
     def ends_at(self) -> float:
-        """When the saga's own deadline takes effect; 0 where it has none, or where it is being undone or over. Past its
-        pivot the deadline ends nothing: of one that waits for an operator it would say nothing new."""
+        """When the saga's own deadline takes effect; 0 without one, or if the saga is being undone or has ended. Past
+        its pivot the deadline only puts the saga on the attention list, unless it is there already."""
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
         return 0.0 if self.over or self.undoing or self.cancel.at or listed else self.deadline
 
     def in_time(self, due: float) -> float:
-        """Return when the supervisor is to look at the saga that would do so at ``due``: at its own deadline, if that
-        comes first. Past its pivot the holder of the lease sees to that. Both are epoch seconds."""
+        """Return when the supervisor looks at the saga: at ``due``, or at the saga's own deadline if that comes first.
+        Past its pivot the lease holder handles the deadline. Both are epoch seconds."""
         return due if self.lease and self.past_pivot else min(due, self.ends_at or due)
 
     @property
     def in_doubt(self) -> tuple[str, ...]:
-        """Names of steps with an execution of unknown outcome that nothing accounts for (rule 11)."""
+        """Names of steps in doubt: with an execution of unknown outcome that nothing settles (rule 11)."""
         if not self.undoing and not self.over:
             return ()
         settled = (StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATED)

@@ -1,6 +1,6 @@
-"""Times as they are stored, which characters AWS takes, and texts, times and spans as people read them.
+"""Format times and durations, and clean texts for AWS and for terminals.
 
-Stored times are ISO 8601 in UTC with milliseconds: such strings sort as the times they stand for.
+Stored times are ISO 8601 in UTC with milliseconds: such strings sort by time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-_AGO = re.compile(r"(\d{1,6})([smhd])")
+_LENGTH = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST = 3_660 * 86_400
+"""Seconds of the longest length, ten years: every time that long ago or ahead has a date."""
 
 
 def iso(seconds: float) -> str:
@@ -28,37 +30,44 @@ def _to_the_second(seconds: int) -> str:
 
 
 def epoch(text: str) -> float:
-    """Return epoch seconds, to the millisecond, for what :func:`iso` wrote."""
+    """Return epoch seconds, to the millisecond, for a time in the format of :func:`iso`."""
     return round(datetime.fromisoformat(text).timestamp(), 3)
 
 
+def seconds_of(text: str) -> float | None:
+    """Return the seconds in ``90s``, ``15m``, ``2h`` or ``12d``; ``None`` for other texts, and above 3660 days."""
+    length = _LENGTH.fullmatch(text)
+    seconds = float(int(length[1]) * _UNITS[length[2]]) if length is not None else None
+    return None if seconds is None or seconds > _LONGEST else seconds
+
+
 def so_long_ago(text: str, now: float) -> str | None:
-    """Return the time that ``90s``, ``30m``, ``2h`` or ``3d`` ago was, as :func:`iso` does; ``None`` for other texts.
+    """Return the time ``90s``, ``15m``, ``2h`` or ``12d`` ago in the format of :func:`iso`; ``None`` for other texts.
     ``now``: epoch seconds."""
-    ago = _AGO.fullmatch(text)
-    return None if ago is None else iso(now - int(ago[1]) * _UNITS[ago[2]])
+    seconds = seconds_of(text)
+    return None if seconds is None else iso(now - seconds)
 
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""A character that SQS takes in no body and no attribute, and S3 in no list of keys."""
+"""A character that SQS accepts in no body and no attribute, and S3 in no list of keys."""
 
 
 def sendable(text: str) -> str:
-    """Return JSON text as SQS takes it, which says the same.
+    """Return equivalent JSON text that SQS accepts.
 
-    Control characters and halves of characters JSON has escaped already; two more it leaves as they are.
+    JSON already escapes control characters and lone surrogates, but not two other characters that SQS rejects.
     """
     return text.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
 def plain(text: str) -> str:
-    """Return ``text`` as one line that does nothing to a terminal but show."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(shown.split())
+    """Return ``text`` as one line without control characters, which a terminal could act on."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())
 
 
 def end_of(saga: Mapping[str, Any]) -> str:
-    """Return when a saga ended; of one that is not over, when it changed last."""
+    """Return when a saga ended; for a saga in flight, when it last changed."""
     return saga["ended_at"] or saga["updated_at"]
 
 
@@ -79,13 +88,13 @@ def span(seconds: float) -> str:
         return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
     for size, unit, smaller, part in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:
-            rest = int(seconds % size // smaller)
-            return f"{int(seconds // size)} {unit}" + (f" {rest} {part}" if rest else "")
+            remaining = int(seconds % size // smaller)
+            return f"{int(seconds // size)} {unit}" + (f" {remaining} {part}" if remaining else "")
     raise AssertionError("unreachable")
 
 
 def age(seconds: float) -> str:
-    """Return a span in one unit, as long ones are told: ``8 s``, ``3 min``, ``5 h``, ``12 d``."""
+    """Return a span rounded down to one unit: ``8 s``, ``3 min``, ``5 h``, ``12 d``."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -93,10 +102,10 @@ def age(seconds: float) -> str:
 
 
 def ago(text: str | None, now: float) -> str:
-    """Return ``3 min ago`` for an ISO 8601 time in UTC; nothing if it is not known. ``now``: epoch seconds."""
+    """Return ``3 min ago`` for an ISO 8601 time in UTC; empty if it is unknown. ``now``: epoch seconds."""
     return f"{age(now - epoch(text))} ago" if text else ""
 
 
 def between(begin: str | None, end: str | None) -> str:
-    """Return the span between two ISO 8601 times; nothing if one is not known."""
+    """Return the span between two ISO 8601 times; empty if one is unknown."""
     return span(epoch(end) - epoch(begin)) if begin and end else ""

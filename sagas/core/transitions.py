@@ -1,4 +1,4 @@
-"""What each journaled fact does to a state. A fact that is not about the execution under way does nothing."""
+"""Apply each journaled fact to a state. A fact that is not about the execution under way changes nothing."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from sagas.core.states import (
 )
 
 _LONGEST_UNREADABLE = 300
-"""Characters of what does not fit that are kept with the saga; its journal has more."""
+"""Characters up to which the saga stores why a value does not fit; its journal has more."""
 
 
 def committed(state: SagaState) -> SagaState:
-    """Return the state with one more entry: something answered."""
+    """Return the state with one more entry; it counts as a response."""
     return replace(state, seq=state.seq + 1, unanswered=0)
 
 
 def released(state: SagaState, send: Send | None = None) -> Decision:
-    """Give the lease back."""
+    """Release the lease."""
     return Decision(replace(state, lease=None), send=send)
 
 
 def send_current(state: SagaState) -> Send:
-    """The command that sends the saga's current message."""
+    """Return the instruction to send the saga's current message."""
     wait = max(state.not_before, state.lost_until) if state.undoing else state.not_before
     index = min(state.cursor, len(state.steps) - 1)
     return Send(index, state.undoing, state.dispatch, wait)
 
 
 def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
-    """After a commit: go on journaling what is owed, or release the lease and send the current message."""
+    """After a commit: journal the next fact, or release the lease and send the current message."""
     fact = next_fact(plan, state) or owed_by_time(state, now)
     if fact is None:
         idle = state.over or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
@@ -62,14 +62,14 @@ def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
 
 
 def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
-    """The current step, if ``fact`` is about its execution under way."""
+    """Return the current step if ``fact`` is about its execution under way."""
     step = state.current
     fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
     return step if fits and state.lease and step is not None and step.status is StepStatus.RUNNING else None
 
 
 def busy(state: SagaState) -> bool:
-    """Whether user code may be at work under the lease that is held."""
+    """Whether user code may be running under the current lease."""
     step = state.current
     return step is not None and step.status in (StepStatus.RUNNING, StepStatus.COMPENSATING)
 
@@ -88,11 +88,11 @@ def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: fl
         outcome_unknown=False,
         postponed=False,
     )
-    return _gone_on(plan, after.with_step(fact.index, done), now)
+    return _advanced(plan, after.with_step(fact.index, done), now)
 
 
-def _gone_on(plan: Plan, state: SagaState, now: float) -> Decision:
-    """The step under the cursor is done, or the saga goes on without it: advance the cursor."""
+def _advanced(plan: Plan, state: SagaState, now: float) -> Decision:
+    """Advance the cursor: the step is completed, or the saga continues without it."""
     after = replace(
         state,
         status=SagaStatus.RUNNING,
@@ -108,13 +108,13 @@ def _gone_on(plan: Plan, state: SagaState, now: float) -> Decision:
 
 
 def try_again(state: SagaState, retry_at: float, now: float) -> SagaState:
-    """Try again later: by the message at hand, or by a new one where waiting would use up its receives (rule 8)."""
+    """Try again later: with the current message, or with a new one if waiting would use up its receives (rule 8)."""
     dispatch = state.dispatch + (1 if retry_at - now > SHORT_WAIT else 0)
     return replace(state, not_before=retry_at, dispatch=dispatch)
 
 
 def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -> Decision:
-    """Retry later, or mark the step FAILED when no attempt is left or makes sense."""
+    """Retry later, or mark the step FAILED if no attempt remains or the error is permanent."""
     step = _running(state, fact)
     if step is None:
         return Decision(state)
@@ -123,7 +123,7 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
     if fact.permanent or out_of_budget(plan, state):
         failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED))
         if exhausted_policy(plan, state, step, rejected=fact.rejected) == "CONTINUE":
-            return _gone_on(plan, failed, now)
+            return _advanced(plan, failed, now)
         failed = replace(failed, rejected=fact.rejected, error_seq=after.seq, not_before=0.0, polling=None)
         return proceed(plan, failed, now)
     again = after.with_step(fact.index, replace(step, status=StepStatus.RETRYING))
@@ -131,7 +131,7 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
 
 
 def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> Decision:
-    """Like a failed attempt, except that nobody knows whether it had its effect."""
+    """Like a failed attempt, except that it may have taken effect."""
     step = _running(state, fact)
     if step is None:
         return Decision(state)
@@ -140,7 +140,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
     status = StepStatus.FAILED if exhausted else StepStatus.RETRYING
     after = after.with_step(fact.index, replace(step, status=status, outcome_unknown=True))
     if exhausted and exhausted_policy(plan, state, step, rejected=False) == "CONTINUE":
-        return _gone_on(plan, after, now)
+        return _advanced(plan, after, now)
     if exhausted:
         after = replace(after, error_seq=after.seq, polling=None)
     dead = next_fact(plan, after)
@@ -150,7 +150,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
 
 
 def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float) -> Decision:
-    """Wait, holding no lease; what was signalled already, or is over already, follows at once."""
+    """Wait without a lease. A signal that was accepted before, or a time that has come, is handled at once."""
     step = _running(state, fact) or _unasked(state, fact)
     if step is None or step.waits_for not in ("signal", "time"):
         return Decision(state)
@@ -167,55 +167,55 @@ def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float)
 
 
 def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
-    """The current step, if it is about to wait and has no code that asks."""
+    """Return the current step if it is about to wait and has no code of its own."""
     step = state.current
     fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
     ready = step is not None and step.status in (StepStatus.PENDING, StepStatus.RETRYING)
-    ready = ready or state.waiting_for == "retry"  # its code was there to look again, and is gone
+    ready = ready or state.waiting_for == "retry"  # its code used to poll, and is missing now
     return step if fits and ready and state.lease else None
 
 
 def _in_wait(state: SagaState, index: int, kind: str) -> StepState | None:
-    """The current step, if it waits for that and nothing came of it yet."""
+    """Return the current step if it waits for a signal, a time or children, as ``kind`` says."""
     step = state.current
     fits = step is not None and state.cursor == index and step.waits_for == kind
     return step if fits and state.lease and in_wait(state) else None
 
 
 def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: float) -> Decision:
-    """The step's result is what was sent."""
+    """Complete the step; its result is the value of the signal."""
     step = _in_wait(state, fact.index, "signal")
     if step is None or not step.signalled:
         return Decision(state)
     after = committed(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
-    return _gone_on(plan, after.with_step(fact.index, done), now)
+    return _advanced(plan, after.with_step(fact.index, done), now)
 
 
 def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> Decision:
-    """The time has come; there is no result but that."""
+    """Complete the step at its time; it has no result of its own."""
     step = _in_wait(state, fact.index, "time")
     if step is None:
         return Decision(state)
     after = committed(state)
     done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
-    return _gone_on(plan, after.with_step(fact.index, done), now)
+    return _advanced(plan, after.with_step(fact.index, done), now)
 
 
 def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: float) -> Decision:
-    """Nobody sent anything: what happens then is the wait's own policy. Not once a signal was accepted."""
+    """Apply the wait's own policy, unless a signal was accepted."""
     step = _in_wait(state, fact.index, "signal")
     if step is None or step.signalled:
         return Decision(state)
-    in_vain = replace(step, status=StepStatus.FAILED, timed_out=True)
-    after = committed(state).with_step(fact.index, in_vain)
+    failed = replace(step, status=StepStatus.FAILED, timed_out=True)
+    after = committed(state).with_step(fact.index, failed)
     if plan.steps[fact.index].on_timeout == "CONTINUE":
-        return _gone_on(plan, after, now)
+        return _advanced(plan, after, now)
     return proceed(plan, replace(after, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
 
 
 def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now: float) -> Decision:
-    """Wait for the children, holding no lease: who looks after the saga starts them."""
+    """Wait for the children without a lease; the function that advances parents starts them."""
     step = _running(state, fact)
     if step is None or step.waits_for != "children":
         return Decision(state)
@@ -245,23 +245,22 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
 
 
 def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: float) -> Decision:
-    """The step's result is what the children resulted in; where too many failed it has failed."""
+    """Complete the step with the children's results; if too many failed, it has failed."""
     step = _in_wait(state, fact.index, "children")
     if step is None:
         return Decision(state)
     after = committed(state)
     if fact.failure is None:
         done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
-        return _gone_on(plan, after.with_step(fact.index, done), now)
+        return _advanced(plan, after.with_step(fact.index, done), now)
     failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, timed_out=True))
     return proceed(plan, replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
-    """Look again later. The execution counts, but not against the budget: nothing failed.
+    """Poll again later. The execution is counted, but not charged to the budget: nothing failed.
 
-    Its code has begun something that no execution may come to complete. An undo that needs the result cannot account
-    for that (rule 11).
+    Its code has begun something that may never complete. An undo that needs the result cannot settle that (rule 11).
     """
     step = _running(state, fact)
     if step is None:
@@ -283,8 +282,8 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the message at hand dies. A step whose code is gone, or which stalled too often, has failed
-    without an attempt, and one whose code could not be called gets its attempt back."""
+    """Wait for an operator; the current message dies. A step whose code is missing, or which stalled too often, has
+    failed without an attempt. A step whose code could not be called gets its attempt back."""
     step, called = state.current, fact.cause is ev.DeadLetterCause.TYPE_CHANGED
     fitting = (StepStatus.PENDING, StepStatus.RETRYING) if fact.cause.fails_step else (StepStatus.FAILED,)
     fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
@@ -300,7 +299,7 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
 
 
 def unreadable_part(failure: ev.Failure | None) -> str:
-    """Return what of the stored values does not fit the deployed code, if that is why something failed."""
+    """Return which stored value does not fit the deployed code, if that is the failure."""
     return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
 
 
@@ -312,7 +311,7 @@ def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -
 
 
 def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now: float) -> Decision:
-    """The accepted cancel is on the record; undoing follows, unless the pivot has completed in the meantime."""
+    """Record the accepted cancel. Undoing follows, unless the pivot has completed in the meantime."""
     if state.lease is None or busy(state) or not state.cancel.at or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
@@ -322,12 +321,13 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-    """Like a cancel, except that it is an error: undoing follows. Past the pivot it is no more than a note."""
+    """Like a cancel, except that it is an error: undoing follows. Past the pivot it only puts the saga on the attention
+    list."""
     if state.lease is None or busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
-        noted = state.overdue and not state.cancel.at
-        return Decision(state) if noted else _forward(plan, replace(state, overdue=True), now)
+        recorded_before = state.overdue and not state.cancel.at
+        return Decision(state) if recorded_before else _forward(plan, replace(state, overdue=True), now)
     if not state.cancel.at:
         return Decision(state)
     after = committed(state)
@@ -335,10 +335,10 @@ def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: flo
 
 
 def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
-    """Past the pivot what was to undo the saga comes to nothing. It is over if it has no step left."""
+    """Drop a cancel past the pivot. The saga has completed if no step remains."""
     after = replace(committed(state), cancel=Cancel())
-    over = after.cursor == len(after.steps)
-    return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if over else after, now)
+    completed = after.cursor == len(after.steps)
+    return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if completed else after, now)
 
 
 def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
@@ -346,11 +346,11 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     step = state.current
     if state.lease is None or step is None:
         return Decision(state)
-    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.granted_anew())
+    again = replace(step, status=StepStatus.RETRYING, attempts=step.attempts.renewed())
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
     children = step.timed_out and step.waits_for == "children"
-    if children:  # those that failed are started anew
+    if children:  # the failed ones are started again
         again = replace(again, status=StepStatus.WAITING, fan_out=replace(step.fan_out, handed_out=0))
     after = replace(
         committed(state).with_step(state.cursor, again),
@@ -368,7 +368,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
 
 
 def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) -> Decision:
-    """Send the current message anew, under a new number."""
+    """Send the current message again, under a new number."""
     if state.lease is None or busy(state):
         return Decision(state)
     after = replace(
@@ -388,20 +388,20 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
 
 
 def stalled(state: SagaState) -> bool:
-    """Whether giving up makes sense. ``max_recovery_attempts`` is not checked again: the plan may have changed since
-    the fact was journaled, and a journaled fact stays valid."""
+    """Whether ``SagaRecoveryExhausted`` applies. ``max_recovery_attempts`` is not checked again: the plan may have
+    changed since the fact was journaled, and a journaled fact stays valid."""
     return state.lease is not None and state.recovery.attempts > 0 and not busy(state)
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up the forward way; undoing follows. Past the pivot it waits for an operator."""
+    """Give up the forward way; undoing follows. Past the pivot the saga waits for an operator."""
     if not stalled(state) or state.recovery.exhausted:
         return Decision(state)
     return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
 def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) -> Decision:
-    """A person settled it: off the list; undos done by hand are not repeated. What never ran has nothing to undo."""
+    """Take the saga off the attention list. Steps undone by hand are not undone again; a PENDING step has no effect."""
     if state.lease is None or not state.attention:
         return Decision(state)
     after = committed(state)

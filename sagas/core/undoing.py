@@ -1,4 +1,4 @@
-"""What each journaled fact of the way back does to a state."""
+"""Apply each journaled fact about undoing to a state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.core.transitions import busy, committed, proceed, released, stalled, 
 
 
 def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:
-    """The current step, if its undo is under way; or, if not ``begun``, if it waits for its undo, which cannot run."""
+    """Return the current step if its undo is under way; if not ``begun``, if it waits for an undo that cannot run."""
     step = state.current
     if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts.made != fact.attempt:
         return None
@@ -21,11 +21,11 @@ def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) ->
 
 
 def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
-    """Turn round: from here on only undos run."""
+    """Start to undo: from here on only undos run."""
     if state.lease is None or busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
     after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
-    after = replace(after, order=_obeyed(state), not_before=0.0 if state.over else after.not_before)
+    after = replace(after, order=_closed_order(state), not_before=0.0 if state.over else after.not_before)
     turned, step = next_undo(plan, replace(after, recovery=state.recovery.progressed())), state.current
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
@@ -33,14 +33,14 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     return proceed(plan, turned, now)
 
 
-def _obeyed(state: SagaState) -> Order | None:
-    """The parent's order, which begins to be carried out."""
+def _closed_order(state: SagaState) -> Order | None:
+    """Return the parent's request as begun."""
     return None if state.order is None else replace(state.order, open=False)
 
 
 def _may_turn(state: SagaState, cause: str) -> bool:
-    """Whether undoing may begin for that cause. A later cancel changes nothing: a journaled fact stays
-    valid until it is committed."""
+    """Whether undoing may begin for a cause. A later cancel changes nothing: a journaled fact stays valid until it is
+    committed."""
     if cause == "operator":
         return not forward(state) or bool(state.past_pivot)
     if cause == "parent":
@@ -53,7 +53,7 @@ def _may_turn(state: SagaState, cause: str) -> bool:
 
 
 def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now: float) -> Decision:
-    """The next undo, or the end."""
+    """Continue with the next undo, or end the saga."""
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
@@ -69,7 +69,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
 
 
 def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
-    """Try the undo again later; without a budget left it has failed for good."""
+    """Try the undo again later; without attempts left it has failed for good."""
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
@@ -80,7 +80,7 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
 
 
 def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, now: float) -> Decision:
-    """Call the undo again later. The execution counts, but not against the budget: nothing failed."""
+    """Call the undo again later. The execution is counted, but not charged to the budget: nothing failed."""
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
@@ -94,12 +94,12 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
 
 
 def _undo_pending(step: StepState) -> StepStatus:
-    """The status of a step that is to be undone (again): COMPLETED, or FAILED when it never completed."""
+    """Return the status of a step before its (next) undo: COMPLETED, or FAILED if it never completed."""
     return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
-    """Record the failed undo and go on with the others: one failing undo stops no other."""
+    """Record the failed undo and continue with the others: a failing undo stops no other."""
     step = _being_undone(state, fact, begun=not fact.failure.code_missing)
     if step is None:
         return Decision(state)
@@ -111,20 +111,20 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
 
 
 def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
-    """Grant each failed undo a new budget; those that worked, or were done by hand, are not repeated."""
+    """Grant each failed undo a new budget. Undos that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
     after = replace(committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
-    after = replace(after, order=_obeyed(state))
+    after = replace(after, order=_closed_order(state))
     for index, step in enumerate(after.steps):
-        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.granted_anew())
+        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.renewed())
         if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
             after = after.with_step(index, fresh)
     return proceed(plan, next_undo(plan, after), now)
 
 
 def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up undoing: what is not undone has failed to be."""
+    """Give up undoing: the current undo has failed."""
     if not stalled(state):
         return Decision(state)
     after = replace(

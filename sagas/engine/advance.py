@@ -28,14 +28,14 @@ from sagas.engine.attempt.carrying import carried, correlated, onward
 from sagas.engine.attempt.course import UNCHAINED, Chain, Course
 from sagas.engine.attempt.late_commits import pending_fact
 from sagas.engine.committer import Committed, EntryContext
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.gates import Gate
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.message.carried import CarriedInput
 from sagas.messaging.message.message import Message
-from sagas.messaging.work import NOW, SagasToLookAfter
+from sagas.messaging.work import NOW, SagasToAdvance
 
 _LEASE = 30.0
 """Seconds of a lease for work that only writes the journal."""
@@ -194,7 +194,9 @@ class Advancer:
             case Refuse(reason):
                 raise Conflict(reason)
             case Write(fact):
-                if not patiently(clock, partial(self.services.control.claim, state, decision.state, plan.stale_after)):
+                if not write_contended(
+                    clock, partial(self.services.control.claim, state, decision.state, plan.stale_after)
+                ):
                     return Advanced(state, lost_race=True)
                 committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
@@ -237,7 +239,7 @@ class Advancer:
 
     def _send(self, state: SagaState, send: Send, inputs: tuple[CarriedInput, ...] = ()) -> None:
         if state.joins and self.work is not None:  # no step runs, but the children have to be advanced
-            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
+            self.work.send_work(NOW, [SagasToAdvance([state.saga_id]).work()])
             return
         message = Message(
             saga_id=state.saga_id,

@@ -1,4 +1,4 @@
-"""Committing facts under a lease: journal first, pointer second."""
+"""Commit facts under a lease: journal first, pointer second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagas.core.rules import Plan, forward, next_fact
 from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
 from sagas.store.control.control import ControlItems
@@ -36,7 +36,7 @@ class EntryContext:
         payload: the result, as JSON text.
         details: additional details of this entry.
         actor: the actor of the audit trail.
-        trace_id: of the invocation.
+        trace_id: the trace id of the invocation.
         message: the current message. If it is the saga's current one, it can be dead-lettered.
         onward: returns the lease for claiming the next step in the same write, so that the holder continues. ``None``,
             as function or result, leaves the next step to the next message.
@@ -120,14 +120,14 @@ class Committer:
             return Decision(state, Write(following)), None, False
         previous = None if state.polling is None else (state.polling.message, state.polling.after)
         if isinstance(fact, ev.Postponed) and previous == (fact.message, fact.after) and decision.then is None:
-            return self._look_again(plan, state, fact, context, decision), None, False
+            return self._poll_again(plan, state, fact, context, decision), None, False
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
         ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
         if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
             # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
             try:
-                patiently(
+                write_contended(
                     self._clock,
                     partial(self._control.finish, entry, state, decision.state, plan.stale_after, self._journal),
                 )
@@ -139,23 +139,23 @@ class Committer:
                 self._notify(state, decision.state, fact)
                 return decision, entry, False
         else:
-            occupant = patiently(self._clock, partial(self._journal.put, entry))
+            occupant = write_contended(self._clock, partial(self._journal.put, entry))
         if occupant is entry:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
         # Rule 2. An entry under the same token counts too: two deliveries of one outcome may both be running.
-        theirs = occupant.token != entry.token
+        foreign = occupant.token != entry.token
         names = [step.name for step in state.steps]
         fact = fact_of(occupant, names.index(occupant.step) if occupant.step in names else state.cursor)
-        return self._move_pointer(plan, state, fact, occupant, context), occupant, theirs
+        return self._move_pointer(plan, state, fact, occupant, context), occupant, foreign
 
-    def _look_again(
+    def _poll_again(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
     ) -> Decision:
-        """Commit without an entry: the journal already has an equal one, and a step may look once a second for
+        """Commit without an entry: the journal already has an equal one, and a step may poll once a second for
         days."""
         after = structs.replace(decision.state, seq=state.seq)
         try:
-            patiently(self._clock, partial(self._control.commit, state, after, plan.stale_after))
+            write_contended(self._clock, partial(self._control.commit, state, after, plan.stale_after))
         except FlagWon as won:
             return self._write(plan, _with_correlation(won.state, state), fact, context)[0]
         self._notify(state, after, fact)
@@ -186,8 +186,10 @@ class Committer:
         onward = claimed_next(state, decision, lease) if lease else None
         try:
             if onward is None:
-                patiently(self._clock, partial(self._control.commit, state, decision.state, plan.stale_after))
-            elif patiently(self._clock, partial(self._control.commit_and_claim, state, onward.state, plan.stale_after)):
+                write_contended(self._clock, partial(self._control.commit, state, decision.state, plan.stale_after))
+            elif write_contended(
+                self._clock, partial(self._control.commit_and_claim, state, onward.state, plan.stale_after)
+            ):
                 decision = onward
         except FlagWon as won:
             return self._move_pointer(

@@ -1,5 +1,5 @@
-"""Contended writes. DynamoDB refuses a transaction if another write touches one of its items at the same moment, and
-also that write. botocore retries neither."""
+"""Retry contended writes. If a transaction and another write touch the same item at the same moment, DynamoDB refuses
+both, and botocore retries neither."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PAUSE = 0.04
 """Maximum seconds between the first two tries; later tries are further apart."""
 
 
-def patiently(clock: Clock, write: Callable[[], _T]) -> _T:
-    """Write, and retry while other writes touch the same item: many children may end at once and add to a few counters,
-    or a signal comes while a worker commits. Returns what ``write`` returns."""
+def write_contended(clock: Clock, write: Callable[[], _T]) -> _T:
+    """Write, and retry while other writes touch the same item. For example, many children end at once and add to a few
+    counters, or a signal comes while a worker commits. Returns the result of ``write``."""
     for tries in range(1, _TRIES):
         try:
             return write()

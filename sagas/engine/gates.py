@@ -50,7 +50,7 @@ class Gate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parking:
+class PauseGate:
     """The gate for pauses; see :class:`Gate`."""
 
     pauses: Pauses
@@ -66,12 +66,12 @@ class Parking:
 
     def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
         """Set the saga aside until it is resumed."""
-        if not self.control.park(state):
+        if not self.control.mark_paused(state):
             return None
         if self.pauses.holding_back(state, fresh=True):
             return Discard()
         # It was resumed in the meantime: the operator's call may have run before the saga was set aside.
-        self.control.unpark(state, state.updated_at)
+        self.control.mark_resumed(state, state.updated_at)
         return None
 
     def silent_until(self, state: SagaState) -> float:

@@ -66,7 +66,7 @@ class SagaType:
     @property
     def new_steps(self) -> tuple[StepState, ...]:
         """Return the steps of a new saga."""
-        taken = (step for step in self.definition.steps if not step.retired)
+        steps = (step for step in self.definition.steps if not step.retired)
         return tuple(
             StepState(
                 step.name,
@@ -74,7 +74,7 @@ class SagaType:
                 waits_for=step.waits_for,
                 pivot=step.pivot,
             )
-            for step in taken
+            for step in steps
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Handling a message: advance its saga as far as this invocation can, then decide about the message."""
+"""Handle a message: advance its saga as far as this invocation can, then decide about the message."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The Lambda handlers: parse the event, call the engine, shape the answer."""
+"""The Lambda handlers: parse the event, call the engine, format the response."""

@@ -40,14 +40,14 @@ _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
 def _argument(parameter: re.Match[str]) -> str:
-    """Return a parameter of a path as the argument that takes it: ``type`` is a builtin of Python's."""
+    """Return the argument for a parameter of a path. ``type`` is a builtin of Python, so it is called ``name``."""
     return "<name>" if parameter[1] == "type" else f"<{parameter[1]}>"
 
 
 @lru_cache(maxsize=1)
 def _engine() -> Api:
-    seen = telemetry()
-    return Api.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Api.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @lru_cache(maxsize=1)

@@ -30,9 +30,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     record, so a repeated batch writes the same object. Two shards can have the same sequence numbers. If a repeated
     batch has other bounds, some lines are written again; saga and seq identify them.
 
-    A line contains what a purge leaves of an entry (time, actor, action, saga and step), its ``seal``, which covers
-    payload and details, and ``prev``, the hash of the previous entry. It contains no payload and no error text. Returns
-    the object's ``key`` and its number of ``lines``, or nothing if there was nothing to write.
+    A line contains what a purge leaves of an entry: time, actor, action, saga and step. It also has ``seal``, which
+    covers payload and details, and ``prev``, the hash of the previous entry. It contains no payload and no error text.
+    Returns the object's ``key`` and its number of ``lines``, or nothing if there was nothing to write.
     """
     try:
         changes = [record for record in event["Records"] if record["eventName"] != "REMOVE"]

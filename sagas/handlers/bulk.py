@@ -10,10 +10,10 @@ from sagas.engine.composition.purging import Purging
 from sagas.engine.composition.recovering import Recovering
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.due import look_after
+from sagas.handlers.tasks.due import recover_due
 from sagas.handlers.tasks.purging import purge_due
 from sagas.handlers.tasks.sweeping import continue_sweep
-from sagas.handlers.tasks.working import worked_off
+from sagas.handlers.tasks.working import handle_records
 from sagas.handlers.warming import warm
 from sagas.messaging.work import BULK, Work
 
@@ -24,14 +24,14 @@ class Bulk(Recovering, Purging):
 
 @lru_cache(maxsize=1)
 def _engine() -> Bulk:
-    seen = telemetry()
-    return Bulk.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Bulk.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "bulk")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.worked_off`."""
-    return worked_off(event, context, _engine(), {"recover": look_after, "purge": purge_due, "sweep": _sweep})
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.handle_records`."""
+    return handle_records(event, context, _engine(), {"recover": recover_due, "purge": purge_due, "sweep": _sweep})
 
 
 def _sweep(work: Work, context: Any, engine: Bulk) -> None:

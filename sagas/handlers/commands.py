@@ -29,7 +29,7 @@ from sagas.messaging.commands import (
 )
 from sagas.messaging.limits import backoff
 
-PATIENCE = 15 * 60
+GIVE_UP_AFTER = 15 * 60
 """Seconds for which a command for an unknown saga or type is retried, because it may still appear."""
 LONGEST_AGE = 14 * 24 * 3600
 """Seconds after which a command is rejected: SQS keeps a message that long, and a copy must not live longer."""
@@ -45,49 +45,49 @@ _LONGEST_NAME = 256
 _QUEUE = "queue:"
 
 
-class Commanded(Starting, Operating):
+class CommandEngine(Starting, Operating):
     """The parts that execute commands."""
 
 
 @lru_cache(maxsize=1)
-def _engine() -> Commanded:
-    seen = telemetry()
-    return Commanded.from_environment(os.environ, seen, seen.plain_logger, tracer())
+def _engine() -> CommandEngine:
+    observer = telemetry()
+    return CommandEngine.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "commands")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry."""
     records = records_of(event)
-    works = _Works(_engine(), json.loads(os.environ.get("SAGAS_SOURCES", "{}")))
+    commands = _Commands(_engine(), json.loads(os.environ.get("SAGAS_SOURCES", "{}")))
     failed: list[str] = []
     for record in records:
         in_time = context.get_remaining_time_in_millis() > _RESERVE
-        if not in_time or not works.done(record):
+        if not in_time or not commands.done(record):
             failed.append(record["messageId"])
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
 @dataclass(frozen=True, slots=True)
-class _Works:
+class _Commands:
     """Executes commands.
 
     Args:
-        engine: of the service.
+        engine: the engine of the service.
         sources: declarations of topics and foreign queues, by ARN.
     """
 
-    engine: Commanded
+    engine: CommandEngine
     sources: dict[str, Any]
 
     def done(self, record: dict[str, Any]) -> bool:
         """Handle one record; return whether it may be deleted."""
         try:
             return self._handle(record)
-        except Exception as error:  # noqa: BLE001 - one bad record must not harm the others
+        except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
             fields = {"message_id": record["messageId"]}
             telemetry().logger.error("command failed", error=type(error).__name__, at=frames(error), **fields)
-            with suppress(SagaError, KeyError, ValueError):  # during an outage of SQS the message returns by itself
+            with suppress(SagaError, KeyError, ValueError):  # during an outage of SQS the message returns on its own
                 if _receives(record) >= _MOST_FAILURES:
                     self._bury(record, record["body"], None, f"handling it failed: {type(error).__name__}")
                     return True
@@ -111,7 +111,7 @@ class _Works:
                 case Cancel():
                     engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, reason=plain.reason)
         except NotFound as error:
-            if self.engine.clock.now() - _since(record) < PATIENCE:
+            if self.engine.clock.now() - _since(record) < GIVE_UP_AFTER:
                 return self._later(record, cast("AnyCommand", command), self._pause(record))
             self._bury(record, record["body"] if command is None else command.body, command, str(error))
         except (InvalidRequest, Conflict, TooLarge) as error:

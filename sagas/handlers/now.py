@@ -10,10 +10,10 @@ from sagas.engine.composition.families import Families
 from sagas.engine.composition.recovering import Recovering
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.observability.tracing import traced, tracer
-from sagas.handlers.tasks.due import look_after
-from sagas.handlers.tasks.working import MOST_FAILURES, worked_off
+from sagas.handlers.tasks.due import recover_due
+from sagas.handlers.tasks.working import MOST_FAILURES, handle_records
 from sagas.handlers.warming import warm
-from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToLookAfter, Work
+from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToAdvance, Work
 
 _SPARE = 10.0
 """Seconds at the end of the function's time in which it starts no other saga."""
@@ -25,21 +25,21 @@ class Now(Families, Recovering):
 
 @lru_cache(maxsize=1)
 def _engine() -> Now:
-    seen = telemetry()
-    return Now.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Now.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("pubsub", "now")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.worked_off`."""
-    tasks = {LOOK: _look, "recover": look_after, CHILDREN: _children, START: _start}
-    return worked_off(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
+    """Handle the messages of an SQS event; see :func:`sagas.handlers.tasks.working.handle_records`."""
+    tasks = {LOOK: _look, "recover": recover_due, CHILDREN: _children, START: _start}
+    return handle_records(event, context, _engine(), tasks, {CHILDREN: _failed_looks})
 
 
 def _look(work: Work, context: Any, engine: Now) -> None:
     """Advance a saga; if it is not due yet, send a message for later."""
     saga = OneSaga.of(work)
-    until = engine.looker.look(saga.saga_id, saga.dispatch)
+    until = engine.codeless_advancer.look(saga.saga_id, saga.dispatch)
     if until:
         remaining = max(until - engine.clock.now(), 1.0)
         engine.queues.send_work(NOW, [Work(work.task, work.details, work.hops + 1)], remaining)
@@ -47,7 +47,7 @@ def _look(work: Work, context: Any, engine: Now) -> None:
 
 def _children(work: Work, context: Any, engine: Now) -> None:
     """Advance parents and children. If time runs out, send another message for the remaining ones."""
-    request = SagasToLookAfter.of(work)
+    request = SagasToAdvance.of(work)
     for position, saga_id in enumerate(request.sagas):
         if position and context.get_remaining_time_in_millis() / 1000 < _SPARE:
             remaining = {"sagas": request.sagas[position:], "thorough": request.thorough}
@@ -61,7 +61,7 @@ def _failed_looks(work: Work, context: Any, engine: Now) -> None:
 
     Each saga gets a message of its own. A parent that still fails goes on the attention list.
     """
-    request = SagasToLookAfter.of(work)
+    request = SagasToAdvance.of(work)
     if len(request.sagas) > 1:
         alone = [{"sagas": [saga_id], "thorough": request.thorough} for saga_id in request.sagas]
         engine.queues.send_work(NOW, [Work(work.task, details, work.hops + 1) for details in alone])

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.engine.composition.reading import Reading
-from sagas.engine.observe.telling import Told, moved_past, told_of_change, told_of_step
+from sagas.engine.observe.telling import OutboxEvent, committed_in, events_of_change, events_of_entry
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer
@@ -18,8 +18,8 @@ from sagas.handlers.warming import warm
 
 @lru_cache(maxsize=1)
 def _engine() -> Reading:
-    seen = telemetry()
-    return Reading.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Reading.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("other", "outbox")
@@ -33,21 +33,21 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if not isinstance(records, list):
         problem = Problem("$.Records", "must be the records of a stream")
         raise InvalidRequest("the event contains no records of a stream", [problem])
-    events: list[Told] = []
+    events: list[OutboxEvent] = []
     for record in cast("list[dict[str, Any]]", records):
         images: Mapping[str, Any] = record.get("dynamodb", {})
         old, new = images.get("OldImage") or None, images.get("NewImage") or None
         try:
-            events += told_of_change(old, new)
+            events += events_of_change(old, new)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             # It would be retried for a day, and block all changes behind it.
             telemetry().logger.error("a change could not be published", error=type(error).__name__, at=frames(error))
             telemetry().measure("EventNotPublished", 1)
             continue
-        if included("steps") and (seqs := moved_past(old, new)):
+        if included("steps") and (seqs := committed_in(old, new)):
             saga_id = str(cast("Mapping[str, Any]", new)["saga_id"]["S"])
             entries = _engine().journal.entries_of((saga_id, seq) for seq in seqs).get(saga_id, {})
-            events += [published for seq in sorted(entries) for published in told_of_step(entries[seq])]
+            events += [published for seq in sorted(entries) for published in events_of_entry(entries[seq])]
     return {"published": publish(events, _engine)}
 
 

@@ -32,8 +32,8 @@ _RECORD_KEYS = ("saga_id", "step", "correlation_id")
 
 @lru_cache(maxsize=1)
 def _engine() -> Running:
-    seen = telemetry()
-    return Running.from_environment(os.environ, seen, seen.plain_logger, tracer(), seen.goes_on)
+    observer = telemetry()
+    return Running.from_environment(os.environ, observer, observer.plain_logger, tracer(), observer.goes_on)
 
 
 class _Records:
@@ -61,12 +61,12 @@ class _Records:
             telemetry().logger.error("message refused", reason=str(error), **fields)
             with suppress(SagaError, KeyError, AttributeError):
                 self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
-        except Exception as error:  # noqa: BLE001 - one bad record must not harm the others
+        except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
             telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **fields)
             with suppress(SagaError):  # during an outage of SQS it returns after its visibility timeout
                 message = parse_record(record)
                 telemetry().record_failed(message.saga)
-                self._engine.lanes.failed(message)
+                self._engine.queue_progress.failed(message)
                 return self._postponing.after_failure(message, copies=not self._may_die(message))
         return False
 
@@ -95,7 +95,7 @@ class _Records:
             telemetry().newer_format(newer, record["messageId"])
             self._engine.queues.send_copy(record, newer.retry_after)
             return True
-        self._engine.lanes.handled(message)
+        self._engine.queue_progress.handled(message)
         match end:
             case Discard():
                 return True

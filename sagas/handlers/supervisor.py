@@ -16,7 +16,7 @@ from sagas.handlers.tasks.finding import find
 from sagas.handlers.tasks.publishing import replay
 from sagas.handlers.tasks.purging import purge
 from sagas.handlers.tasks.recovering import recover
-from sagas.handlers.tasks.sweeping import stand, sweep
+from sagas.handlers.tasks.sweeping import sweep, sweeps
 from sagas.handlers.tasks.verifying import verify
 
 _FIELDS: Mapping[str, Sequence[str]] = {
@@ -32,8 +32,8 @@ _FIELDS: Mapping[str, Sequence[str]] = {
 
 @lru_cache(maxsize=1)
 def _engine() -> Supervisor:
-    seen = telemetry()
-    return Supervisor.from_environment(os.environ, seen, seen.plain_logger, tracer())
+    observer = telemetry()
+    return Supervisor.from_environment(os.environ, observer, observer.plain_logger, tracer())
 
 
 @traced("timer", "supervisor")
@@ -58,7 +58,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if task == "sweep":
         return sweep(event, context, _engine())
     if task == "sweeps":
-        return stand(_engine())
+        return sweeps(_engine())
     if task == "verify":
         return {**verify(event, context, _engine())}
     return replay(event, context, _engine())

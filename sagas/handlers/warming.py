@@ -1,4 +1,4 @@
-"""Preparation in Lambda's init phase, in which a function has a whole CPU whatever its memory."""
+"""Prepare a function in Lambda's init phase, in which it has a whole CPU whatever its memory."""
 
 from __future__ import annotations
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagas.core.text import epoch
 from sagas.engine.clock import SystemClock, skipped
-from sagas.errors import InvalidRequest, Problem
 from sagas.local.deploy.description import Description
 from sagas.local.emulator.clients import Clients
 from sagas.local.errors import LocalStackError
@@ -22,9 +19,6 @@ from sagas.local.files import Files
 CLOCK_READ_EVERY = 0.02
 """Seconds for which the emulator caches the clock."""
 
-_LENGTH = re.compile(r"([1-9][0-9]{0,8})([dhms])")
-_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_LONGEST = timedelta(days=3_660)
 _HOPS = 100
 """The most hops in which time is moved. Each hop reaches the next moment at which something is due, or passes it."""
 _PAST = 0.05
@@ -34,15 +28,6 @@ _SETTLED_WITHIN = 20.0
 _POLL = 0.05
 _QUIET = 2
 """Consecutive polls that must find nothing running, since a message is received a moment before it counts."""
-
-
-def length_of(text: str) -> float:
-    """Return the seconds in ``3d``, ``2h``, ``70m`` or ``90s``."""
-    match = _LENGTH.fullmatch(text)
-    if match is None or int(match[1]) * _UNITS[match[2]] > _LONGEST.total_seconds():
-        problem = f"must be a whole number of days, hours, minutes or seconds, as in 3d, 2h, 70m or 90s, not {text!r}"
-        raise InvalidRequest("the time to skip is not valid", [Problem("--advance", problem)])
-    return float(int(match[1]) * _UNITS[match[2]])
 
 
 class StackClock:

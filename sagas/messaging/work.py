@@ -106,7 +106,7 @@ def details_of(work: Work, kind: type[Details]) -> Details:
         raise InvalidRequest("the message's details do not fit", [Problem("$.details", str(error))]) from None
 
 
-class SagasToLookAfter(msgspec.Struct, frozen=True):
+class SagasToAdvance(msgspec.Struct, frozen=True):
     """The details of the task ``children``: parents and children to advance.
 
     Args:
@@ -122,7 +122,7 @@ class SagasToLookAfter(msgspec.Struct, frozen=True):
         return Work(CHILDREN, msgspec.to_builtins(self))
 
     @classmethod
-    def of(cls, work: Work) -> SagasToLookAfter:
+    def of(cls, work: Work) -> SagasToAdvance:
         """Read the details from a message."""
         return details_of(work, cls)
 

@@ -37,13 +37,13 @@ class CallbackKey:
 
 
 class CallbackKeys:
-    """Reads a secret, and caches it for a while.
+    """Reads a secret, and caches it for five minutes.
 
     Args:
         secret_id: its name or ARN.
         now: returns the time, in epoch seconds.
-        region: of the secret; ``None`` for the environment's.
-        endpoint_url: of Secrets Manager; ``None`` for the environment's.
+        region: the secret's region; ``None`` for the environment's.
+        endpoint_url: the URL of Secrets Manager; ``None`` for the environment's.
     """
 
     def __init__(

@@ -39,8 +39,8 @@ class PayloadEncryption:
 
     Args:
         key_id: ARN of the KMS key.
-        region: of the key; ``None`` for the environment's.
-        endpoint_url: of KMS; ``None`` for the environment's.
+        region: the key's region; ``None`` for the environment's.
+        endpoint_url: the URL of KMS; ``None`` for the environment's.
     """
 
     def __init__(self, key_id: str, region: str | None = None, endpoint_url: str | None = None) -> None:

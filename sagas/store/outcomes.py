@@ -10,10 +10,10 @@ from sagas.errors import SagaError, Unavailable
 
 
 class Refused(SagaError):
-    """A conditional write found a state other than the caller had seen.
+    """A conditional write met another state than the one the caller had read.
 
     Args:
-        message: one line for people.
+        message: one line of text.
         items: the existing item by the number of the write whose condition failed, which is 0 outside a transaction.
             ``None`` if there is no item, or the write did not request it.
     """

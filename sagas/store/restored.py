@@ -1,4 +1,4 @@
-"""Restored tables: removes entries and joins that are newer than the restored table of sagas.
+"""Trim restored tables: remove entries and joins that are newer than the restored table of sagas.
 
 DynamoDB restores tables one by one, to slightly different times. Missing items are lost, so entries and joins are
 restored to a later time than the sagas. All surplus items were written after the time of the sagas. A parallel scan

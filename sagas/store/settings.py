@@ -16,12 +16,12 @@ class StoreSettings:
         payload_limit: bytes of JSON above which a payload goes to S3.
         shards: number of partitions that an index key is spread over.
         region: AWS region; ``None`` for the environment's.
-        endpoint_url: of DynamoDB and S3; ``None`` for the environment's.
+        endpoint_url: the URL of DynamoDB and S3; ``None`` for the environment's.
         retention: seconds after its end at which a saga is purged; 0 keeps sagas for good.
         key_retention: seconds for which tombstones and their idempotency keys are kept.
         joins_table: the table of children's outcomes; empty if no saga has children.
         payload_key: ARN of the KMS key that encrypts payloads; empty for none.
-        never_expiring: saga types whose sagas are kept for good: they own objects, which only the saga records.
+        never_expiring: saga types whose sagas are kept for good, because only they record which objects they own.
     """
 
     sagas_table: str

@@ -18,7 +18,7 @@ from pynamodb.attributes import (
 from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
 from pynamodb.models import Model
 
-from sagas.aws import IMPATIENT
+from sagas.aws import BEST_EFFORT
 from sagas.store.connection import SharedConnection
 from sagas.store.documents import DocumentAttribute
 from sagas.store.settings import StoreSettings
@@ -51,7 +51,7 @@ class StepAttribute(MapAttribute[Any, Any]):
 
 
 class DeadAttribute(MapAttribute[Any, Any]):
-    """The dying message."""
+    """The message that moves to the dead letters."""
 
     dispatch = NumberAttribute()
     hops = NumberAttribute()
@@ -63,19 +63,19 @@ class Tables:
     """The models and the connections of a pair of tables. Models are PynamoDB's, whose attributes are dynamic.
 
     Args:
-        control, entry, streak, lane, hand_out, join: the models.
+        control, entry, streak, watermark, scan_position, join: the models.
         connection: the connection of the models and of all other requests.
-        impatient: a connection that tries once and waits a second at most, for writes that nobody should wait for.
+        best_effort: a connection that tries once and waits at most a second, for writes that are not worth a wait.
     """
 
     control: Any
     entry: Any
     streak: Any
-    lane: Any
-    hand_out: Any
+    watermark: Any
+    scan_position: Any
     join: Any
     connection: SharedConnection
-    impatient: SharedConnection
+    best_effort: SharedConnection
 
     def connect(self) -> None:
         """Create the clients for starting a saga and running a step before the first request needs them."""
@@ -214,12 +214,12 @@ def _entry(settings: StoreSettings) -> type[Model]:
 def tables_for(settings: StoreSettings) -> Tables:
     """Return the models of these tables. They are cached by settings, because creating them takes a while."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
-    impatient = SharedConnection(region=settings.region, host=settings.endpoint_url)
-    impatient.config = IMPATIENT
-    return tables_over(settings, connection, impatient)
+    best_effort = SharedConnection(region=settings.region, host=settings.endpoint_url)
+    best_effort.config = BEST_EFFORT
+    return tables_over(settings, connection, best_effort)
 
 
-def tables_over(settings: StoreSettings, connection: SharedConnection, impatient: SharedConnection) -> Tables:
+def tables_over(settings: StoreSettings, connection: SharedConnection, best_effort: SharedConnection) -> Tables:
     """Return new models of these tables, which use ``connection``."""
 
     class Streak(Model):
@@ -230,7 +230,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, impatient
         failures = UnicodeSetAttribute(null=True)
         paused_until = UnicodeAttribute(null=True)
 
-    class Lane(Model):
+    class WatermarkItem(Model):
         """The progress of a step's queue. Stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
@@ -242,7 +242,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, impatient
         resent_in = NumberAttribute(null=True)
         resent = NumberAttribute(null=True)
 
-    class HandOutItem(Model):
+    class ScanPositionItem(Model):
         """The scan position of a shard of due sagas. Stored in the table of sagas, under a key no saga can have."""
 
         Meta = _meta(settings.sagas_table)
@@ -262,7 +262,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, impatient
         part = UnicodeAttribute(range_key=True)
 
     control, entry = _control(settings), _entry(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, Lane, HandOutItem, JoinItem
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, WatermarkItem, ScanPositionItem, JoinItem
     for model in models:
         connection.serve(model)
-    return Tables(*models, connection, impatient)
+    return Tables(*models, connection, best_effort)

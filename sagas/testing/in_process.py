@@ -29,12 +29,12 @@ from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.births import Births, first_entry, new_state
+from sagas.engine.start.births import ChildCreator, first_entry, new_state
 from sagas.engine.supervise.looking import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message.message import Message
-from sagas.messaging.work import START, ChildrenToStart, SagasToLookAfter, Work
+from sagas.messaging.work import START, ChildrenToStart, SagasToAdvance, Work
 from sagas.store.journal.entries import Entry
 from sagas.store.signals.sent import Signal
 from sagas.testing.fake_context import fake_callback_url
@@ -199,8 +199,8 @@ class InProcessRun:
         )
         self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)
-        births = Births(registry, store.control, store.journal, self._clock)
-        self._children = Children(self._advancer, store.control, store.joins, births, self, self)
+        creator = ChildCreator(registry, store.control, store.journal, self._clock)
+        self._children = Children(self._advancer, store.control, store.joins, creator, self, self)
         self._start(SagaType(definition), request)
 
     def stored(self, saga_id: str) -> SagaState:
@@ -257,7 +257,7 @@ class InProcessRun:
                 if work.task == START:
                     self._children.start(ChildrenToStart(**work.details))
                     continue
-                for saga_id in SagasToLookAfter(**work.details).sagas:
+                for saga_id in SagasToAdvance(**work.details).sagas:
                     self._children.look(saga_id)
                 continue
             coming: list[tuple[float, int, Callable[[], bool]]] = []

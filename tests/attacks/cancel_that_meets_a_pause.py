@@ -70,7 +70,7 @@ def main() -> None:
             bench.recover()
             bench.run()
         state = bench.state(saga)
-        print(f"30 days later: {state.status}, cancel accepted: {state.cancel.at > 0}, parked: {state.parked}, {DID}")
+        print(f"30 days later: {state.status}, cancel accepted: {state.cancel.at > 0}, parked: {state.paused}, {DID}")
         print("BROKEN: the accepted cancel was forgotten" if not state.over else "HELD")
 
 

@@ -54,7 +54,7 @@ def main() -> None:
             bench.clock.advance(1_860)
             bench.recover()
             bench.deliver("trip", "pay")
-        print("paused for eight hours:", bench.status(saga), DID, "parked:", bench.state(saga).parked)
+        print("paused for eight hours:", bench.status(saga), DID, "parked:", bench.state(saga).paused)
         bench.engine.pausing.resume("trip", "ada")
         for _ in range(6):
             bench.clock.advance(10)

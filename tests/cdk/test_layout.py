@@ -177,12 +177,12 @@ class TestCommand:
 
     def test_finds_nothing_right_after_it(self, project: Path) -> None:
         assert self.run("--write") == (0, "Recorded 9 queues, tables and buckets in cdk.context.json.\n")
-        assert self.run() == (0, "Nothing that was recorded would be replaced.\n")
+        assert self.run() == (0, "No recorded queue, table or bucket would be replaced.\n")
 
     def test_tells_what_moved(self, project: Path, deployed: Path) -> None:
         self.run("--write")
         context = project / "cdk.context.json"
         context.write_text(context.read_text().replace("ShopTablesAudit", "ShopTablesElsewhere"))
         code, said = self.run()
-        assert (code, said) == (1, "would be replaced or dropped: Test/Shop: audit table\n")
+        assert (code, said) == (1, "would be replaced or deleted: Test/Shop: audit table\n")
         assert compare(deployed, project) == ["Test/Shop: audit table"]

@@ -111,7 +111,7 @@ class TestReading:
     def test_what_is_not_there_is_not_found(self, desk: ZipDesk) -> None:
         with pytest.raises(NotFound):
             desk.client.show("create-zip", "01a1fd82-30a8-780f-adb2-367c651cfde6")
-        assert desk.sagas("show", "no-such-saga", "1").returncode == 1
+        assert desk.sagas("show", "no-such-saga", "01a1fd82").returncode == 1
 
     def test_elsewhere_no_stack_is_running(self, desk: ZipDesk, tmp_path: Path) -> None:
         ended = run_sagas(tmp_path, "list")
@@ -137,7 +137,7 @@ class TestSupervising:
 
     def test_recovers_now(self, desk: ZipDesk, named: list[str]) -> None:
         for where in ([], named):
-            report = desk.json("recover", "--stale-after", "3600", *where)
+            report = desk.json("recover", "--all", "--stale-after", "1h", *where)
             assert (report["failed"], report["left"]) == (0, 0)
 
     def test_sweeps_now(self, desk: ZipDesk, named: list[str]) -> None:
@@ -160,5 +160,5 @@ def test_a_stack_that_is_named_is_found_with_api_and_queues(desk: ZipDesk, named
 
 @pytest.mark.emulated("in an account `sagas local` has no stack")
 def test_a_tick_recovers_the_local_stack(desk: ZipDesk) -> None:
-    ended = desk.sagas("local", "tick", "--stale-after", "3600")
+    ended = desk.sagas("local", "tick", "--stale-after", "1h")
     assert (ended.returncode, ended.stdout.splitlines()[0].split()[-1]) == (0, "failed")

@@ -311,8 +311,8 @@ def _rights_hold_for_one_type(stack: Stack, users: Users) -> None:
 def _whoever_may_not_recover_is_told(stack: Stack) -> None:
     named = ("--stack", "SagasE2E", "--profile", "guest", "--region", REGION)
     assert run_sagas(stack.project, "types", *named).returncode == 0
-    refused = run_sagas(stack.project, "recover", *named)
+    refused = run_sagas(stack.project, "recover", "--all", *named)
     assert (refused.returncode, refused.stdout) == (1, "")
     where = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:SagasE2E-"
     assert f"access denied: calling the supervisor needs lambda:InvokeFunction on {where}" in refused.stderr
-    assert stack.sagas("recover").returncode == 0
+    assert stack.sagas("recover", "--all").returncode == 0

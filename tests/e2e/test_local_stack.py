@@ -159,7 +159,7 @@ class TestDetached:
             told = [up.stdout.readline(), up.stdout.readline()]
             up.stdout.close()
         assert b"no-such-file: No such file or directory" in told[0]
-        assert b"the stack is ready all the same" in told[1]
+        assert b"The stack is ready nevertheless" in told[1]
         group = json.loads((project / ".sagas" / "local.json").read_text())["pid"]
         assert group in dict(processes(group))
         assert "has ended" in run_sagas(project, "local", "down").stdout

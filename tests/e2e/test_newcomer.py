@@ -60,7 +60,7 @@ def test_what_the_readme_says_first_works_in_a_fresh_clone(clone: Path) -> None:
 
     def ready() -> bool:
         assert stack.poll() is None, printed()
-        return "\nReady. Ctrl-C ends it." in printed()
+        return "\nReady. Stop it with Ctrl-C." in printed()
 
     try:
         poll("the stack", ready, deadline=180)

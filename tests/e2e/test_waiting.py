@@ -179,11 +179,11 @@ def _moment(entry: dict[str, Any]) -> float:
     return datetime.fromisoformat(entry["at"]).timestamp()
 
 
-@pytest.mark.parametrize("length", ["3", "d", "0d", "-1d", "1.5h", "3w", "1 d", "3D", "9999999d", ""])
+@pytest.mark.parametrize("length", ["3", "d", "-1d", "1.5h", "3w", "1 d", "3D", "9999999d", ""])
 def test_what_is_no_length_is_refused(trials: Stack, length: str) -> None:
     ticked = trials.sagas("local", "tick", "--advance", length)
-    assert ticked.returncode == 1
-    assert "--advance: must be a whole number of days, hours, minutes or seconds" in ticked.stderr
+    assert ticked.returncode == 2
+    assert "Invalid value for '--advance'" in ticked.stderr
     assert "Traceback" not in ticked.stderr
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
+from sagas.client.read.next_action import reason_of
 from tests.support.bench import Bench
 from tests.support.sagas import Order, perform
 
@@ -144,4 +145,4 @@ def names(b: Bench, saga_id: str) -> list[str]:
 
 
 def why(b: Bench) -> list[str]:
-    return [saga.get("why", "") for saga in b.engine.reader.attention(None, 10, None)["sagas"]]
+    return [reason_of(saga) for saga in b.engine.reader.attention(None, 10, None)["sagas"]]

@@ -178,8 +178,11 @@ def test_what_does_not_fit_waits_for_an_operator_who_is_told(bench: Make, saga_c
     assert (saga["status"], saga["steps"][1]["status"]) == ("DEAD_LETTERED", "FAILED")
     assert saga["error"] == {"step": "pay", "type": "TypeChanged", "message": text}
     assert saga["steps"][1]["error"] == {"type": "TypeChanged", "message": text}
-    assert saga["why"] == f"{text}: step pay was not called; deploy code that fits and retry, or compensate"
-    assert why(b) == [saga["why"]]
+    assert (
+        saga["attention"]["reason"]
+        == f"{text}: step pay was not called; deploy code that fits and retry, or compensate"
+    )
+    assert why(b) == [saga["attention"]["reason"]]
     assert saga["steps"][1]["attempts"] == 0
     assert saga["in_doubt"] == []
     assert b.actions(saga_id)[1:] == ["StepCompleted", "StepDeadLettered"]

@@ -340,7 +340,7 @@ def test_children_are_found_by_their_values(bench: Make) -> None:
 def test_so_is_one_whose_starter_died(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Finding, Findable)
     saga_id = b.start("finding", {"parcels": 1})
-    once(monkeypatch, type(b.engine.findings), "put")
+    once(monkeypatch, type(b.engine.search_keys), "put")
     run_past_a_death(b)
     assert b.status(saga_id) == "COMPLETED"
     assert found(b, 0) == [child_id(saga_id, "found", 0)]

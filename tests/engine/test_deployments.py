@@ -134,8 +134,8 @@ def check_gone(b: Bench, saga_id: str) -> None:
     assert saga["error"] == {"step": "pay", "type": "CodeGone", "message": text}
     assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
     assert saga["steps"][1]["status"] == "FAILED"
-    assert saga["why"] == "the code of step pay is gone: deploy it again and retry, or compensate"
-    assert why(b) == [saga["why"]]
+    assert saga["attention"]["reason"] == "the code of step pay is missing: deploy it again and retry, or compensate"
+    assert why(b) == [saga["attention"]["reason"]]
     assert b.actions(saga_id)[-1] == "StepDeadLettered"
     assert "pay" not in LOG
 
@@ -265,7 +265,7 @@ def test_an_undo_without_code_fails_and_the_others_run(bench: Make, saga_class: 
     assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
     text = "the undo of step 'pay' of saga 'change' is not in the deployed code"
     assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
-    assert why(b) == ["the code of the undo of pay is gone: deploy it again and retry, or undo it by hand"]
+    assert why(b) == ["the code of the undo of pay is missing: deploy it again and retry, or undo it by hand"]
     assert "refund" not in LOG
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState, StepState
-from sagas.engine.supervise.lanes import LaneNotes, Lanes
+from sagas.engine.supervise.lanes import QueueProgress, StepQueues
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.message.message import Message
 from sagas.store.schedule.lanes import Watermark
@@ -59,13 +59,13 @@ class Queue:
         return room
 
 
-def _lanes(queue: Queue, now: float = SENT + 5_000) -> Lanes:
-    return Lanes(queue, queue, ManualClock(now))  # pyright: ignore[reportArgumentType]
+def _lanes(queue: Queue, now: float = SENT + 5_000) -> StepQueues:
+    return StepQueues(queue, queue, ManualClock(now))  # pyright: ignore[reportArgumentType]
 
 
-def _notes(queue: Queue) -> tuple[LaneNotes, ManualClock]:
+def _notes(queue: Queue) -> tuple[QueueProgress, ManualClock]:
     clock = ManualClock()
-    return LaneNotes(queue, clock), clock  # pyright: ignore[reportArgumentType]
+    return QueueProgress(queue, clock), clock  # pyright: ignore[reportArgumentType]
 
 
 SILENT = SagaState("id", "trip", "1", (StepState("book"),), updated_at=SENT)
@@ -118,7 +118,7 @@ def test_many_at_once_crowd_nothing_out_either() -> None:
 def test_what_is_sent_anew_is_no_line() -> None:
     """One of many that recover at once finds the queue empty, and says so before the others see what it sends."""
     queue = Queue(0)
-    first = Lanes(queue, queue, ManualClock(SENT + 5_000), notes_empty=True)  # pyright: ignore[reportArgumentType]
+    first = StepQueues(queue, queue, ManualClock(SENT + 5_000), notes_empty=True)  # pyright: ignore[reportArgumentType]
     assert first.backlog(SILENT) is Backlog.UNKNOWN
     assert queue.rests == [(SENT + 5_000, True, True)]
     queue.messages, queue.known = 25, Watermark(empty_at=SENT + 5_000)
@@ -246,7 +246,7 @@ def test_a_function_that_cannot_run_undoes_nothing(bench: Callable[..., Bench]) 
     for saga_id in ids:
         shown = b.show(saga_id)
         assert (shown["status"], shown["recovery_attempts"]) == ("RUNNING", 0)
-        assert shown["why"].startswith("nothing answers at step pay")
+        assert shown["attention"]["reason"].startswith("no response at step pay")
         assert b.actions(saga_id).count("SagaRecovered") < 20
     b.lose_messages()
     b.clock.advance(3_720)

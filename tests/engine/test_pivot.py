@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Rejected, Retry, Saga, TimedOut, children, step, wait_for
+from sagas.client.read.next_action import reason_of
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked
+from sagas.core.commands import CancelArrived
 from sagas.core.states import SagaState
 from sagas.errors import Conflict
 from tests.support.bench import Bench, Death
@@ -142,7 +143,7 @@ def give_up(b: Bench, saga_id: str, reason: str = "the money went back by hand")
 
 
 def attention(b: Bench) -> dict[str, str]:
-    return {one["saga_id"]: one.get("why", "") for one in b.engine.reader.attention(None, 10, None)["sagas"]}
+    return {one["saga_id"]: reason_of(one) for one in b.engine.reader.attention(None, 10, None)["sagas"]}
 
 
 def sold(b: Bench) -> str:
@@ -214,7 +215,7 @@ def test_a_cancel_that_was_decided_before_it_completed_is_not_written_behind_it(
     b.deliver("sale", "book")
     seen = b.state(saga_id)
     plan = b.engine.registry.get("sale").plan(seen.steps)
-    asked = decide(plan, seen, CancelAsked("ada"), b.clock.now())
+    asked = decide(plan, seen, CancelArrived("ada"), b.clock.now())
     b.deliver("sale", "capture")
     assert not b.engine.control.request_cancel(seen, asked.state)
     assert b.state(saga_id).cancel.at == 0
@@ -269,13 +270,13 @@ def test_a_deadline_in_a_pause_is_noted_once_and_the_saga_goes_on_after_it(bench
     saga_id = sold(b)
     b.engine.pausing.pause("sale", "ada")
     b.run()
-    assert b.state(saga_id).parked
+    assert b.state(saga_id).paused
     b.clock.advance(3_601)
     for _ in range(3):
-        b.engine.recovery.look_after(b.engine.finder.listing.parked("sale", 10), 60)
+        b.engine.recovery.recover_due(b.engine.finder.listing.paused("sale", 10), 60)
         b.run()
     assert (list(attention(b)), b.actions(saga_id).count("SagaTimedOut")) == ([saga_id], 1)
-    assert b.state(saga_id).parked
+    assert b.state(saga_id).paused
     b.engine.pausing.resume("sale", "ada")
     b.run()
     assert (b.status(saga_id), attention(b)) == ("COMPLETED", {})
@@ -377,7 +378,7 @@ def test_one_behind_it_that_nothing_answers_needs_a_person_and_goes_on(bench: Ma
         b.lose_messages()
         b.clock.advance(900)
         b.recover()
-    silent = "nothing answers at step ship: its function handled none of 3 messages in a row"
+    silent = "no response at step ship: its function handled none of 3 messages in a row"
     assert (b.status(saga_id), attention(b)) == ("RUNNING", {saga_id: silent})
     for _ in range(3):
         b.lose_messages()
@@ -405,7 +406,7 @@ def test_one_in_doubt_counts_as_completed(bench: Make) -> None:
     told = "step capture, the pivot of the saga, may have taken effect: it only goes forward"
     assert refused(b, "sale", saga_id) == told
     assert attention(b)[saga_id] == f"step capture failed, and {told}; retry, or compensate with force"
-    with pytest.raises(Conflict, match="with force and a reason"):
+    with pytest.raises(Conflict, match="pass force and a reason"):
         b.engine.operations.compensate("sale", saga_id, "it was not captured", "ada")
     give_up(b, saga_id, "it was not captured")
     b.run()

@@ -169,7 +169,7 @@ def test_what_is_left_is_shown_without_payloads(keeping: Make) -> None:
     after = {**bench.engine.reader.show("trip", saga_id)}
     assert after["purged_at"] == iso(bench.clock.now())
     assert after["purge_reason"] == "she asked for it"
-    gone = {"request": None, "error": None, "fault": None}
+    gone = {"request": None, "error": None, "attention": None}
     steps = [{**one, "result": None, "error": None, "took": None} for one in before["steps"]]
     assert after == before | gone | {
         "steps": steps,
@@ -255,7 +255,7 @@ def test_a_saga_is_purged_right_after_its_end_and_its_starter_changes_nothing(ke
     assert bench.engine.reader.list(["found"], None, 20, None)["sagas"] == []
     with pytest.raises(Conflict, match="was purged at"):
         bench.engine.operations.retry("found", begun.saga_id, "", "ann")
-    bench.engine.findings.put(begun, {"item": SECRET})
+    bench.engine.search_keys.put(begun, {"item": SECRET})
     assert not bench.engine.control.create(begun, 1.0)
     bench.clock.time = began + 59
     assert bench.engine.purger.run(60.0).purged == []

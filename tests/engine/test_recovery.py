@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from sagas.core.effects import Postpone
-from sagas.engine.supervise.recovery import Wanted
+from sagas.engine.supervise.recovery import RecoveryFilter
 from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once
 from tests.support.sagas import FAIL, LOG, Stubborn, Trip
@@ -65,7 +65,7 @@ def test_deaths_use_up_the_attempts_and_then_it_is_undone(bench: Make) -> None:
     assert LOG == ["book:1", "pay:1", "pay:2", "pay:3", "unbook:1"]
     assert saga["error"]["type"] == "Lost"
     assert saga["in_doubt"] == ["pay"]
-    assert b.engine.reader.attention(None, 10, None)["sagas"][0].get("why")
+    assert b.engine.reader.attention(None, 10, None)["sagas"][0]["attention"]
 
 
 def test_undoing_waits_until_the_lost_attempt_cannot_act(bench: Make) -> None:
@@ -236,15 +236,15 @@ def test_an_operator_recovers_a_type_or_one_or_a_few(bench: Make) -> None:
     b.lose_messages()
     b.clock.advance(600)
     run = b.engine.recovery.run
-    assert run(60.0, requested=Wanted(name="stubborn", saga_id=b.start("stubborn", REQUEST))).recovered == []
+    assert run(60.0, requested=RecoveryFilter(name="stubborn", saga_id=b.start("stubborn", REQUEST))).recovered == []
     with pytest.raises(NotFound):
-        run(60.0, requested=Wanted(name="stubborn", saga_id=trips[0]))
-    assert run(60.0, requested=Wanted(saga_id=trips[0])).recovered == [trips[0]]
+        run(60.0, requested=RecoveryFilter(name="stubborn", saga_id=trips[0]))
+    assert run(60.0, requested=RecoveryFilter(saga_id=trips[0])).recovered == [trips[0]]
     b.engine.recovery.set_recovery_attempts(trips[1], 1)
     b.lose_messages()  # a saga behind a message that waits is none that stalls
-    assert run(60.0, None, 1, Wanted(name="trip", max_attempts=1)).recovered == [trips[2]]
+    assert run(60.0, None, 1, RecoveryFilter(name="trip", max_attempts=1)).recovered == [trips[2]]
     b.lose_messages()
-    assert run(60.0, None, 1, Wanted(name="trip")).recovered == [trips[1]]
+    assert run(60.0, None, 1, RecoveryFilter(name="trip")).recovered == [trips[1]]
     assert len(run(60.0).recovered) == 1
 
 
@@ -254,7 +254,7 @@ def test_one_saga_is_recovered_before_its_time_by_an_impatient_operator(bench: M
     b.lose_messages()
     b.clock.advance(30)
     run = b.engine.recovery.run
-    assert run(60.0, requested=Wanted(saga_id=saga_id)).recovered == []
-    assert run(60.0, 10.0, requested=Wanted(saga_id=saga_id)).recovered == [saga_id]
+    assert run(60.0, requested=RecoveryFilter(saga_id=saga_id)).recovered == []
+    assert run(60.0, 10.0, requested=RecoveryFilter(saga_id=saga_id)).recovered == [saga_id]
     b.run()
     assert b.show(saga_id)["status"] == "COMPLETED"

@@ -322,7 +322,7 @@ class TestCommand:
             tables.memory.restored_to[names["sagas"]] = restored
             declined, told = self.run(*names.values(), answer="n\n")
             assert declined == 1
-            assert f"is {names['sagas']} as of {iso(made.time)}?" in told
+            assert f"Is {names['sagas']} as of {iso(made.time)}" in told
             done, told = self.run(*names.values(), "--yes")
             assert done == 0
             assert told.splitlines() == [
@@ -334,7 +334,7 @@ class TestCommand:
     def test_refuses_what_is_no_time_with_a_zone(self, time: str) -> None:
         code, told = self.run("a-sagas", "a-audit", "--restored-to", time)
         assert code == 2
-        assert "expected a time with its zone" in " ".join(told.replace("│", " ").split())
+        assert "nor a time such as 2026-11-22T10:00:00Z" in " ".join(told.replace("│", " ").split())
 
     def test_a_table_that_is_not_there(self, credentials: None, clean: None) -> None:
         with aws("memory"):

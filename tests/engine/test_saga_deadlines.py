@@ -161,10 +161,10 @@ def test_resuming_its_type_does_not_put_it_off(bench: Make, monkeypatch: pytest.
     saga_id = b.start("patient")
     b.engine.signals.send("patient", saga_id, "answer", "yes", "ada")
     b.run()
-    assert b.state(saga_id).parked
+    assert b.state(saga_id).paused
     b.clock.advance(HOUR - 600)
     b.engine.pausing.resume("patient", "ada")
-    assert not b.state(saga_id).parked
+    assert not b.state(saga_id).paused
     assert due(b, saga_id) <= deadline
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
-from sagas.handlers.tasks.sweeping import stand, sweep
+from sagas.handlers.tasks.sweeping import sweep, sweeps
 from sagas.store.journal.objects import Objects, Page
 from tests.engine.sweeping import Gone, Look, SweepDesk, Zip
 from tests.support.aws import REGION, LambdaContext
@@ -40,14 +40,14 @@ def test_the_task_sweeps_what_is_due(desk: Callable[..., SweepDesk]) -> None:
 
 def test_the_task_tells_how_sweeps_stand(desk: Callable[..., SweepDesk]) -> None:
     d = desk(Zip, Look, Trip)
-    first, second = stand(d.engine)["sweeps"]
+    first, second = sweeps(d.engine)["sweeps"]
     assert (first["type"], first["round"], first["began_at"], first["finished_at"]) == ("zip", 0, None, None)
     assert second["type"] != "trip"
     d.orphans(3)
     sweep({"task": "sweep"}, LambdaContext(), d.engine)
-    assert stand(d.engine)["sweeps"][0]["under_way"]
+    assert sweeps(d.engine)["sweeps"][0]["under_way"]
     d.work_off()
-    ended = stand(d.engine)["sweeps"][0]
+    ended = sweeps(d.engine)["sweeps"][0]
     assert (ended["round"], ended["under_way"], ended["stopped"], ended["action"]) == (1, False, "", "delete")
     assert (ended["counts"]["listed"], ended["counts"]["orphans"], ended["counts"]["deleted"]) == (3, 3, 3)
     assert ended["finished_at"] is not None

@@ -12,7 +12,7 @@ import pytest
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
 from sagas.core.text import epoch, iso
 from sagas.engine.supervise.finding import LOOK_AHEAD, look_ahead
-from sagas.handlers.tasks.due import look_after
+from sagas.handlers.tasks.due import recover_due
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import BULK, Work, parse_work
 from tests.support.aws import LambdaContext
@@ -135,7 +135,7 @@ class Service:
 
     def _bulk(self) -> None:
         for record in self.b.stack.receive_from(self.b.stack.work, 10):
-            look_after(parse_work(record), LambdaContext(), self.b.engine)
+            recover_due(parse_work(record), LambdaContext(), self.b.engine)
             self.b.stack.sqs.delete_message(QueueUrl=self.b.stack.work, ReceiptHandle=record["receiptHandle"])
 
 

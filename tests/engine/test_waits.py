@@ -158,7 +158,7 @@ def test_a_wait_that_times_out_is_undone(bench: Make) -> None:
     assert b.show(saga_id)["error"] == {
         "step": "approval",
         "type": "WaitTimedOut",
-        "message": "no signal came in time",
+        "message": "no signal arrived in time",
     }
     assert LOG == ["score:1", "ask:1", "forget:1"]
     with pytest.raises(Conflict):
@@ -372,8 +372,8 @@ def test_an_operator_has_it_wait_anew(bench: Make) -> None:
     b.run()
     visit(b, 3601.0)
     assert b.status(saga_id) == "DEAD_LETTERED"
-    assert "retry has it wait anew" in b.show(saga_id)["why"]
-    with pytest.raises(Conflict, match="in vain"):
+    assert "no signal arrived in time; retry waits again" in b.show(saga_id)["attention"]["reason"]
+    with pytest.raises(Conflict, match="no signal arrived in time"):
         signal(b, saga_id, {"by": "ada"}, "parked-wait", "answer")
     before = b.show(saga_id)["steps"][0]
     assert before["error"]["type"] == "WaitTimedOut"
@@ -398,7 +398,7 @@ def test_an_operator_gives_a_wait_up_or_settles_it(bench: Make, operation: str) 
         assert b.status(saga_id) == "COMPENSATED"
     else:
         b.engine.operations.resolve("parked-wait", saga_id, "seen", "none", (), "bob")
-        assert "why" not in b.show(saga_id)
+        assert b.show(saga_id)["attention"] is None
 
 
 def test_a_step_looks_again_without_using_up_its_retries(bench: Make) -> None:
@@ -470,7 +470,7 @@ def test_a_job_whose_undo_needs_its_result_is_in_doubt(bench: Make) -> None:
     b.engine.operations.cancel("needy-jobs", saga_id, "ada")
     b.run()
     assert (b.status(saga_id), b.show(saga_id)["in_doubt"]) == ("CANCELLED", ["render"])
-    assert "the outcome of render is unknown" in b.show(saga_id)["why"]
+    assert "the outcome of render is unknown" in b.show(saga_id)["attention"]["reason"]
 
 
 def test_patience_ends_with_one_last_look(bench: Make) -> None:

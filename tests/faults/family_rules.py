@@ -119,7 +119,7 @@ def _orders_are_obeyed_again() -> Generator[None]:
     def kept(state: SagaState) -> Any:
         return state.order
 
-    with patch.object(undoing, "_obeyed", kept):
+    with patch.object(undoing, "_closed_order", kept):
         yield
 
 

@@ -23,7 +23,7 @@ def _cancels_leave_parked_what_they_meet() -> Generator[None]:
     request_cancel = ControlItems.request_cancel
 
     def leaving(self: Any, before: SagaState, after: SagaState) -> bool:
-        if before.parked or before.waiting_for:
+        if before.paused or before.waiting_for:
             return request_cancel(self, before, after)
         model = self._tables.control
         flag = [

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
-from sagas.core.commands import CancelAsked, CompensateAsked
+from sagas.core.commands import CancelArrived, CompensateArrived
 from sagas.core.effects import Decision
 from sagas.core.rules import Plan, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
@@ -72,7 +72,7 @@ def _pivots_take_cancels() -> Generator[None]:
     def unminding(self: Any, before: SagaState, after: SagaState) -> bool:
         return request(self, _plain(before), after)
 
-    with _rows_blind(CancelAsked), patch.object(ControlItems, "request_cancel", unminding):
+    with _rows_blind(CancelArrived), patch.object(ControlItems, "request_cancel", unminding):
         yield
 
 
@@ -149,7 +149,7 @@ def _pivots_in_doubt_do_not_count() -> Generator[None]:
 
 @_rule("17: an operator says that it is meant")
 def _pivots_take_any_compensation() -> Generator[None]:
-    with _rows_blind(CompensateAsked):
+    with _rows_blind(CompensateArrived):
         yield
 
 

@@ -25,7 +25,7 @@ from sagas.engine.read.remains import Remains
 from sagas.engine.start.starter import Starter
 from sagas.engine.supervise import finding
 from sagas.engine.supervise.finding import Finder
-from sagas.engine.supervise.lanes import Lanes
+from sagas.engine.supervise.lanes import StepQueues
 from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import Recovery, RecoveryReport
 from sagas.errors import Ambiguous
@@ -235,7 +235,7 @@ def _nobody_recovers() -> Generator[None]:
     def idle(self: Any, *given: Any) -> RecoveryReport:
         return RecoveryReport()
 
-    with patch.object(Recovery, "run", idle), patch.object(Recovery, "look_after", idle):
+    with patch.object(Recovery, "run", idle), patch.object(Recovery, "recover_due", idle):
         yield
 
 
@@ -419,13 +419,13 @@ def _undoing_is_never_given_up() -> Generator[None]:
 
 @_rule("9: only a queue that has handled what was sent later shows a loss")
 def _silence_is_a_stall() -> Generator[None]:
-    backlog = Lanes.backlog
+    backlog = StepQueues.backlog
 
-    def lost(self: Lanes, state: SagaState) -> Backlog:
+    def lost(self: StepQueues, state: SagaState) -> Backlog:
         said = backlog(self, state)
         return said if said is Backlog.WAITING else Backlog.LOST
 
-    with patch.object(Lanes, "backlog", lost):
+    with patch.object(StepQueues, "backlog", lost):
         yield
 
 

@@ -477,7 +477,7 @@ class CrashWorld:
         return True
 
     def _at_rest(self, state: SagaState) -> bool:
-        parked = state.parked and self._is_paused(state.saga)
+        parked = state.paused and self._is_paused(state.saga)
         return _at_rest(state) or parked or (bool(state.joins) and self._waits_for_an_operator(state))
 
     def _waits_for_an_operator(self, parent: SagaState) -> bool:

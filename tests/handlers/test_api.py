@@ -264,7 +264,7 @@ def test_attention(site: Make) -> None:
     s.begin("trip")
     page = s.call("GET", "/attention")
     assert _ids(page) == [failed, stuck]
-    assert all(saga["why"] for saga in page.body["sagas"])
+    assert all(saga["attention"]["reason"] for saga in page.body["sagas"])
     assert page.body["sagas"][0]["links"]["self"] == f"/prod/sagas/fatal/{failed}"
     assert _ids(s.call("GET", "/attention", type="stubborn")) == [stuck]
     first = s.call("GET", "/attention", limit="1")

@@ -154,7 +154,7 @@ def test_a_record_that_fails_is_back_in_a_second(trips: Site, monkeypatch: pytes
     def fail(work: Work, context: Any, engine: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(bulk, "look_after", fail)
+    monkeypatch.setattr(bulk, "recover_due", fail)
     hidden: list[float] = []
     send(trips, Work("recover").body)
     records = trips.stack.receive_from(trips.stack.work)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sagas import Context, Exhausted, Retry, Saga, SagaError, step, wait_for
-from sagas.engine.operate.callbacks import Callbacks, Called
+from sagas.engine.operate.callbacks import Callbacks, CallbackTarget
 from sagas.errors import NotFound
 from sagas.handlers import api as api_handler
 from sagas.handlers import step as step_handler
@@ -240,7 +240,7 @@ def test_a_token_reads_as_what_it_was_made_for(site: Make) -> None:
     callbacks = Callbacks(URL, CallbackKeys(SECRET, ManualClock().now, REGION))
     for name in ("approval", "größe", "a" * 300):
         token = callbacks.url("loan", "id", name).rpartition("/")[2]
-        assert callbacks.read(token) == Called("loan", "id", name)
+        assert callbacks.read(token) == CallbackTarget("loan", "id", name)
         assert token.isascii()
         with pytest.raises(NotFound):
             callbacks.read(token.swapcase())

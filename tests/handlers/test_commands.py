@@ -227,7 +227,7 @@ class TestBadCommands:
         assert work_off(trips) == [False, False]
         assert letters(trips) == []
         trips.stack.sqs.purge_queue(QueueUrl=trips.stack.commands)
-        sent = str(int((trips.clock.now() - commands.PATIENCE - 1) * 1000))
+        sent = str(int((trips.clock.now() - commands.GIVE_UP_AFTER - 1) * 1000))
         send(trips, {"command": "cancel", "type": "trip", "saga_id": NOBODY})
         records = records_of(trips)
         records[0]["attributes"]["SentTimestamp"] = sent
@@ -303,7 +303,7 @@ class TestLater:
     def test_no_attribute_makes_a_command_immortal(self, trips: Site, since: str) -> None:
         send(trips, {"command": "cancel", "type": "trip", "saga_id": NOBODY}, since=since)
         records = records_of(trips)
-        records[0]["attributes"]["SentTimestamp"] = str(int((trips.clock.now() - commands.PATIENCE - 1) * 1000))
+        records[0]["attributes"]["SentTimestamp"] = str(int((trips.clock.now() - commands.GIVE_UP_AFTER - 1) * 1000))
         assert commands.handler({"Records": records}, LambdaContext())["batchItemFailures"] == []
         assert len(letters(trips)) == 1
 

@@ -103,7 +103,8 @@ def test_what_does_not_fit_is_left_out_and_listed(site: Make) -> None:
     saga = seen(s, run(s, first=3_000_000, second=3_000_000))
     assert [len(step["result"] or "") for step in saga["steps"]] == [3_000_000, 0, 5]
     [left] = saga["left_out"]
-    assert (left["path"], left["entry"], left["bytes"], left["why"]) == ("$.steps[1].result", 3, 3_000_002, "too_large")
+    assert (left["path"], left["entry"]) == ("$.steps[1].result", 3)
+    assert (left["bytes"], left["reason"]) == (3_000_002, "too_large")
     stored = s.stack.s3.head_object(Bucket=s.stack.bucket, Key=left["object"])
     assert stored["ContentLength"] == 3_000_002
 
@@ -144,7 +145,7 @@ def test_a_saga_whose_payload_is_gone_or_changed_can_be_looked_at(site: Make, bo
     saga = seen(s, saga_id)
     assert (saga["status"], saga["steps"][0]["result"], saga["steps"][2]["result"]) == ("COMPLETED", None, "small")
     [left] = saga["left_out"]
-    assert (left["path"], left["why"], left["object"]) == ("$.steps[0].result", "unreadable", entry["payload_ref"])
+    assert (left["path"], left["reason"], left["object"]) == ("$.steps[0].result", "unreadable", entry["payload_ref"])
     assert any("$.steps[0].result cannot be read" in line for line in advice(saga, 0.0))
 
 
@@ -185,8 +186,8 @@ def test_a_step_whose_input_is_gone_is_not_called_and_waits_until_it_is_restored
     s.run()
     saga = s.call("GET", f"/sagas/copies/{saga_id}").body
     assert (saga["status"], saga["error"]["type"], saga["steps"][1]["attempts"]) == ("DEAD_LETTERED", "TypeChanged", 0)
-    told = "the stored value of first is gone from S3, or was changed there"
-    assert saga["why"] == f"{told}: step second was not called; restore it and retry, or compensate"
+    told = "the stored value of first is missing from S3, or was changed there"
+    assert saga["attention"]["reason"] == f"{told}: step second was not called; restore it and retry, or compensate"
     s.stack.s3.put_object(**where, Body=written)
     assert s.call("POST", f"/sagas/copies/{saga_id}/retry").status == 202
     s.run()
@@ -207,7 +208,7 @@ def test_operations_answer_without_payloads(site: Make, unlimited: None) -> None
         assert answer.status == status
         assert answer.body["request"] is None
         assert [step["result"] for step in answer.body["steps"]] == [None, None, None]
-        left = [(one["path"], one["why"]) for one in answer.body["left_out"]]
+        left = [(one["path"], one["reason"]) for one in answer.body["left_out"]]
         assert left == [(f"$.{place}", "not_asked_for") for place in ("request", "steps[0].result", "steps[1].result")]
         assert {"status", "saga_id", "steps", "links", "error"} <= answer.body.keys()
 

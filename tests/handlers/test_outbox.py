@@ -18,7 +18,7 @@ from sagas.cdk.messages.events import filters_of
 from sagas.core.rules import needs_attention
 from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
-from sagas.engine.observe.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, told_of_entries
+from sagas.engine.observe.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, events_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox, supervisor
 from sagas.handlers.tasks import publishing
@@ -184,11 +184,11 @@ def test_a_replay_tells_of_a_failed_child_what_was_told() -> None:
     state = SagaState("c", "child", "1", steps, status=SagaStatus.FAILED, seq=2)
     entries = [Entry("c", 1, 1.0, "child", "SagaStarted", "PENDING", 0)]
     entries.append(Entry("c", 2, 2.0, "child", "SagaFailed", "FAILED", 1))
-    told = [one.name for one in told_of_entries(state, entries, 0.0, steps=False)]
+    told = [one.name for one in events_of_entries(state, entries, 0.0, steps=False)]
     assert told == ["SagaStarted", "SagaFailed", "SagaNeedsAttention"]
     child = replace(state, parent=Parent("p", "parent", "children", 0))
     assert not needs_attention(child)
-    assert [one.name for one in told_of_entries(child, entries, 0.0, steps=False)] == ["SagaStarted", "SagaFailed"]
+    assert [one.name for one in events_of_entries(child, entries, 0.0, steps=False)] == ["SagaStarted", "SagaFailed"]
 
 
 def test_a_replay_of_a_type_since_a_time(box: MakeBox) -> None:

@@ -147,7 +147,7 @@ def test_undos_that_were_left_go_on_before_the_type_is_resumed(site: Make, monke
     w.run()
     assert sorted(shown(w, one)["status"] for one in ids) == ["CANCELLED", "COMPENSATING", "COMPENSATING", "RUNNING"]
     assert w.engine.finder.run("recover", 60).found == 2
-    w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10, only_undos=True), 60)
+    w.engine.recovery.recover_due(w.engine.finder.listing.paused("walk", 10, only_undos=True), 60)
     w.clock.advance(SPREAD)
     w.run()
     assert [shown(w, one)["status"] for one in ids] == ["CANCELLED"] * 3 + ["RUNNING"]
@@ -179,7 +179,7 @@ def test_a_deadline_ends_a_parked_saga(site: Make) -> None:
     w.run()
     w.clock.advance(5 * 3600)
     assert w.engine.finder.run("recover", 60).found == 1
-    w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10), 60)
+    w.engine.recovery.recover_due(w.engine.finder.listing.paused("walk", 10), 60)
     w.run()
     assert shown(w, saga_id)["status"] == "COMPENSATED"
 
@@ -209,14 +209,14 @@ def test_a_process_that_dies_while_it_resumes_strands_nobody(
     settle(w)
     w.run()
     other = w.deploy()
-    once(monkeypatch, type(other.control), "unpark", before=before)
+    once(monkeypatch, type(other.control), "mark_resumed", before=before)
     with pytest.raises(Death):
         other.pausing.resume("walk", "ann")
     settle(w)
-    found = w.engine.finder.listing.parked("walk", 10)
+    found = w.engine.finder.listing.paused("walk", 10)
     assert len(found) == (2 if before else 1)
     assert w.engine.pausing.shards(w.clock.now())
-    w.engine.recovery.look_after(found, 60)
+    w.engine.recovery.recover_due(found, 60)
     for _ in range(3):  # one that is due, and of which no message was sent, is found to be lost
         w.clock.advance(SPREAD + 1_000)
         w.engine.recovery.run(60)
@@ -237,7 +237,7 @@ def test_an_accepted_cancel_of_a_saga_that_is_being_paused_outlives_its_process(
 
     def after_parking(self: Any, before: Any, after: Any) -> bool:
         w.run()
-        assert w.state(saga_id).parked
+        assert w.state(saga_id).paused
         assert request_cancel(self, before, after)
         raise Death
 
@@ -303,7 +303,7 @@ def test_the_supervisor_sends_what_a_step_that_is_resumed_left(site: Make, monke
     w.call("PUT", "/types/walk", {"paused": False, "step": "second"})
     settle(w)
     assert w.engine.finder.run("recover", 60).found == 2
-    w.engine.recovery.look_after(w.engine.finder.listing.parked("walk", 10), 60)
+    w.engine.recovery.recover_due(w.engine.finder.listing.paused("walk", 10), 60)
     w.clock.advance(SPREAD)
     w.run()
     assert {shown(w, saga_id)["status"] for saga_id in ids} == {"COMPLETED"}

@@ -183,7 +183,10 @@ def test_by_id_alone_and_by_how_it_begins(site: Make) -> None:
     assert w.call("GET", f"/sagas/{keyed[:8]}").body["saga_id"] == keyed
     shared = next(n for n in range(36) if one[n] != other[n])
     assert w.call("GET", f"/sagas/{one[: shared + 1]}").body["saga_id"] == one
-    assert w.call("GET", f"/sagas/{one[:shared]}").code == "conflict"
+    ambiguous = w.call("GET", f"/sagas/{one[:shared]}")
+    assert ambiguous.code == "conflict"
+    some = ", ".join(sorted((one, other)))
+    assert ambiguous.body["error"]["message"] == f"2 saga ids start with {one[:shared]}: {some}; type more of it"
     assert w.call("GET", f"/sagas/{one[:3]}").paths == ["path.saga_id"]
     for nobody in ("0a9d0000", "trip", "ffff", f"{one}0", f"{one[:-1]}g"):
         assert w.call("GET", f"/sagas/{nobody}").status == 404
@@ -202,7 +205,7 @@ def test_a_purge_takes_what_a_saga_was_found_by(site: Make) -> None:
     assert ids(w, customer="c-17") == [kept]
 
 
-@pytest.mark.parametrize("target", ["control.create", "findings.put"])
+@pytest.mark.parametrize("target", ["control.create", "search_keys.put"])
 def test_a_start_that_was_left_half_done_is_found_once_it_is_finished(
     site: Make, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:

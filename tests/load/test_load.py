@@ -9,7 +9,7 @@ import pytest
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState
-from sagas.engine.supervise.lanes import Lanes
+from sagas.engine.supervise.lanes import StepQueues
 from sagas.messaging.work import BULK, NOW
 from tests.load import stories
 from tests.load.sagas import PARTS, Part, Sleeping, Whole
@@ -27,10 +27,10 @@ def test_a_line_of_hours_ends_as_if_there_were_none() -> None:
 def test_without_asking_the_line_healthy_sagas_are_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulation sees it."""
 
-    def no_line(lanes: Lanes, state: SagaState) -> Backlog:
+    def no_line(lanes: StepQueues, state: SagaState) -> Backlog:
         return Backlog.LOST
 
-    monkeypatch.setattr(Lanes, "backlog", no_line)
+    monkeypatch.setattr(StepQueues, "backlog", no_line)
     told = stories.burst(sagas=250, concurrency=1)
     assert told.statuses["COMPENSATED"] > 0
     assert told.attention > 0
@@ -60,13 +60,13 @@ def test_a_step_without_its_function_for_twelve_hours_harms_no_saga() -> None:
 
 def test_believing_that_an_empty_queue_lost_its_messages_harms_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulation sees it."""
-    backlog = Lanes.backlog
+    backlog = StepQueues.backlog
 
-    def lost(lanes: Lanes, state: SagaState) -> Backlog:
+    def lost(lanes: StepQueues, state: SagaState) -> Backlog:
         said = backlog(lanes, state)
         return said if said is Backlog.WAITING else Backlog.LOST
 
-    monkeypatch.setattr(Lanes, "backlog", lost)
+    monkeypatch.setattr(StepQueues, "backlog", lost)
     told = stories.without_a_function("five-b", sagas=5)
     assert told.stalls > 0
     assert told.statuses["COMPENSATED"] > 0

@@ -12,11 +12,11 @@ from sagas.core import events as ev
 from sagas.core.automaton import decide
 from sagas.core.commands import (
     Arrival,
-    CancelAsked,
-    CompensateAsked,
+    CancelArrived,
+    CompensateArrived,
     MessageArrived,
-    ResolveAsked,
-    RetryAsked,
+    ResolveArrived,
+    RetryArrived,
     StallNoticed,
 )
 from sagas.core.effects import Decision, Run, Write
@@ -195,10 +195,10 @@ class Walk:
     def _ask(self, how: str) -> None:
         held = lease(self.now + 30, self.now + 30)
         asked: dict[str, Arrival] = {
-            "cancel": CancelAsked("ann"),
-            "retry": RetryAsked(held),
-            "compensate": CompensateAsked(held),
-            "resolve": ResolveAsked(held, "reason", "action"),
+            "cancel": CancelArrived("ann"),
+            "retry": RetryArrived(held),
+            "compensate": CompensateArrived(held),
+            "resolve": ResolveArrived(held, "reason", "action"),
             "stall": StallNoticed(held),
         }
         self._carry_out(decide(PLAN, self.state, asked[how], self.now))

@@ -49,12 +49,12 @@ def _joins(store: Store) -> Joins:
 
 def test_a_hand_out_is_made_once_and_known_again(store: Store) -> None:
     state = _waiting(store)
-    assert store.control.hand_out(state, 0, 3, 77)
+    assert store.control.mark_started(state, 0, 3, 77)
     found = replace(state.with_step(0, replace(state.steps[0], fan_out=FanOut(5, 3, requests_seq=2))), token=77)
     assert store.control.get(state.saga_id) == found
-    assert store.control.hand_out(state, 0, 3, 77), "its own, whose answer was lost"
-    assert not store.control.hand_out(state, 0, 3, 78), "another's"
-    assert store.control.hand_out(found, 0, 2, 80)
+    assert store.control.mark_started(state, 0, 3, 77), "its own, whose answer was lost"
+    assert not store.control.mark_started(state, 0, 3, 78), "another's"
+    assert store.control.mark_started(found, 0, 2, 80)
     assert store.control.get(state.saga_id) == replace(
         found.with_step(0, replace(found.steps[0], fan_out=FanOut(5, 5, requests_seq=2))), token=80
     )
@@ -72,7 +72,7 @@ def _claimed(store: Store, state: SagaState) -> object:
 def test_nothing_is_handed_out_of_what_was_cancelled_or_is_held(store: Store, change: Change) -> None:
     state = _waiting(store)
     assert change(store, state)
-    assert not store.control.hand_out(state, 0, 5, 50)
+    assert not store.control.mark_started(state, 0, 5, 50)
 
 
 def test_an_order_puts_a_child_that_is_over_into_the_index(store: Store) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
-from sagas.store.index.findings import Findings, find_key
+from sagas.store.index.findings import SearchKeys, find_key
 from sagas.store.index.listing import Page, Span
 from sagas.store.types.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
@@ -60,17 +60,17 @@ def test_counts_go_no_further_than_asked(store: Store) -> None:
 
 
 def test_by_a_value_and_of_those_by_another(store: Store) -> None:
-    name, findings = f"type-{new_id()}", Findings(store.tables, store.settings)
+    name, search_keys = f"type-{new_id()}", SearchKeys(store.tables, store.settings)
     states = [saga(saga=name, created_at=NOW + second) for second in range(3)]
     for state, customer in zip(states, ("c#1", "c#1", "c"), strict=True):
-        findings.put(state, {"customer": customer, "order": f"o={customer}"})
-        findings.put(state, {"customer": customer})  # again does no harm
+        search_keys.put(state, {"customer": customer, "order": f"o={customer}"})
+        search_keys.put(state, {"customer": customer})  # again does no harm
         assert store.control.create(state, STALE_AFTER)
     ids = [state.saga_id for state in states]
     assert store.listing.by_name([find_key(name, "customer", "c#1")], 9, None).saga_ids == [ids[1], ids[0]]
     assert store.listing.by_name([find_key(name, "customer", "c")], 9, None).saga_ids == [ids[2]]
-    assert findings.having(name, ids, "order", "o=c#1") == {ids[0], ids[1]}
-    findings.delete(ids[0], ["customer", "order"])
+    assert search_keys.having(name, ids, "order", "o=c#1") == {ids[0], ids[1]}
+    search_keys.delete(ids[0], ["customer", "order"])
     assert store.listing.by_name([find_key(name, "customer", "c#1")], 9, None).saga_ids == [ids[1]]
     assert store.listing.by_name([name], 9, None).saga_ids == ids[::-1]
 
@@ -79,12 +79,12 @@ def test_parked_until_it_is_sent_on_its_way(store: Store) -> None:
     name = f"type-{new_id()}"
     state = saga(saga=name, deadline=NOW + 500)
     assert store.control.create(state, STALE_AFTER)
-    assert store.control.park(state)
-    assert store.control.get(state.saga_id) == replace(state, parked=True)
-    assert [one.saga_id for one in store.listing.parked(name, 9)] == [state.saga_id]
-    assert store.control.unpark(state, NOW + 60)
-    assert not store.control.unpark(state, NOW + 60)
-    assert store.listing.parked(name, 9) == []
+    assert store.control.mark_paused(state)
+    assert store.control.get(state.saga_id) == replace(state, paused=True)
+    assert [one.saga_id for one in store.listing.paused(name, 9)] == [state.saga_id]
+    assert store.control.mark_resumed(state, NOW + 60)
+    assert not store.control.mark_resumed(state, NOW + 60)
+    assert store.listing.paused(name, 9) == []
     assert state.saga_id in [one.saga_id for one in store.listing.due(NOW + 60, 10_000)]
 
 
@@ -93,19 +93,19 @@ def test_nobody_parks_what_is_held_or_has_changed(store: Store) -> None:
     assert store.control.create(state, STALE_AFTER)
     held = replace(state, token=1, lease=lease())
     assert store.control.claim(state, held, STALE_AFTER)
-    assert not store.control.park(state)
-    assert not store.control.park(held)
+    assert not store.control.mark_paused(state)
+    assert not store.control.mark_paused(held)
 
 
 def test_any_write_of_the_state_takes_a_parked_saga_out(store: Store) -> None:
     name = f"type-{new_id()}"
     state = saga(saga=name)
     assert store.control.create(state, STALE_AFTER)
-    assert store.control.park(state)
+    assert store.control.mark_paused(state)
     parked = store.control.get(state.saga_id)
     assert parked is not None
     assert store.control.claim(parked, replace(parked, token=1, lease=lease()), STALE_AFTER)
-    assert store.listing.parked(name, 9) == []
+    assert store.listing.paused(name, 9) == []
 
 
 def test_all_pauses_are_one_item(store: Store) -> None:

@@ -48,10 +48,10 @@ _ENTRIES = {
     ("operations.py", "resolve"): ("api",),
     ("purge.py", "purge"): ("api",),
     ("purge.py", "run"): ("supervisor",),
-    ("purge.py", "work_off"): ("bulk",),
+    ("purge.py", "purge_due"): ("bulk",),
     ("finding.py", "run"): ("supervisor",),
     ("recovery.py", "run"): ("supervisor",),
-    ("recovery.py", "look_after"): ("bulk", "now"),
+    ("recovery.py", "recover_due"): ("bulk", "now"),
     ("sweep.py", "run"): ("supervisor", "bulk"),
     ("worker.py", "handle"): ("step",),
 }

@@ -16,7 +16,7 @@ import pytest
 from botocore import exceptions as botocore
 from botocore.config import Config
 
-from sagas.aws import HOT, IMPATIENT, STEPS, VALIDATE, connect, translated
+from sagas.aws import BEST_EFFORT, HOT, STEPS, VALIDATE, connect, translated
 from sagas.errors import Ambiguous, SagaError, Unavailable
 from sagas.local.files import Files
 from sagas.local.process import environment_of
@@ -43,7 +43,7 @@ def test_a_client_is_made_once() -> None:
     assert connect("sqs", HOT, region="eu-west-1").meta.region_name == "eu-west-1"
 
 
-@pytest.mark.parametrize("config", [HOT, IMPATIENT])
+@pytest.mark.parametrize("config", [HOT, BEST_EFFORT])
 def test_a_request_of_a_wrong_shape_is_found_by_any_test(config: Config) -> None:
     with pytest.raises(SagaError, match="ParamValidationError"), translated("SQS"):
         connect("sqs", config).send_message(QueueUrl="https://sqs.example/q", MessageBody="{}", Delay="soon")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
-from sagas.authoring.find_by import FindBy
+from sagas.authoring.find_by import SearchKey
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.redaction import Redaction
 from sagas.errors import DefinitionError
@@ -164,7 +164,7 @@ class SagaDefinition:
     redaction: Redaction = field(default_factory=Redaction)
     timeout: timedelta | None = None
     result: str | None = None
-    find_by: tuple[FindBy, ...] = ()
+    find_by: tuple[SearchKey, ...] = ()
 
     @property
     def children(self) -> tuple[SagaDefinition, ...]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sagas.cli.output import display, emit, fail, plain, say, screen
-from sagas.cli.read.reading import filters, moment_of
-from sagas.cli.tables import list_table
+from sagas.cli.one_saga import find_values, for_saga
+from sagas.cli.output import count_of, emit, fail, plain, say
+from sagas.cli.tables import show_list
 from sagas.cli.target import Target
+from sagas.cli.times import moment
 from sagas.core.states import SagaStatus
 from sagas.errors import SagaError
 from sagas.operations import VERBS
@@ -27,223 +28,172 @@ if TYPE_CHECKING:
     from sagas.client.operate.outcomes import Outcome, Report
     from sagas.engine.read.answers import Summary
 
-P = ParamSpec("P")
-
 _PANEL = "With --all"
-_SHOWN = 20
-_ONE_RESTS = 30.0
+_LISTED = 20
+_FIRST_WATCHED = 30.0
 """Seconds for which the first saga is watched before the others follow."""
+_PAST = {
+    "cancel": "Cancelling", "retry": "Retried", "compensate": "Undoing", "resolve": "Resolved", "rerun": "Reran",
+}  # fmt: skip
 
 
-def _option(*names: str, help: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **more)
+def _flag(name: str, help: str, *more: str) -> tuple[Any, Any]:
+    return Annotated[bool, typer.Option(name, *more, help=help, rich_help_panel=_PANEL)], False
+
+
+def _option(kind: Any, name: str, help: str, default: Any = None, **more: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(name, help=help, rich_help_panel=_PANEL, **more)], default
+
+
+def _moment(name: str, help: str) -> tuple[Any, Any]:
+    return Annotated[Any, moment(name, help=help, rich_help_panel=_PANEL)], None
 
 
 _OPTIONS: dict[str, tuple[Any, Any]] = {
-    "all_": (Annotated[bool, _option("--all", help="Do it to all sagas that the options below choose.")], False),
-    "status": (
-        Annotated[SagaStatus | None, _option("--status", case_sensitive=False, help="Only sagas of this status.")],
-        None,
-    ),
-    "error": (
-        Annotated[str | None, _option("--error", help="Only those with this type of error, or text in it.")],
-        None,
-    ),
-    "since": (
-        Annotated[str | None, _option("--since", help="Only those started, or ended, since: 2h ago.")],
-        None,
-    ),
-    "reason": (Annotated[str, _option("--reason", help="Why; kept in each audit trail.")], ""),
-    "dry_run": (Annotated[bool, _option("--dry-run", help="Show what would be chosen, and do nothing.")], False),
-    "rate": (Annotated[float, _option("--rate", min=0.1, max=1000, help="Calls a second, at most.")], 20.0),
-    "one_first": (
-        Annotated[bool, _option("--one-first", help="Do it to one, look at it, then go on.")],
-        False,
-    ),
-    "outcomes": (
-        Annotated[Path | None, _option("--outcomes", help="File of outcomes; one that is there is gone on with.")],
-        None,
-    ),
-    "yes": (Annotated[bool, _option("--yes", "-y", help="Do not ask.")], False),
+    "all_": _flag("--all", "All sagas of TYPE that match these options"),
+    "status": _option(SagaStatus | None, "--status", "Only this status", case_sensitive=False),
+    "error": _option(str | None, "--error", "Only this error type, or this text in its message"),
+    "find": _option(list[str] | None, "--find", "Only this search key; repeatable", metavar="KEY=VALUE"),
+    "since": _moment("--since", "Only sagas started, or ended, since"),
+    "until": _moment("--until", "Only sagas started, or ended, before"),
+    "reason": _option(str, "--reason", "Why; kept in each audit trail", ""),
+    "dry_run": _flag("--dry-run", "Show the sagas and change nothing"),
+    "rate": _option(float, "--rate", "Most calls per second", 20.0, min=0.1, max=1000),
+    "one_first": _flag("--one-first", "Do one, wait for the outcome, then continue"),
+    "outcomes": _option(Path | None, "--outcomes", "File of outcomes; an existing one is resumed"),
+    "yes": _flag("--yes", "Do not ask", "-y"),
 }
-_OF_ONE: dict[str, Any] = {
-    name: Annotated[str | None, typer.Argument(metavar=label, help=what, show_default=False)]
-    for name, label, what in (("name", "TYPE", "The saga type."), ("saga_id", "ID", "Id of the saga."))
-}
-"""The arguments of a command for one saga; with ``--all`` there are none."""
-
-_FLAG_OF = {"watching": "--watch"}
+_FLAGS = {"watching": "--watch", "dry_run": "--dry-run", "one_first": "--one-first"}
 
 
-def _refuse_with_all(given: Collection[str], own: Iterable[str], allowed: Collection[str]) -> None:
-    """Refuse options that a command takes for one saga only."""
-    if wrong := next((name for name in own if name in given and name not in allowed), ""):
-        raise typer.BadParameter(f"No such option with --all: {_FLAG_OF.get(wrong, f'--{wrong}')}")
+def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a function for one saga be a command for one, or with ``--all`` for many."""
 
+    allowed = [option.name for option in VERBS[action].options if option.name != "reason"] if action in VERBS else []
 
-def _refuse_without_all(words: Sequence[str], given: Sequence[str]) -> None:
-    """Refuse options that a command takes for many sagas only."""
-    if words or given:
-        wrong = words[0] if words else "--" + given[0].replace("_", "-")
-        raise typer.BadParameter(f"No such option without --all: {wrong}")
+    def decorated(function: Callable[..., None]) -> Callable[..., None]:
+        one = for_saga()(function)
+        parameters = dict(inspect.signature(one).parameters)
+        own = [name for name in parameters if name not in ("target", "names", "all_")]
+        required = [name for name in own if parameters[name].default is inspect.Parameter.empty]
+        for_many = {name: option for name, option in _OPTIONS.items() if name not in own}
 
-
-def _require(arguments: Mapping[str, Any], needed: Iterable[str]) -> None:
-    """Refuse a call without what the command for one saga needs."""
-    for name in needed:
-        if not arguments[name]:
-            label = {"name": "argument 'TYPE'", "saga_id": "argument 'ID'"}.get(name, f"option '--{name}'")
-            raise typer.BadParameter(f"Missing {label}.")
-
-
-def or_all(action: str) -> Callable[[Callable[Concatenate[Target, P], None]], Callable[..., None]]:
-    """Let a command for one saga be for many, with ``--all``."""
-
-    options = [one.name for one in VERBS[action].options if one.name != "reason"] if action in VERBS else []
-
-    def made(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())
-        needed = [one.name for one in own[1:] if one.default is inspect.Parameter.empty]
-        has_reason = any(one.name == "reason" for one in own)
-        for_many = {name: option for name, option in _OPTIONS.items() if name != "reason" or not has_reason}
-
-        @functools.wraps(function)
-        def run(target: Target, **arguments: Any) -> None:
-            context: typer.Context = arguments.pop("context")
-            told = {name: arguments.pop(name) for name in for_many}
-            sources = {name: context.get_parameter_source(name) for name in (*told, *arguments)}
-            given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
-            if told["all_"]:
-                words = [*(arguments[one] for one in ("name", "saga_id") if arguments[one]), *context.args]
-                told.setdefault("reason", arguments.get("reason", ""))
-                _refuse_with_all(given, [parameter.name for parameter in own[1:]], (*_OF_ONE, "reason", *options))
-                _all(target, action, told, words, {name: arguments[name] for name in options if arguments[name]})
+        @functools.wraps(one)
+        def run(target: Target, context: typer.Context, names: list[str] | None, **arguments: Any) -> None:
+            many = {name: arguments.pop(name) for name in for_many}
+            sources = {name: context.get_parameter_source(name) for name in (*many, *arguments)}
+            passed = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+            refused = {*own} - {"reason", *allowed} if many["all_"] else {*many} - {"all_"}
+            for name in passed:
+                if name in refused:
+                    problem = f"cannot be used {'with' if many['all_'] else 'without'} --all"
+                    raise typer.BadParameter(problem, param_hint=_FLAGS.get(name, f"--{name}"))
+            if many["all_"]:
+                options = {name: arguments[name] for name in allowed if arguments[name]}
+                _all(target, action, {"reason": arguments.get("reason"), **many}, names or (), options)
                 return
-            _refuse_without_all(context.args, [one for one in told if one in given])
-            _require(arguments, needed)
-            function(target, **arguments)  # pyright: ignore[reportCallIssue] - by name, as declared below
+            for name in required:
+                if not arguments[name]:
+                    raise typer.BadParameter(f"Missing option '--{name}'.")
+            one(target, names, all_=False, **arguments)
 
-        parameters = [own[0]]
-        for one in own[1:]:
-            missing = None if one.name in _OF_ONE else ""
-            default = missing if one.name in needed else one.default
-            annotation = _OF_ONE.get(one.name, one.annotation)
-            parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
-        for name, (annotation, default) in {"context": (typer.Context, inspect.Parameter.empty), **for_many}.items():
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(name, kind, annotation=annotation, default=default))
-        run.__dict__["__signature__"] = inspect.Signature(parameters)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        merged = {"context": inspect.Parameter("context", kind, annotation=typer.Context), **parameters}
+        merged |= {name: merged[name].replace(default="") for name in required}
+        for name, (annotation, default) in for_many.items():
+            merged[name] = inspect.Parameter(name, kind, annotation=annotation, default=default)
+        target = merged.pop("target")
+        run.__dict__["__signature__"] = inspect.Signature([target, *merged.values()])
         run.__annotations__ = {}
         return run
 
-    return made
+    return decorated
 
 
-SETTINGS = {"ignore_unknown_options": True, "allow_extra_args": True}
-"""Of such commands, for Typer: what a type is found by are options of its own, ``--customer c-17``."""
-
-
-def _found_by(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Names, and values from ``--customer c-17`` and ``--customer=c-17``."""
-    left, find = list[str](), dict[str, str]()
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("--"):
-            left.append(word)
-            continue
-        field, is_value, value = word[2:].partition("=")
-        if not is_value:
-            value = next(rest, "")
-        if not field or not value or value.startswith("--"):
-            raise typer.BadParameter(f"No such option: {word}")
-        find[field.replace("-", "_")] = value
-    return left, find
-
-
-def _all(target: Target, action: str, told: Mapping[str, Any], words: list[str], more: Mapping[str, Any]) -> None:
-    # With it comes boto3, which no help text needs.
+def _all(
+    target: Target, action: str, many: Mapping[str, Any], names: Sequence[str], options: Mapping[str, Any]
+) -> None:
+    # This loads boto3, which no help text needs.
     from sagas.client.operate.batch import Batch, choose, needs_reason
 
-    words, by_option = _found_by(words)
-    name, find = filters(words)
-    path: Path | None = told["outcomes"]
-    begun = path is not None and path.exists()
-    if name is None and not begun:
-        raise typer.BadParameter("Missing argument 'TYPE'.")
-    if needs_reason(action) and not told["reason"].strip() and not begun:
-        raise typer.BadParameter("Missing option '--reason': say why they are settled.")
-    client = target.client()
-    if path is not None and begun:
-        _go_on(target, client, _resumed(client, path, action, name, told["rate"], more), told)
+    path: Path | None = many["outcomes"]
+    resuming = path is not None and path.exists()
+    if len(names) > 1 or not (names or resuming):
+        raise typer.BadParameter("needs TYPE, and takes no id", param_hint="--all")
+    if needs_reason(action) and not (many["reason"] or "").strip() and not resuming:
+        raise typer.BadParameter("Missing option '--reason'.")
+    client, name = target.client(), names[0] if names else None
+    if path is not None and resuming:
+        _resume(target, client, _resumed(client, path, action, name, many["rate"], options), many)
         return
-    status = told["status"].value if told["status"] is not None else None
-    since, error = moment_of(told["since"], "--since", target.now()), told["error"]
-    chosen = choose(client, action, str(name), status=status, error=error, since=since, find=find | by_option)
-    if told["dry_run"]:
+    now = target.now()
+    since, until = (many[side] and many[side].at(now) for side in ("since", "until"))
+    filters: dict[str, Any] = {"since": since, "until": until, "find": find_values(many["find"])}
+    chosen = choose(client, action, str(name), status=many["status"], error=many["error"], **filters)
+    if many["dry_run"]:
         _show_chosen(target, action, chosen)
         return
-    ids = [one["saga_id"] for one in chosen]
+    ids = [saga["saga_id"] for saga in chosen]
     try:
-        job = Batch(client, action, str(name), ids, told["reason"], rate=told["rate"], options=more)
+        job = Batch(client, action, str(name), ids, many["reason"] or "", rate=many["rate"], options=options)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     job.path = path or (Path(f"bulk-{job.job}.jsonl") if chosen else None)
-    _do(target, client, job, told)
+    _do(target, client, job, many)
 
 
 def _resumed(
-    client: SagaClient, path: Path, action: str, name: str | None, rate: float, more: Mapping[str, Any]
+    client: SagaClient, path: Path, action: str, name: str | None, rate: float, options: Mapping[str, Any]
 ) -> Batch:
-    """The job that a file of outcomes is of; it must be the one that is asked for."""
+    """Return the job of a file of outcomes. It must be the job that the command asks for."""
     from sagas.client.operate.batch import Batch
 
     job = Batch.resumed(client, path, rate)
     if (job.action, name or job.name) != (action, job.name):
-        fail(f"{path} is of another job: {job.action} of {job.name}")
-    if any(job.options.get(option) != value for option, value in more.items()):
-        fail(f"{path} is of a job with other options: go on with it without them")
+        fail(f"{path} belongs to another job: {job.action} of {job.name}")
+    if any(job.options.get(option) != value for option, value in options.items()):
+        fail(f"{path} belongs to a job with other options; resume it without them")
     return job
 
 
 def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None:
-    """Say which sagas a job would be for."""
     if target.as_json:
         emit({"action": action, "chosen": len(chosen), "sagas": chosen})
         return
     if chosen:
-        display(list_table(chosen[:_SHOWN], target.now(), screen().width))
-    say(f"{len(chosen)} sagas would be chosen" + (f"; the first {_SHOWN} are shown." if len(chosen) > _SHOWN else "."))
+        show_list(chosen[:_LISTED], target.now())
+    rest = f"; the first {_LISTED} are listed." if len(chosen) > _LISTED else "."
+    say(f"{count_of(len(chosen), 'saga')} would be chosen{rest}")
 
 
-def _go_on(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
-    """Go on with a job; in a dry run only say what is left of it."""
-    left = job.report.unfinished
-    if not told["dry_run"]:
-        _do(target, client, job, told)
+def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
+    """Resume a job; in a dry run only show its remaining sagas."""
+    remaining = job.report.unfinished
+    if not many["dry_run"]:
+        _do(target, client, job, many)
     elif target.as_json:
-        emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(left), "saga_ids": left})
+        emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(remaining), "saga_ids": remaining})
     else:
-        say(f"{len(left)} of {len(job.saga_ids)} sagas are left to do.")
+        say(f"{len(remaining)} of {count_of(len(job.saga_ids), 'saga')} remain.")
 
 
-def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any]) -> None:
-    """Ask, do it, and tell what was done; exit code 1 where something failed or is left."""
-    count = len(job.report.unfinished)
-    if count and not told["yes"] and not typer.confirm(f"{job.action} {count} sagas of type {job.name}?", err=True):
-        fail("nothing was done")
-    if told["one_first"] and count:
+def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
+    """Ask, run the job and print its outcome; exit code 1 if a call failed or sagas remain."""
+    count, yes = len(job.report.unfinished), many["yes"]
+    question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.name}?"
+    if count and not yes and not typer.confirm(question, err=True):
+        fail("nothing was changed")
+    if many["one_first"] and count:
         first, report = job.report.unfinished[0], job.run(most=1)
         if report.stopped:
-            _tell(target, job, report)
-        became = _became(client, job, first)
+            _report(target, job, report)
+        outcome = _outcome_of_first(client, job, first)
         if not target.as_json:
-            say(f"The first, {first}: {became}")
-        good = report.outcomes[first].outcome == "done" and became not in _BAD
-        if not good or (
-            not told["yes"] and count > 1 and not typer.confirm(f"Go on with the other {count - 1}?", err=True)
-        ):
+            say(f"First saga, {first}: {outcome}")
+        good = report.outcomes[first].outcome == "done" and outcome not in _BAD
+        if not good or (not yes and count > 1 and not typer.confirm(f"Continue with the other {count - 1}?", err=True)):
             report.stopped = "after the first"
-            _tell(target, job, report)
+            _report(target, job, report)
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
@@ -251,45 +201,46 @@ def _do(target: Target, client: SagaClient, job: Batch, told: Mapping[str, Any])
     with bar if console.is_terminal and not target.as_json else nullcontext():
         task = bar.add_task(job.action, total=len(job.saga_ids), completed=len(job.report.outcomes))
 
-        def shown(one: Outcome) -> None:
+        def on_outcome(outcome: Outcome) -> None:
             bar.advance(task)
-            if one.outcome == "failed":
-                typer.echo(f"sagas: {one.saga_id} failed: {plain(one.message)}", err=True)
+            if outcome.outcome == "failed":
+                typer.echo(f"sagas: {outcome.saga_id} failed: {plain(outcome.message)}", err=True)
 
-        report = job.run(shown)
-    _tell(target, job, report)
+        report = job.run(on_outcome)
+    _report(target, job, report)
 
 
 _BAD = tuple(status.value for status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED))
 
 
-def _became(client: SagaClient, job: Batch, saga_id: str) -> str:
-    """What became of the first saga, after a while."""
-    one = job.report.outcomes[saga_id]
-    if one.outcome != "done" or job.action == "resolve":
-        return one.outcome if not one.message else f"{one.outcome}: {plain(one.message)}"
+def _outcome_of_first(client: SagaClient, job: Batch, saga_id: str) -> str:
+    """Return the status of the first saga when it stops, or after 30 seconds."""
+    call = job.report.outcomes[saga_id]
+    if call.outcome != "done" or job.action == "resolve":
+        return call.outcome if not call.message else f"{call.outcome}: {plain(call.message)}"
     try:
-        return client.wait(job.name, one.new or saga_id, _ONE_RESTS)["status"]
+        return client.wait(job.name, call.new or saga_id, _FIRST_WATCHED)["status"]
     except TimeoutError:
-        return "still under way"
+        return "still in flight"
     except SagaError as error:
         return plain(str(error))
 
 
-def _tell(target: Target, job: Batch, report: Report) -> NoReturn:
+def _report(target: Target, job: Batch, report: Report) -> NoReturn:
     counts = {kind: report.count(kind) for kind in ("done", "refused", "failed")}
     chosen, left = len(report.chosen), len(report.left)
     where = str(job.path) if job.path is not None else None
     if target.as_json:
-        told = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "left": left}
-        emit({**told, "stopped": report.stopped or None, "outcomes": where})
+        summary = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "left": left}
+        emit({**summary, "stopped": report.stopped or None, "outcomes": where})
     else:
-        parts = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        say(f"bulk {job.job}: {chosen} chosen: {parts}" + (f", {left} left." if left else "."))
-        for one in [one for one in report.outcomes.values() if one.outcome == "refused"][:_SHOWN]:
-            say(f"{one.saga_id} refused: {plain(one.message)}")
+        others = {**{kind: counts[kind] for kind in ("refused", "failed")}, "left": left}
+        more = "".join(f", {count} {kind}" for kind, count in others.items() if count)
+        say(f"{_PAST[job.action]} {count_of(counts['done'], 'saga')} of {chosen}{more} (bulk {job.job}).")
+        for outcome in [one for one in report.outcomes.values() if one.outcome == "refused"][:_LISTED]:
+            say(f"{outcome.saga_id} refused: {plain(outcome.message)}")
         if report.stopped:
-            say(f"It was stopped: {report.stopped}.")
+            say(f"Stopped: {report.stopped}.")
         if where and (left or counts["failed"]):
-            say(f"`sagas {job.action} {job.name} --all --outcomes {where}` goes on.")
+            say(f"Resume with `sagas {job.action} {job.name} --all --outcomes {where}`.")
     raise typer.Exit(1 if left or counts["failed"] else 0)

@@ -1,36 +1,31 @@
-"""``sagas commands`` and ``sagas events``: what gets into a service by its command queue, and what it tells."""
+"""``sagas commands`` and ``sagas events``: schemas of messages, and events published again."""
 
 from __future__ import annotations
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from sagas.cli.output import emit, say
+from sagas.cli.one_saga import OneType
+from sagas.cli.output import count_of, emit, say
 from sagas.cli.target import Target, on_target
+from sagas.cli.times import Moment, moment
 
 commands_app = typer.Typer(help="Messages of a service's command queue.", no_args_is_help=True)
-events_app = typer.Typer(help="Events that a service tells on EventBridge.", no_args_is_help=True)
-_SPAN = re.compile(r"(\d{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+events_app = typer.Typer(help="Events that a service publishes on EventBridge.", no_args_is_help=True)
 
 
 @commands_app.callback()
-def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - registered by the decorator
-    """Messages of a service's command queue."""
-
-
 @events_app.callback()
-def _events() -> None:  # pyright: ignore[reportUnusedFunction] - as above
-    """Events that a service tells on EventBridge."""
+def _group() -> None:  # pyright: ignore[reportUnusedFunction] - makes groups of apps that can have one command
+    """Subcommands."""
 
 
 @commands_app.command("schema")
 def commands_schema() -> None:
-    """Print the JSON Schema of what the command queue takes."""
+    """Print the JSON Schema of the command queue's messages."""
     from sagas.messaging.commands import command_schema
 
     typer.echo(json.dumps(command_schema(), indent=2))
@@ -48,23 +43,12 @@ def events_schema() -> None:
 @on_target
 def replay(
     target: Target,
-    since: Annotated[str, typer.Option(metavar="T", help="A time such as 2026-01-31T12:00:00Z, or a span such as 2h.")],
-    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only of sagas of this type.")] = None,
+    since: Annotated[Moment, moment(help="Publish the events since")],
+    name: OneType = None,
 ) -> None:
-    """Publish events again, from the journals, each with the id it has."""
-    client = target.client()
-    if span := _SPAN.fullmatch(since):
-        begin = datetime.fromtimestamp(target.now(), UTC) - timedelta(**{_UNITS[span[2]]: int(span[1])})
-    else:
-        try:
-            begin = datetime.fromisoformat(since)
-        except ValueError:
-            begin = None
-    if begin is None or begin.tzinfo is None:
-        expected = "must be a time with its zone, such as 2026-01-31T12:00:00Z, or a span such as 90m, 2h or 3d"
-        raise typer.BadParameter(expected, param_hint="--since")
-    published = client.replay_events(begin, name)
+    """Publish events again from the journals, with the ids they already have."""
+    published = target.client().replay_events(datetime.fromisoformat(since.at(target.now())), name)
     if target.as_json:
         emit({"published": published})
     else:
-        say(f"Published {published} event{'' if published == 1 else 's'} again")
+        say(f"Published {count_of(published, 'event')} again")

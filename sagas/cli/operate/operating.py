@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import MISSING, Field
 from inspect import Parameter, Signature
@@ -10,180 +9,171 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from sagas.cli.operate.bulk import SETTINGS, or_all
+from sagas.cli.completion import complete
+from sagas.cli.one_saga import SagaRef, Type, on_saga, which
+from sagas.cli.operate.bulk import or_all
 from sagas.cli.output import emit, fail, say
-from sagas.cli.read.reading import Name, SagaId, Timeout, Watch, print_started, which
-from sagas.cli.read.watching import report, watch
+from sagas.cli.read.reading import Data, File, json_input, print_started
+from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.target import Target, on_target
+from sagas.cli.times import Timeout
 from sagas.operations import VERBS, Operation
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
 
-_Reason = Annotated[str, typer.Option(help="Why; kept in the audit trail.")]
+_Reason = Annotated[str, typer.Option(help="Why; kept in the audit trail")]
 
 
 def command_of(operation: Operation) -> Callable[..., None]:
-    """Return the command that does an operation to one saga by the client's call of its name, and prints the saga; with
-    ``--all`` to many, if it is for many. Its options are the fields of the operation's body."""
+    """Return the command that calls the client for one saga and prints it, or with ``--all`` for many if the operation
+    allows that. Its options are the fields of the operation's body."""
 
-    def run(target: Target, name: str, saga_id: str, **options: Any) -> None:
-        given = {option: value for option, value in options.items() if value is not None}
-        report(target, getattr(target.client(), operation.name)(name, saga_id, **given))
+    def run(target: Target, saga: SagaRef, **options: Any) -> None:
+        values = {option: value for option, value in options.items() if value is not None}
+        report(target, getattr(target.client(), operation.name)(saga.type, saga.saga_id, **values))
 
     kinds = get_type_hints(operation.body)
     own = [_parameter(field, kinds[field.name]) for field in operation.options]
-    own.sort(key=lambda one: one.default is not Parameter.empty)
-    which = [("target", Target), ("name", Name), ("saga_id", SagaId)]
-    named = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in which]
-    run.__dict__["__signature__"] = Signature([*named, *own])
+    own.sort(key=lambda parameter: parameter.default is not Parameter.empty)
+    positional = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+        for name, kind in (("target", Target), ("saga", SagaRef))
+    ]
+    run.__dict__["__signature__"] = Signature([*positional, *own])
     run.__name__ = operation.name
-    return on_target(or_all(operation.name)(run) if operation.many else run)
+    return on_target(or_all(operation.name)(run)) if operation.many else on_saga()(run)
 
 
 def _parameter(field: Field[Any], kind: Any) -> Parameter:
-    """A field of a body as an option. Of a list each value is given by itself."""
+    """Return a field of a body as an option. Each value of a list is an option of its own."""
     flags, default = [*field.metadata["flags"]], field.default
     if kind is bool:
         flags = flags or [f"--{field.name}"]
     if field.default_factory is not MISSING:
         kind, default = kind | None, None
-    needed = default is MISSING
-    option = typer.Option(*flags, help=field.metadata["help"], show_default=not needed)
-    given = Parameter.empty if needed else default
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=given, annotation=Annotated[kind, option])
+    required = default is MISSING
+    option = typer.Option(*flags, help=field.metadata["help"], show_default=not required)
+    default = Parameter.empty if required else default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-@on_target
-def signal(
-    target: Target,
-    name: Name,
-    saga_id: SagaId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="Name of the step that waits.", show_default=False)],
-    file: Annotated[
-        typer.FileText | None,
-        typer.Option("--file", "-f", encoding="utf-8", help="The value, as JSON; - reads it from standard input."),
-    ] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="The value, as JSON.")] = None,
-) -> None:
-    """Send a saga what one of its steps waits for."""
-    if (file is None) == (data is None):
-        fail("say what to send: --file FILE, or --data JSON")
-    try:
-        value = json.loads(file.read() if file is not None else data or "")
-    except (ValueError, RecursionError) as error:
-        fail(f"the value is not JSON: {error}")
-    report(target, target.client().signal(name, saga_id, step, value))
+@on_saga("step")
+def signal(target: Target, saga: SagaRef, step: str, file: File = None, data: Data = None) -> None:
+    """Send a saga the value that one of its steps waits for."""
+    value = json_input(file, data)
+    report(target, target.client().signal(saga.type, saga.saga_id, step, value))
 
 
 @on_target
 @or_all("retry")
 def retry(
-    target: Target, name: Name, saga_id: SagaId, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None
+    target: Target, saga: SagaRef, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
-    """Retry what failed, and watch it where that is asked for."""
+    """Retry what failed, and watch the saga if asked to."""
     client = target.client()
-    saga = client.retry(name, saga_id, reason)
+    view = client.retry(saga.type, saga.saga_id, reason)
     if watching:
-        watch(target, client, saga, timeout)
+        watch(target, client, view, timeout)
     else:
-        report(target, saga)
+        report(target, view)
 
 
 @on_target
 @or_all("rerun")
 def rerun(
     target: Target,
-    name: Name,
-    saga_id: SagaId,
-    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga.")] = None,
+    saga: SagaRef,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new saga")] = None,
 ) -> None:
-    """Run a saga again: start a new one with the request of this one."""
-    print_started(target, target.client().rerun(name, saga_id, key))
+    """Start a new saga with the request of this one."""
+    print_started(target, target.client().rerun(saga.type, saga.saga_id, key))
 
 
-_What = Annotated[str | None, typer.Argument(metavar="[STEP|ID]", help="One step, or one saga.", show_default=False)]
+_Scope = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[STEP|ID]", help="One step, or one saga by its id", show_default=False, autocompletion=complete
+    ),
+]
 
 
 @on_target
 def pause(
     target: Target,
-    name: Name,
-    what: _What = None,
+    name: Type,
+    what: _Scope = None,
     *,
     starts_only: Annotated[
-        bool, typer.Option("--starts-only", help="Refuse new sagas only; those in flight go on.")
+        bool, typer.Option("--starts-only", help="Refuse new sagas only; sagas in flight continue")
     ] = False,
-    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas meanwhile; they wait, too.")] = False,
-    undos: Annotated[bool, typer.Option("--undos", help="Have undos wait, too.")] = False,
-    reason: Annotated[str, typer.Option(help="Why; shown to operators.", show_default=False)],
+    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas; they wait as well")] = False,
+    undos: Annotated[bool, typer.Option("--undos", help="Pause undos as well")] = False,
+    reason: Annotated[str, typer.Option(help="Why; shown to operators", show_default=False)],
 ) -> None:
-    """Have the sagas of a type, those at a step, or one saga stop before the next step."""
+    """Pause a type, a step or one saga: sagas stop before the next step."""
     client = target.client()
     scope = _scope(client, name, what)
-    definition = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
+    view = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
     if target.as_json:
-        emit(definition)
+        emit(view)
         return
     paused = " ".join([name, *scope.values()])
     if starts_only:
-        say(f"Starts of {name} are paused; sagas in flight go on.")
+        say(f"Starts of {name} are paused. Sagas in flight continue.")
     elif scope:
-        say(f"{paused} is paused: no step begins.")
+        say(f"{paused} is paused: no step starts.")
     else:
-        say(f"{name} is paused: no step begins. New sagas are {'accepted, and wait' if starts else 'refused'}.")
-    say(f"`sagas resume {paused}` lets them go on.")
+        say(f"{name} is paused: no step starts. New sagas are {'accepted and wait' if starts else 'refused'}.")
+    say(f"`sagas resume {paused}` ends the pause.")
 
 
 @on_target
-def resume(
-    target: Target, name: Name, what: _What = None, reason: Annotated[str, typer.Option(help="Why.")] = ""
-) -> None:
-    """End a pause; sagas go on, spread over time."""
+def resume(target: Target, name: Type, what: _Scope = None, reason: _Reason = "") -> None:
+    """End a pause. Sagas continue, spread over time."""
     client = target.client()
     scope = _scope(client, name, what)
-    definition = client.resume(name, reason, **scope)
+    view = client.resume(name, reason, **scope)
     if target.as_json:
-        emit(definition)
+        emit(view)
     else:
-        say(f"{' '.join([name, *scope.values()])} is not paused any more.")
+        say(f"{' '.join([name, *scope.values()])} is no longer paused.")
 
 
 def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
-    """What is paused of a type, as the client takes it: a step, a saga, or all."""
+    """Return what to pause of a type, as the client takes it: a step, a saga, or everything."""
     if what is None:
         return {}
-    types = {one["type"]: one for one in client.types()}
+    types = {view["type"]: view for view in client.types()}
     if name in types and what in (step["name"] for step in types[name]["steps"]):
         return {"step": what}
-    return {"saga_id": which(client, name, what, last=False)[1]}
+    return {"saga_id": which(client, [name, what]).saga_id}
 
 
-@on_target
-def enable(target: Target, name: Name, reason: str = "") -> None:
-    """Answer with the command that took its place."""
-    fail(f"enable is now `sagas resume {name}`")
+_REPLACED = {
+    "enable": "sagas resume TYPE",
+    "disable": "sagas pause TYPE --starts-only",
+    "definitions": "sagas types",
+    "set-recovery-attempts": "sagas recover ID --attempts N",
+}
 
 
-@on_target
-def disable(target: Target, name: Name, reason: str = "") -> None:
-    """Answer with the command that took its place."""
-    fail(f"disable is now `sagas pause {name} --starts-only`")
+def replaced(app: typer.Typer, old: str, new: str) -> None:
+    """Add an old command to ``app`` that names the new one, whatever its arguments."""
 
+    def answer(context: typer.Context) -> None:
+        fail(f"{context.command_path.partition(' ')[2]} is now `{new}`")
 
-@on_target
-def definitions(target: Target) -> None:
-    """Answer with the command that took its place."""
-    fail("definitions is now `sagas types`")
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command(old, hidden=True, context_settings=settings)(answer)
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to ``app``."""
     by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
     for name, operation in VERBS.items():
-        command, settings = by_hand.pop(name, None) or command_of(operation), SETTINGS if operation.many else {}
-        app.command(name, help=operation.verb.help, context_settings=settings)(command)
+        app.command(name, help=operation.verb.help)(by_hand.pop(name, None) or command_of(operation))
     for name, command in by_hand.items():
-        app.command(name, context_settings=SETTINGS if command is rerun else {})(command)
-    for name, command in (("enable", enable), ("disable", disable), ("definitions", definitions)):
-        app.command(name, hidden=True)(command)
+        app.command(name)(command)
+    for old, new in _REPLACED.items():
+        replaced(app, old, new)

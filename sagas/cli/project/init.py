@@ -1,4 +1,4 @@
-"""``sagas init``: a project of one's own, with a first saga that works."""
+"""``sagas init``: creates a project with a first saga that works."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import typer
 from sagas.cli.output import fail, say
 
 _SUFFIX = ".tmpl"
-"""Of every file of the template, so that no tool takes it for code, tests or settings of this library."""
+"""Suffix of every file of the template, so tools do not read it as code, tests or settings of this library."""
 
 _HARMLESS = frozenset({".git", ".venv"})
-"""May be there before the project is."""
+"""Entries that the target directory may already have."""
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,39}")
 _RESERVED = frozenset({"lambda-sagas", "sagas"})
-"""The project depends on these, or would hide them."""
+"""The project depends on one of these packages and would hide the other."""
 
 
 class Example(StrEnum):
-    """What the project's first saga shows. Those beside the first lie over the template, in place of its saga."""
+    """What the project's first saga shows. All but the first replace the template's own saga."""
 
     CHECKOUT = "checkout"
     APPROVAL = "approval"
@@ -40,39 +40,39 @@ _SAGAS = {
     Example.FAN_OUT: ("functions.shipment:Shipment", "functions.shipment:Parcel"),
 }
 _OF_AN_EXAMPLE = ("README.md", "events/", "functions/trip.py", "infra/stack.py", "sagas.lock.json", "tests/test_")
-"""What of the template another example brings itself."""
+"""Files of the template that other examples replace."""
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where to; made if it is not there, and empty if it is.")],
+    directory: Annotated[Path, typer.Argument(help="Target directory; created if missing, must be empty")],
     name: Annotated[
-        str | None, typer.Option(help="Name of project and stack; that of the directory by default.")
+        str | None, typer.Option(help="Name of project and stack; by default that of the directory")
     ] = None,
-    example: Annotated[Example, typer.Option(help="What its first saga shows.")] = Example.CHECKOUT,
+    example: Annotated[Example, typer.Option(help="What the first saga shows")] = Example.CHECKOUT,
 ) -> None:
-    """Make a project with a first saga, its tests, and the CDK app that deploys it."""
-    called = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
-    advice = "; give one by --name" if name is None else ""
-    if called in _RESERVED:
-        fail(f'a project cannot be called "{called}"{advice}')
-    if _NAME.fullmatch(called) is None:
+    """Create a project with a first saga, its tests and the CDK app that deploys it."""
+    project_name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
+    advice = "; choose another with --name" if name is None else ""
+    if project_name in _RESERVED:
+        fail(f'a project cannot be called "{project_name}"{advice}')
+    if _NAME.fullmatch(project_name) is None:
         rule = "1 to 40 characters of a-z, 0-9 and single '-', starting with a letter and not ending with '-'"
-        fail(f'"{called}" cannot be the name of project and stack: {rule}{advice}')
+        fail(f'"{project_name}" cannot be the name of project and stack: {rule}{advice}')
     try:
         if directory.exists() and not directory.is_dir():
             fail(f"{directory} is not a directory")
         if directory.is_dir() and any(entry.name not in _HARMLESS for entry in directory.iterdir()):
             fail(f"{directory} is not empty")
     except OSError as error:
-        fail(f"cannot look into {directory}: {error.strerror}")
+        fail(f"cannot read {directory}: {error.strerror}")
     sagas = ", ".join(f'"{saga}"' for saga in _SAGAS[example])
-    values = {"{{name}}": called, "{{version}}": version("lambda-sagas"), "{{sagas}}": sagas}
-    made = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
+    values = {"{{name}}": project_name, "{{version}}": version("lambda-sagas"), "{{sagas}}": sagas}
+    entries = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
     if example is not Example.CHECKOUT:
-        made = {path: source for path, source in made.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
-        made |= dict(_template(files("sagas.cli") / "examples" / example, PurePosixPath()))
+        entries = {path: source for path, source in entries.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
+        entries |= dict(_template(files("sagas.cli") / "examples" / example, PurePosixPath()))
     try:
-        for path, source in made.items():
+        for path, source in entries.items():
             target = directory / path
             target.parent.mkdir(parents=True, exist_ok=True)
             text = source.read_text(encoding="utf-8")
@@ -82,16 +82,16 @@ def init(
                 file.write(text)
     except OSError as error:
         fail(f"cannot write to {directory}: {error.strerror}")
-    say(f"{called} is in {directory.resolve()}. There, in a virtual environment:")
+    say(f"Created {project_name} in {directory.resolve()}. Continue there, in a virtual environment:")
     say('  pip install ".[dev]"')
     say("  pytest")
     say("  sagas local up")
-    say("README.md has the rest.")
+    say("README.md explains the rest.")
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
     """Yield each file of the template below ``folder`` with its path in the project."""
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _template(entry, path / entry.name)
         elif entry.name.endswith(_SUFFIX):

@@ -1,4 +1,4 @@
-"""``sagas layout``: what a deployment would replace."""
+"""``sagas layout``: lists the resources that a deployment would replace."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sagas.cli.output import fail, say
 
 def layout(
     app_command: Annotated[
-        str, typer.Option("--app", help="The command that synthesizes the CDK app.")
+        str, typer.Option("--app", help="Command that synthesizes the CDK app")
     ] = "python -m infra.app",
-    write: Annotated[bool, typer.Option("--write", help="Record it in cdk.context.json, once it is deployed.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Record the deployed layout in cdk.context.json")] = False,
 ) -> None:
-    """Tell which queues, tables and buckets a deployment would replace or drop, by what was recorded."""
-    # The CDK takes its time, and no help text needs it.
+    """List the recorded queues, tables and buckets that a deployment would replace or delete."""
+    # The CDK takes time to load, and no help text needs it.
     from sagas.local.deploy.layout import compare, record
     from sagas.local.deploy.synthesis import synthesize
     from sagas.local.errors import LocalStackError
@@ -34,8 +34,8 @@ def layout(
         replaced = compare(assembly, project)
     except LocalStackError as error:
         fail(str(error))
-    for what in replaced:
-        say(f"would be replaced or dropped: {what}")
+    for resource in replaced:
+        say(f"would be replaced or deleted: {resource}")
     if replaced:
         raise typer.Exit(1)
-    say("Nothing that was recorded would be replaced.")
+    say("No recorded queue, table or bucket would be replaced.")

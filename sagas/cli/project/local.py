@@ -15,9 +15,10 @@ import typer
 from rich.text import Text
 
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
-from sagas.cli.output import at_work, fail, say
-from sagas.cli.project.console import PORT, made
+from sagas.cli.output import fail, progress_line, say
+from sagas.cli.project.console import PORT, listening
 from sagas.cli.target import Target
+from sagas.cli.times import length
 from sagas.core.text import iso, moment, span
 from sagas.errors import InvalidRequest, SagaError
 from sagas.loopback import origin_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sagas.client import RecoveryView
     from sagas.local.deploy.description import Description
 
-app = typer.Typer(help="The stack on this machine, in an embedded emulator of AWS.", no_args_is_help=True)
+app = typer.Typer(help="The stack on this machine, in an embedded AWS emulator.", no_args_is_help=True)
 
 
 def _origins(urls: list[str] | None) -> list[str]:
@@ -39,23 +40,23 @@ def _origins(urls: list[str] | None) -> list[str]:
 @app.command()
 def up(
     app_command: Annotated[
-        str, typer.Option("--app", help="The command that synthesizes the CDK app.")
+        str, typer.Option("--app", help="Command that synthesizes the CDK app")
     ] = "python -m infra.app",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1.")] = 4566,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1")] = 4566,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return once it is ready; end it by `sagas local down`.")
+        bool, typer.Option("--detach", help="Return when the stack is ready; stop it with `sagas local down`")
     ] = False,
     persist: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Keep state in this directory from one run to the next.")
+        Path | None, typer.Option(file_okay=False, help="Directory that keeps the state between runs")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Deploy code anew as soon as it is edited; sagas and their state stay.")
+        bool, typer.Option("--watch", help="Deploy code whenever it is edited; sagas and their state stay")
     ] = False,
     enforce_iam: Annotated[
         bool,
         typer.Option(
             "--enforce-iam",
-            help="Have IAM decide on every call of AWS and of the API, so that a missing grant is found here.",
+            help="Check the IAM permissions of every call to AWS and the API, to find missing grants",
         ),
     ] = False,
     allow_origin: Annotated[
@@ -63,27 +64,26 @@ def up(
         typer.Option(
             metavar="URL",
             callback=_origins,
-            help="Let web pages of this origin call the emulator and the API; repeatable.",
+            help="Let web pages of this origin call the emulator and the API; repeatable",
         ),
     ] = None,
     seed: Annotated[
-        str | None, typer.Option("--seed", help="A command to run once it is ready, which fills tables, say.")
+        str | None, typer.Option("--seed", help="Command to run when the stack is ready, for example to fill tables")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of starting an emulator.")
+        str | None, typer.Option(help="Deploy to this LocalStack-compatible endpoint instead of an embedded emulator")
     ] = None,
-    no_console: Annotated[bool, typer.Option("--no-console", help="Without the console in the browser.")] = False,
+    no_console: Annotated[bool, typer.Option("--no-console", help="Do not serve the console")] = False,
 ) -> None:
-    """Synthesize the CDK app of this directory and run it here until Ctrl-C."""
+    """Synthesize the CDK app of this directory and run it on this machine until Ctrl-C."""
     if watch and (detach or endpoint is not None):
-        raise typer.BadParameter("stays in the foreground, with an emulator of its own", param_hint="--watch")
-    if enforce_iam and endpoint is not None:
-        raise typer.BadParameter("is the embedded emulator's", param_hint="--enforce-iam")
-    if allow_origin and endpoint is not None:
-        raise typer.BadParameter("is the embedded emulator's", param_hint="--allow-origin")
+        raise typer.BadParameter("cannot be combined with --detach or --endpoint", param_hint="--watch")
+    if endpoint is not None and (enforce_iam or allow_origin):
+        option = "--enforce-iam" if enforce_iam else "--allow-origin"
+        raise typer.BadParameter("cannot be combined with --endpoint", param_hint=option)
     if seed is not None:
-        _words_of(seed)  # before anything is started
-    # The CDK and boto3 take their time, and no help text needs them.
+        _words_of(seed)  # refuses an invalid command before anything starts
+    # The CDK and boto3 take time to load, and no help text needs them.
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
     from sagas.local.stack import up as start_stack
@@ -98,24 +98,24 @@ def up(
         origins=tuple(allow_origin or ()),
     )
     try:
-        with ExitStack() as ending, at_work() as work:
+        with ExitStack() as ending, progress_line() as line:
 
-            def begins(what: str) -> None:
-                work.update(Text(what))
+            def begins(task: str) -> None:
+                line.update(Text(task))
 
             if endpoint is not None:
                 description = deploy_to_endpoint(settings, endpoint, begins=begins)
-                work.stop()
+                line.stop()
                 _show(description)
                 _run_seed(seed)
                 return
 
             def ready(description: Description) -> None:
-                work.stop()
+                line.stop()
                 _run_seed(seed)
-                # An app without sagas has nothing to show.
-                wanted = description.api_url and not (detach or no_console)
-                url = ending.enter_context(_console()) if wanted else None
+                # Without sagas there is no API, and nothing to show.
+                with_console = description.api_url and not (detach or no_console)
+                url = ending.enter_context(_console()) if with_console else None
                 _show(description, detach=detach, watch=watch, enforce_iam=enforce_iam, console=url)
 
             start_stack(settings, ready, detach=detach, tell=say, begins=begins)
@@ -127,7 +127,7 @@ def up(
 
 @app.command()
 def down() -> None:
-    """End the local stack of this directory, letting running functions finish."""
+    """Stop the local stack of this directory when its running functions have finished."""
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import down as end_stack
 
@@ -140,28 +140,24 @@ def down() -> None:
 @app.command()
 def tick(
     stale_after: StaleAfter = None,
-    advance: Annotated[
-        str | None,
-        typer.Option(metavar="LENGTH", help="Skip time first, on all clocks and in ctx.now: 3d, 2h, 70m or 90s."),
-    ] = None,
+    advance: Annotated[float | None, length(help="Skip time first, on all clocks and in ctx.now")] = None,
 ) -> None:
-    """Have the supervisor recover once, now; or let time pass, with all that becomes due in it."""
+    """Recover stalled sagas now, or skip time and run everything that becomes due."""
     from sagas.client import SagaClient
-    from sagas.local.clock import StackClock, length_of
+    from sagas.local.clock import StackClock
     from sagas.local.errors import LocalStackError
     from sagas.local.files import Files
 
     if advance is not None and stale_after is not None:
-        raise typer.BadParameter("goes without --advance", param_hint="--stale-after")
+        raise typer.BadParameter("cannot be combined with --advance", param_hint="--stale-after")
     try:
         if advance is None:
             show_recovery(SagaClient.local().recover(stale_after))
             return
-        length = length_of(advance)
         clock = StackClock(Files(Path.cwd()))
-        did = clock.advance(length)
-        say(f"It is {moment(iso(clock.now()))} here: {span(clock.ahead)} ahead.")
-        show_recovery(cast("RecoveryView", did))
+        report = clock.advance(advance)
+        say(f"The stack's clock is at {moment(iso(clock.now()))}, {span(clock.ahead)} ahead.")
+        show_recovery(cast("RecoveryView", report))
     except InvalidRequest as error:
         fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
     except (SagaError, LocalStackError) as error:
@@ -169,18 +165,18 @@ def tick(
 
 
 def _words_of(command: str) -> list[str]:
-    """The words of a command, to be run without a shell."""
+    """Return the words of a command that is run without a shell."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise typer.BadParameter(f"{error}: {command}", param_hint="--seed") from None
     if not words:
-        raise typer.BadParameter("must be a command", param_hint="--seed")
+        raise typer.BadParameter("is empty; it must be a command", param_hint="--seed")
     return [sys.executable if words[0] in ("python", "python3") else words[0], *words[1:]]
 
 
 def _run_seed(command: str | None) -> None:
-    """Run it; that it failed is told, and the stack stays."""
+    """Run the command. If it fails, print that and keep the stack."""
     if command is None:
         return
     words = _words_of(command)
@@ -190,21 +186,21 @@ def _run_seed(command: str | None) -> None:
         say(f"{words[0]}: {error.strerror}")
         failed = True
     if failed:
-        say(f"`{command}` failed; the stack is ready all the same.")
+        say(f"`{command}` failed. The stack is ready nevertheless.")
 
 
 @contextmanager
 def _console() -> Generator[str | None]:
-    """Serve the console meanwhile; yield its URL, ``None`` where its packages are not there."""
+    """Serve the console and yield its URL, or ``None`` if its packages are not installed."""
     if any(find_spec(package) is None for package in ("jinja2", "starlette", "uvicorn")):  # an extra
         yield None
         return
     target = Target(None, None, None, as_json=False)
     try:
         try:
-            serving = made(target, PORT)
-        except InvalidRequest:  # the console of another directory's stack has it
-            serving = made(target, 0)
+            serving = listening(target, PORT)
+        except InvalidRequest:  # the console of another stack uses that port
+            serving = listening(target, 0)
     except SagaError as error:
         say(f"No console: {error}")
         yield None
@@ -228,9 +224,9 @@ def _show(
         say(f"Saga     {saga}: {' -> '.join(steps)}")
     if description.pid is not None:
         say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")
-    say("All else is in .sagas/local.json.")
+    say("All other details are in .sagas/local.json.")
     if watch:
-        say("Code is deployed anew as soon as you save it.")
+        say("Code is deployed whenever you save it.")
     if console:
         say(f"Console  {console}")
-    say("`sagas local down` ends it." if detach else "Ready. Ctrl-C ends it.")
+    say("Stop it with `sagas local down`." if detach else "Ready. Stop it with Ctrl-C.")

@@ -1,4 +1,4 @@
-"""A saga with its children, and theirs, as the command line shows them."""
+"""A saga with its children and their children, as the command line prints them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from sagas.cli.output import plain
 from sagas.cli.tables import coloured
 
 if TYPE_CHECKING:
-    from sagas.client import AuditEntry, SagaClient
+    from sagas.client import AuditEntry, SagaClient, SagaView
     from sagas.client.read.families import Family
 
 
+def family_with(client: SagaClient, saga: SagaView) -> Family:
+    """Return a saga with its children and their children."""
+    from sagas.client.read.families import childless_in, family_of
+
+    return family_of(client.list, saga, childless=childless_in(client.types()))
+
+
 def tree_of(family: Family, tree: Tree | None = None) -> Tree:
-    """Return a family as a tree: of each saga its place in its parent, type, id and status."""
+    """Return a family as a tree, with each saga's place in its parent, type, id and status."""
     saga = family["saga"]
     parent = saga.get("parent")
     place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""
-    why = f"  {plain(saga['why'])}" if "why" in saga else ""
+    why = f"  {plain(saga['attention']['reason'])}" if saga["attention"] else ""
     line = Text.assemble(f"{place}{saga['type']} {saga['saga_id']} ", coloured(saga["status"]), why)
     branch = Tree(line) if tree is None else tree.add(line)
     for child in family["children"]:

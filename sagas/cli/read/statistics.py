@@ -1,4 +1,4 @@
-"""``sagas top``: how many sagas there are, and how fast they come and go."""
+"""``sagas top``: counts and rates of sagas."""
 
 from __future__ import annotations
 
@@ -10,59 +10,53 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from sagas.cli.one_saga import OneType
 from sagas.cli.output import display, emit, plain, screen
-from sagas.cli.read.reading import moment_of
-from sagas.cli.tables import breaker_table, queue_table, stats_table
+from sagas.cli.tables import breaker_table, queue_table, stats_tables
 from sagas.cli.target import Target, on_target
+from sagas.cli.times import Moment
+from sagas.cli.times import moment as moment_option
 from sagas.core.text import moment
 
 if TYPE_CHECKING:
     from sagas.client import StatsView
 
 _EVERY = 30.0
-"""Seconds between two looks: the service keeps an answer for as long."""
+"""Seconds between two requests: the service caches an answer for that long."""
 
 
 @on_target
 def top(
     target: Target,
-    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Only sagas of this type.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Count those that ended since: ISO 8601, or 30m, 2h, 3d ago; 1d by default."),
-    ] = None,
-    watching: Annotated[bool, typer.Option("--watch", help="Count anew every 30 s until Ctrl-C.")] = False,
+    name: OneType = None,
+    since: Annotated[Moment | None, moment_option(help="Count sagas that ended since; 1d by default")] = None,
+    watching: Annotated[bool, typer.Option("--watch", help="Repeat every 30 s until Ctrl-C")] = False,
 ) -> None:
-    """Show how many sagas there are by type and status, how many start and end a minute, and what waits."""
-    client, from_when = target.client(), moment_of(since, "--since", target.now())
-    found = client.stats(name, since=from_when)
+    """Show how many sagas there are by type and status, starts and ends per minute, and waiting messages."""
+    client, begin = target.client(), since and since.at(target.now())
+    stats = client.stats(name, since=begin)
     if not watching:
-        emit(found) if target.as_json else display(_page(found))
+        emit(stats) if target.as_json else display(_page(stats))
         return
     try:
-        while target.as_json:  # one document after the other
-            emit(found)
+        while target.as_json:  # one document per request
+            emit(stats)
             time.sleep(_EVERY)
-            found = client.stats(name, since=from_when)
-        with Live(_page(found), console=screen(), auto_refresh=False) as live:
+            stats = client.stats(name, since=begin)
+        with Live(_page(stats), console=screen(), auto_refresh=False) as live:
             while True:
                 time.sleep(_EVERY)
-                live.update(_page(client.stats(name, since=from_when)), refresh=True)
+                live.update(_page(client.stats(name, since=begin)), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def _page(found: StatsView) -> RenderableType:
-    ended = f"at {moment(found['at'])}; those that are over since {moment(found['since'])}"
-    parts: list[RenderableType] = [Text(ended, style="dim"), stats_table(found["types"], screen().width)]
-    if any(one["messages"] != 0 for one in found["queues"]):
-        parts.append(queue_table(found["queues"]))
-    if any(one["state"] != "closed" for one in found["breakers"]):
-        parts.append(breaker_table(one for one in found["breakers"] if one["state"] != "closed"))
-    parts += [Text(plain(f"Approximate: {told}."), style="dim") for told in found["approximate"]]
+def _page(stats: StatsView) -> RenderableType:
+    head = f"at {moment(stats['at'])}; ended sagas since {moment(stats['since'])}"
+    parts: list[RenderableType] = [Text(head, style="dim"), *stats_tables(stats["types"])]
+    if any(queue["messages"] != 0 for queue in stats["queues"]):
+        parts.append(queue_table(stats["queues"]))
+    if any(breaker["state"] != "closed" for breaker in stats["breakers"]):
+        parts.append(breaker_table(breaker for breaker in stats["breakers"] if breaker["state"] != "closed"))
+    parts += [Text(plain(f"Approximate: {figure}."), style="dim") for figure in stats["approximate"]]
     return Group(*parts)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add this command to ``app``."""
-    app.command("top")(top)

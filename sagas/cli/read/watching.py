@@ -1,10 +1,10 @@
-"""Watching a saga until it is over, or waits for a person."""
+"""Watching a saga until it ends or needs an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sagas.cli.target import Target
     from sagas.client import SagaClient, SagaView
 
-_NOT_COMPLETED, _STILL_UNDER_WAY, _INTERRUPTED = 3, 4, 130
+Watch = Annotated[bool, typer.Option("--watch", help="Show the steps until the saga ends or needs an operator")]
+_NOT_COMPLETED, _IN_FLIGHT, _INTERRUPTED = 3, 4, 130
 """Exit codes."""
 
 
@@ -32,20 +33,20 @@ def report(target: Target, saga: SagaView) -> None:
 
 
 def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
-    """Show a saga until it is over or waits for a person, and end with the exit code that tells which.
+    """Show a saga until it ends or needs an operator, and exit with the code for that.
 
-    On a terminal the page is redrawn; elsewhere each change is a line; with ``--json`` only the end is printed.
+    On a terminal the page is redrawn. Elsewhere each change is a line. With ``--json`` only the end is printed.
     """
     console, as_json = screen(), target.as_json
     show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)
     try:
-        with nullcontext() if as_json else show.shown():
+        with nullcontext() if as_json else show.open():
             last = client.wait(saga["type"], saga["saga_id"], timeout, None if as_json else show.change)
     except TimeoutError as error:
         typer.echo(f"sagas: {error}", err=True)
-        raise typer.Exit(_STILL_UNDER_WAY) from None
+        raise typer.Exit(_IN_FLIGHT) from None
     except KeyboardInterrupt:
-        typer.echo("sagas: no longer watching; the saga goes on", err=True)
+        typer.echo("sagas: stopped watching; the saga continues", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     if as_json or not console.is_terminal:
         report(target, last)
@@ -54,13 +55,13 @@ def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | N
 
 
 class _Redrawn:
-    """A page that is drawn anew at every change."""
+    """A page that is redrawn at every change."""
 
     def __init__(self, console: Console, now: Callable[[], float]) -> None:
         self._live = Live(console=console, auto_refresh=False)
         self._now = now
 
-    def shown(self) -> AbstractContextManager[Any]:
+    def open(self) -> AbstractContextManager[Any]:
         return self._live
 
     def change(self, saga: SagaView) -> None:
@@ -68,14 +69,14 @@ class _Redrawn:
 
 
 class _Lines:
-    """One line for each change of a step, and of the saga; one more for what a step begins to wait for."""
+    """A line per change of a step or the saga, and a line when a step begins to wait."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._said: dict[str, str] = {}
         self._waits: dict[str, tuple[str | None, ...]] = {}
         self._now = now
 
-    def shown(self) -> AbstractContextManager[Any]:
+    def open(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
     def change(self, saga: SagaView) -> None:
@@ -86,13 +87,13 @@ class _Lines:
                 continue
             undo = step["undo_attempts"] and step["status"].startswith("COMPENSAT")
             number = step["undo_attempts"] if undo else step["attempts"]
-            told = [step["status"], f"attempt {number}" if number > 1 else ""]
+            parts = [step["status"], f"attempt {number}" if number > 1 else ""]
             if step["error"] and step["status"] not in ("COMPENSATED", "RUNNING"):
-                told.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
+                parts.append(f"{step['error']['type']}: {plain(step['error']['message'])}")
             if step["next_attempt_at"]:
-                told.append(f"again at {clock_time(step['next_attempt_at'])}")
-            self._say(f"step {step['name']}", ", ".join(part for part in told if part), saga["updated_at"])
-            # The sentence itself is another one each time: it tells how long is left, and how many children are over.
+                parts.append(f"again at {clock_time(step['next_attempt_at'])}")
+            self._say(f"step {step['name']}", ", ".join(part for part in parts if part), saga["updated_at"])
+            # The sentence cannot be compared: it contains the remaining time and the number of ended children.
             wait = (step.get("waiting_for"), step.get("waits_until"), step.get("message"))
             if wait[0] and self._waits.get(step["name"]) != wait:
                 self._waits[step["name"]] = wait
@@ -102,7 +103,7 @@ class _Lines:
             self._say(f"step {progress['step']} is at", far, progress["at"])
         self._say("saga", saga["status"], saga["updated_at"])
 
-    def _say(self, what: str, told: str, at: str) -> None:
-        if self._said.get(what) != told:
-            self._said[what] = told
-            say(f"{clock_time(at)} {what} {told}")
+    def _say(self, subject: str, text: str, at: str) -> None:
+        if self._said.get(subject) != text:
+            self._said[subject] = text
+            say(f"{clock_time(at)} {subject} {text}")

@@ -21,6 +21,7 @@ from typing import Any
 from sagas.client.client import SagaClient
 from sagas.client.operate.outcomes import Outcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
+from sagas.client.read.next_action import error_of
 from sagas.core.ids import LONGEST_CANCEL_REASON
 from sagas.core.states import OVER, SagaStatus
 from sagas.core.text import end_of
@@ -48,8 +49,8 @@ def options_of(action: str) -> tuple[str, ...]:
 
 
 def needs_reason(action: str) -> bool:
-    """Whether an operation needs a reason."""
-    return action in _FOR_MANY and _FOR_MANY[action].reason_required
+    """Whether an operation on many sagas needs a reason: one that undoes them does, too."""
+    return action == "compensate" or (action in _FOR_MANY and _FOR_MANY[action].reason_required)
 
 
 def choose(
@@ -60,38 +61,38 @@ def choose(
     status: str | None = None,
     error: str | None = None,
     since: datetime | str | None = None,
+    until: datetime | str | None = None,
     find: Mapping[str, object] | None = None,
 ) -> list[Summary]:
     """Return the sagas for an operation, from lists of the API."""
     statuses = (status,) if status is not None else _USUAL[action]
     needing = _all_pages(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
-    attention = (saga for saga in needing if since is None or _since(saga) >= _moment(since))
+    attention = (saga for saga in needing if _is_between(since, saga, until))
     if action == "resolve" and status is None and not find:
         sagas = attention
     elif find:
         # The index of a search key has all statuses.
-        sagas = (saga for saga in _list(client, name, None, since, find) if saga["status"] in statuses)
+        matching = _list(client, name, since=since, until=until, find=find)
+        sagas = (saga for saga in matching if saga["status"] in statuses)
     else:
-        sagas = chain.from_iterable(_list(client, name, each, since, find) for each in statuses)
+        sagas = chain.from_iterable(_list(client, name, each, since=since, until=until) for each in statuses)
         if action == "retry" and status is None:
             sagas = chain(sagas, (saga for saga in attention if saga["status"] not in _AT_REST))
     chosen = dict[str, Summary]()
     for saga in sagas:
-        if _failed_with(saga, error) and (action != "resolve" or "why" in saga):
+        if _has_error(saga, error) and (action != "resolve" or saga["attention"]):
             chosen.setdefault(saga["saga_id"], saga)
     return [*chosen.values()]
 
 
-def _failed_with(saga: Summary, error: str | None) -> bool:
+def _has_error(saga: Summary, error: str | None) -> bool:
     """Whether the saga's error has this type, or this text in its message; always true for ``None``."""
-    fault = saga.get("fault")
-    return error is None or (fault is not None and (error == fault["type"] or error in fault["message"]))
+    _, kind, message = error_of(saga)
+    return error is None or error == kind or error in message
 
 
-def _list(
-    client: SagaClient, name: str, status: str | None, since: datetime | str | None, find: Mapping[str, object] | None
-) -> Iterator[Summary]:
-    return _all_pages(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, since=since, find=find))
+def _list(client: SagaClient, name: str, status: str | None = None, **filters: Any) -> Iterator[Summary]:
+    return _all_pages(lambda cursor: client.list(name, status, limit=_PAGE, cursor=cursor, **filters))
 
 
 def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
@@ -105,15 +106,17 @@ def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
             return
 
 
-def _since(saga: Summary) -> datetime:
-    """The time of a saga's end, or of its start if it has not ended."""
-    return datetime.fromisoformat(end_of(saga) if saga["status"] in OVER else saga["created_at"])
+def _is_between(since: datetime | str | None, saga: Summary, until: datetime | str | None) -> bool:
+    """Whether a saga ended, or started if it has not ended, between two times. They are UTC unless they have a zone."""
 
+    def moment(time: datetime | str) -> datetime:
+        parsed = datetime.fromisoformat(time) if isinstance(time, str) else time
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
-def _moment(since: datetime | str) -> datetime:
-    """A time; without an offset, it is UTC."""
-    moment = datetime.fromisoformat(since) if isinstance(since, str) else since
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if since is None and until is None:
+        return True
+    at = moment(end_of(saga) if saga["status"] in OVER else saga["created_at"])
+    return (since is None or at >= moment(since)) and (until is None or at < moment(until))
 
 
 @dataclass(slots=True)

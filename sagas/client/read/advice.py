@@ -87,12 +87,12 @@ def _left_out(saga: SagaView) -> Iterator[str]:
     """The payloads that the answer lacks, and their places."""
     for part in saga.get("left_out", ()):
         where = f"in the payload bucket at {part['object']}" if part["object"] else f"in audit entry {part['entry']}"
-        why = {
+        reasons = {
             "too_large": f"is too large for an answer; it is stored {where}.",
             "unreadable": f"cannot be read: it is missing or was changed {where}.",
         }
-        if part["why"] in why:
-            yield f"{part['path']} {why[part['why']]}"
+        if part["reason"] in reasons:
+            yield f"{part['path']} {reasons[part['reason']]}"
 
 
 def _pause(saga: SagaView) -> str:
@@ -141,7 +141,7 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
     since = f" for {age(now - epoch(lease['claimed_at']))}" if lease["claimed_at"] else ""
     yield f"A worker has held the saga{since}{beat}; {ends}."
     if remaining <= 0:
-        command = f"sagas recover {saga['type']} --saga-id {saga['saga_id']}"
+        command = f"sagas recover {saga['type']} {saga['saga_id']}"
         yield f"The supervisor takes the saga over soon; `{command}` does so now."
 
 

@@ -62,9 +62,9 @@ class NextAction:
 def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
     """Return the shell command that does something to a saga; empty if there is none."""
     return {
-        Do.REDRIVE: f"sagas dlq redrive {name} --saga-id {saga_id}",
+        Do.REDRIVE: f"sagas dlq redrive {name} {saga_id}",
         Do.RESOLVE: f"sagas resolve {name} {saga_id} --reason ...",
-        Do.RECOVER: f"sagas recover {name} --saga-id {saga_id}",
+        Do.RECOVER: f"sagas recover {name} {saga_id}",
         Do.SIGNAL: f"sagas signal {name} {saga_id} {step} --data JSON",
         Do.BREAKER: f"sagas breakers close {name} {step}",
         Do.NOTHING: "",
@@ -84,10 +84,10 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """The action, as if no saga had a pivot."""
-    overdue = str(saga.get("why", "")).startswith("its deadline")  # past its pivot it is at work all the same
+    overdue = reason_of(saga).startswith("its deadline")  # past its pivot it is at work all the same
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
-    if (saga.get("why") and not overdue) or saga["status"] in (
+    if (saga.get("attention") and not overdue) or saga["status"] in (
         SagaStatus.DEAD_LETTERED,
         SagaStatus.COMPENSATION_FAILED,
     ):
@@ -120,11 +120,19 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())
 
 
-def fault_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the step that a saga failed at, and the type and the message of its error; empty where not known."""
-    told = saga.get("fault")
-    if told:
-        return told.get("step") or "", told.get("type") or "", told.get("message") or ""
+def reason_of(saga: Mapping[str, Any]) -> str:
+    """Return why a saga needs an operator; empty if it needs none."""
+    attention = saga.get("attention")
+    return str(attention["reason"]) if attention else ""
+
+
+def error_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the step of a saga's error, its type and its message; empty texts if unknown. The error that needs an
+    operator comes first, then those of undos."""
+    attention = saga.get("attention")
+    if attention and attention["error"]:
+        error = attention["error"]
+        return error["step"] or "", error["type"], error["message"]
     for step in saga.get("steps", ()):
         if step["status"] == "COMPENSATION_FAILED" and step["error"]:
             return step["name"], step["error"]["type"], step["error"]["message"]
@@ -137,7 +145,7 @@ def fault_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
     """Of a saga that needs a person: the reasons in the order in which the API tells one."""
-    why, (step, kind, _) = str(saga.get("why", "")), fault_of(saga)
+    why, (step, kind, _) = reason_of(saga), error_of(saga)
     gone = kind.endswith(_CODE) or "deploy" in why
     if saga["status"] == SagaStatus.COMPENSATION_FAILED:
         undo = f"The undo of {step}" if step else "An undo"
@@ -150,7 +158,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         return _dead_lettered(saga, now, gone=gone)
     if saga["status"] == SagaStatus.FAILED:
         return _failed(saga)
-    if why.startswith("nothing answers"):
+    if why.startswith("no response"):
         means = (
             "Messages are sent and none is handled: see the log of the step's function. Nothing is undone. "
             "Once it runs again this saga goes on within an hour, or at once by a retry."
@@ -164,12 +172,12 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAction:
-    why, (step, kind, _) = str(saga.get("why", "")), fault_of(saga)
+    why, (step, kind, _) = reason_of(saga), error_of(saga)
     if gone:
         return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
     others = (Do.COMPENSATE, Do.RESOLVE)
     where = f"step {step}" if step else "a step"
-    if kind == "WaitTimedOut" or "waited in vain" in why:
+    if kind == "WaitTimedOut" or "timed out:" in why:
         means = "No signal came in time. A retry starts the wait again, with its full time."
         return NextAction(Do.RETRY, "Wait again", f"{where} waited in vain", means, step, "dead-letters", others)
     problem = f"{where} used up its attempts"
@@ -195,7 +203,7 @@ def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMP
 
 
 def _failed(saga: Mapping[str, Any]) -> NextAction:
-    step, means = fault_of(saga)[0], "Nothing was undone. Undoing runs the undo of each completed step, last first."
+    step, means = error_of(saga)[0], "Nothing was undone. Undoing runs the undo of each completed step, last first."
     problem = f"Step {step} failed" if step else "A step failed"
     others = (Do.RERUN, Do.RESOLVE)
     return NextAction(Do.COMPENSATE, "Undo", problem, means, step, "failed", others)

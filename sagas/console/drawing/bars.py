@@ -1,4 +1,4 @@
-"""How often something happened when: a row of bars for each thing, over the same span of time."""
+"""Geometry of a bar chart over time: a row of bars per kind of event."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from sagas.core.text import iso, moment
 
 NAMES, WIDTH, LANE, GAP = 190, 1000, 44, 12
-"""Units of the drawing: the column for the names, all columns, the height of a row, and what is left free of it."""
+"""Units of the drawing: width of the names' column, whole width, height of a row, and its margin."""
 COUNT = 48
 """Bars in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One stretch of time in which something happened.
+    """A period in which an event happened.
 
     Args:
         x, y, width, height: where it is.
@@ -31,14 +31,14 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One thing that happened.
+    """A row: one kind of event.
 
     Args:
-        name: what.
-        y: where its row begins.
-        total: how often.
-        most: how often in the stretch with the most of it: that bar is as high as the row.
-        bars: those stretches in which it happened at all.
+        name: of the event.
+        y: top of the row.
+        total: number of events.
+        most: number of events in the highest bar.
+        bars: of the periods with events.
     """
 
     name: str
@@ -57,8 +57,13 @@ class Bars:
 
 
 def bars(happened: Mapping[str, Sequence[float]], begin: float, end: float) -> Bars:
-    """Return the drawing of what happened between two times. ``happened``: epoch seconds by what happened; what lies
-    outside is left out. ``begin``: epoch seconds."""
+    """Return the chart of a period.
+
+    Args:
+        happened: times of the events by kind, epoch seconds; those outside the period are ignored.
+        begin: epoch seconds.
+        end: epoch seconds.
+    """
     size, wide = (end - begin) / COUNT, (WIDTH - NAMES) / COUNT
     lanes = list[Lane]()
     for number, (name, times) in enumerate(happened.items()):

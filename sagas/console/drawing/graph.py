@@ -1,4 +1,4 @@
-"""The steps of a saga as a row of boxes, and below each its undo."""
+"""Geometry of a saga's graph: a row of boxes for the steps, and below each its undo."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Box:
 
     Args:
         x, y: of its upper left corner.
-        name: as there is room for it.
-        status: in a word; of an undo in its own words.
-        told: the status with what else there is to tell.
+        name: cut to the width.
+        status: of the step, or ``UNDO_`` and a word for an undo.
+        label: the status, number of attempts and pivot, in words.
         undo: whether it is an undo.
     """
 
@@ -28,7 +28,7 @@ class Box:
     y: int
     name: str
     status: str
-    told: str
+    label: str
     undo: bool
 
 

@@ -1,4 +1,4 @@
-"""What happened to a saga when: a lane a step, with its attempts, waits and undos, from its audit trail."""
+"""Geometry of a saga's timeline: a lane per step with its attempts, waits and undos, from the audit trail."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _WAIT_ENDS = {"SignalReceived": "wait", "WaitEnded": "wait", "WaitTimedOut": "wa
 WORDS = {
     "done": "done",
     "failed": "failed",
-    "lost": "lost: the worker died, and its lease ran out",
+    "lost": "lost: the worker died, and its lease expired",
     "wait": "waited",
     "undo": "undone",
     "undo-failed": "the undo failed",
     "running": "runs",
 }
-"""What each kind of bar says."""
+"""The legend: a text per kind of bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The same in words, for those who do not see the drawing."""
+    """A bar in words, for screen readers."""
 
     step: str
     what: str
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The whole drawing: lanes by name and height, ticks by place and word, and where the saga turned round."""
+    """The whole drawing: lanes by name and height, ticks by position and label, and where undoing started."""
 
     height: float
     lanes: tuple[tuple[float, str], ...]
@@ -125,8 +125,8 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
 
 
 def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_Stretch]:
-    """Attempts, undos and waits that are over."""
-    found, waits, due = list[_Stretch](), dict[str, float](), dict[str, float]()
+    """Return the attempts, undos and waits that have ended."""
+    stretches, waits, due = list[_Stretch](), dict[str, float](), dict[str, float]()
     for entry in entries:
         step, action, at = entry["step"], entry["action"], epoch(entry["at"])
         if step not in names:
@@ -135,28 +135,28 @@ def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_S
         began = epoch(details["started_at"]) if details.get("started_at") else at
         if action in _KINDS:
             if step in due and began > due[step]:
-                found.append(_Stretch(step, due.pop(step), began, "wait", 0))
-            found.append(_Stretch(step, min(began, at), at, _KINDS[action], entry.get("attempt") or 0))
+                stretches.append(_Stretch(step, due.pop(step), began, "wait", 0))
+            stretches.append(_Stretch(step, min(began, at), at, _KINDS[action], entry.get("attempt") or 0))
         if action in ("WaitStarted", "StepPostponed", "CompensationPostponed"):
             waits.setdefault(step, at)
         elif step in waits and (action in _WAIT_ENDS or action in _KINDS):
-            found.append(_Stretch(step, waits.pop(step), at if action in _WAIT_ENDS else began, "wait", 0))
+            stretches.append(_Stretch(step, waits.pop(step), at if action in _WAIT_ENDS else began, "wait", 0))
         due.pop(step, None)
         if details.get("next_attempt_at") and action in _KINDS:
             due[step] = at
-    return [one for one in found if one.end >= one.begin]
+    return [one for one in stretches if one.end >= one.begin]
 
 
 def _now(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> list[_Stretch]:
-    """What is under way."""
-    found = list[_Stretch]()
+    """Return the attempts and waits that have not ended."""
+    stretches = list[_Stretch]()
     lease: dict[str, Any] = saga.get("lease") or {}
     for step in saga["steps"]:
         last = next((entry for entry in reversed(entries) if entry["step"] == step["name"]), None)
         since = epoch(last["at"]) if last is not None else epoch(saga["updated_at"])
         if lease.get("claimed_at") and step["status"] in ("RUNNING", "COMPENSATING"):
             attempt = step["attempts"] if step["status"] == "RUNNING" else step["undo_attempts"]
-            found.append(_Stretch(step["name"], min(epoch(lease["claimed_at"]), now), now, "running", attempt))
+            stretches.append(_Stretch(step["name"], min(epoch(lease["claimed_at"]), now), now, "running", attempt))
         elif (step.get("waiting_for") or step["status"] == "WAITING" or step["next_attempt_at"]) and since < now:
-            found.append(_Stretch(step["name"], since, now, "wait", 0))
-    return found
+            stretches.append(_Stretch(step["name"], since, now, "wait", 0))
+    return stretches

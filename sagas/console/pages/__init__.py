@@ -1,1 +1,1 @@
-"""The pages: what the service says, arranged to be read."""
+"""The pages of the console."""

@@ -1,4 +1,4 @@
-"""The inbox: what needs a person, grouped by what is the matter, the worst first."""
+"""The page *Attention*: what needs an operator, grouped by problem, the worst first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sagas.client.read.next_action import Do, NextAction, fault_of, next_action
+from sagas.client.read.next_action import Do, NextAction, error_of, next_action, reason_of
 from sagas.console.desk import LABELS, Desk
 
 _WAITING = 50
-_SHOWN = 50
-"""Sagas of a group that are listed."""
+_LISTED = 50
+"""Sagas of a group that the page lists."""
 _WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
 _NEXT = (
     "messages without a saga",
@@ -26,7 +26,7 @@ _NEXT = (
     "waits for you",
 )
 KINDS = (*_WORST, *_NEXT)
-"""What may be the matter, the worst first."""
+"""Kinds of problems, the worst first."""
 _LEVELS = {
     "undo failed": "bad",
     "failed": "bad",
@@ -44,18 +44,18 @@ class Group:
     Args:
         kind: one of :data:`KINDS`.
         name: of the saga type.
-        title: what is the matter.
+        title: the problem.
         error: the error's type and text.
         means: what it means, and what to do.
         runbook: anchor in the runbook.
-        do: the primary action; empty if there is none, or a link is.
-        label: what the primary button says.
+        do: the primary action; empty if there is none or it is a link.
+        label: of the primary button.
         others: further actions.
-        link: where the primary button leads, where it is a link.
-        since: when it began.
-        sagas: those concerned, with what there is to tell of each.
-        more: how many there are besides.
-        anchor: its id in the page: by this a refresh knows it again, wherever it is then, with what was ticked in it.
+        link: URL of the primary button, if it is a link.
+        since: the earliest time.
+        sagas: of the group, each with a remark.
+        more: number of further sagas or messages.
+        anchor: id in the page. A refresh finds the group by it, and keeps its ticked sagas.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many sagas it has."""
+        """Number of sagas."""
         return len(self.sagas) + self.more
 
     def __post_init__(self) -> None:
@@ -88,24 +88,24 @@ class Group:
 
 
 def show(desk: Desk, request: Request) -> Response:
-    """Return the inbox."""
-    groups, cut = inbox(desk)
-    wanted = request.query_params.get("kind", "")
-    counts = {kind: sum(max(group.count, 1) for group in groups if group.kind == kind) for kind in KINDS}
+    """Return the page."""
+    groups, cut = groups_of(desk)
+    kind = request.query_params.get("kind", "")
+    counts = {each: sum(max(group.count, 1) for group in groups if group.kind == each) for each in KINDS}
     return desk.page(
         request,
         "attention.html",
-        groups=[group for group in groups if wanted in ("", group.kind)],
-        counts={kind: count for kind, count in counts.items() if count},
-        wanted=wanted,
-        shown=_SHOWN,
+        groups=[group for group in groups if kind in ("", group.kind)],
+        counts={each: count for each, count in counts.items() if count},
+        kind=kind,
+        listed=_LISTED,
         cut=cut,
     )
 
 
-def inbox(desk: Desk) -> tuple[list[Group], int]:
-    """Return all groups, the worst first, and of one kind those that have waited longest; and how many sagas there are
-    in them, if there may be more that need a person, else 0."""
+def groups_of(desk: Desk) -> tuple[list[Group], int]:
+    """Return all groups, the worst and then the longest waiting first, and the number of sagas in them if there may be
+    more that need an operator, else 0."""
     source, now = desk.source, desk.clock()
     (needed, more), leased, breakers, types, waiting = source.together(
         source.attention,
@@ -128,7 +128,7 @@ def inbox(desk: Desk) -> tuple[list[Group], int]:
 
 
 def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
-    """Return what is the matter with a saga that needs a person."""
+    """Return the kind of problem of a saga that needs an operator."""
     if "not called" in action.problem:
         return "code gone"
     if saga["status"] == "COMPENSATION_FAILED":
@@ -143,18 +143,15 @@ def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
 
 
 def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
-    """Those of the attention list, by type, step and error."""
+    """Group the sagas of the attention list by type, step and error."""
     found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
     sagas = [saga for saga in needed if not saga.get("resolution")]
-    # A service that tells of the fault in its lists need not be asked for each.
-    full = desk.source.in_full([saga for saga in sagas if "fault" not in saga])
-    for summary in sagas:
-        saga = {**full.get(summary["saga_id"], {}), **summary}
+    for saga in sagas:
         action = next_action(saga, now)
-        step, kind, message = fault_of(saga)
+        step, kind, message = error_of(saga)
         error = f"{kind}: {message}" if message else kind
         title = f"{saga['type']} · {action.problem[:1].lower()}{action.problem[1:]}"
-        key = (saga["type"], kind_of(saga, action), title, error or saga.get("why", ""))
+        key = (saga["type"], kind_of(saga, action), title, error or reason_of(saga))
         group = found.get(key)
         if group is None:
             group = found[key] = Group(key[1], saga["type"], title, key[3], action.means)
@@ -162,25 +159,25 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
             group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
             group.since = saga["updated_at"]
             if error:
-                heads[group.anchor] = summary
+                heads[group.anchor] = saga
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
         tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
-    # What is not to be shown of a request is not to be shown in an error either: one saga of each group tells.
-    full |= desk.source.in_full([*heads.values()])
+    # An error may contain redacted values of the request. One full saga per group says which.
+    full = desk.source.in_full([*heads.values()])
     for group in found.values():
         if (head := heads.get(group.anchor)) is not None:
             group.error = desk.error(head, full.get(head["saga_id"]))
     return found.values()
 
 
-def _item(saga: Mapping[str, Any], told: str) -> dict[str, Any]:
-    return {"type": saga["type"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "told": told}
+def _item(saga: Mapping[str, Any], remark: str) -> dict[str, Any]:
+    return {"type": saga["type"], "saga_id": saga["saga_id"], "since": saga["updated_at"], "remark": remark}
 
 
 def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
-    """Those whose worker's lease ran out, by type."""
+    """Group the sagas with an expired lease by type."""
     found = dict[str, Group]()
     for saga in leased:
         action = next_action(saga, now)
@@ -190,26 +187,26 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
         group = found.setdefault(saga["type"], Group("stalled", saga["type"], title, "", action.means))
         group.do, group.label, group.others = str(Do.RECOVER), action.title, (str(Do.CANCEL),)
         group.runbook, group.since = "oldest-due-saga", saga["lease"]["expires_at"]
-        group.sagas.append(_item(saga, "its lease ran out"))
+        group.sagas.append(_item(saga, "its lease expired"))
     return found.values()
 
 
 def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
-    """Messages in a dead-letter queue beyond those of sagas that wait for one."""
+    """Return the messages in dead-letter queues that no saga waits for."""
     waiting = dict[str, int]()
     for saga in needed:
-        # A step whose code is gone, or that waited in vain, died without a message.
+        # A step whose code is missing, or whose wait timed out, has no dead letter.
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "waited in vain" not in saga.get("why", ""))
+        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in reason_of(saga))
     for name, count in desk.source.letters_of_all().items():
-        known: int | None = waiting.get(name, 0)
+        expected: int | None = waiting.get(name, 0)
         if more:
-            # Not all that need a person were looked at: each that is counted may have a message.
-            known = desk.source.dead_lettered(name)
-        spare = 0 if known is None else (count or 0) - known
+            # The list was not read to its end. Each DEAD_LETTERED saga may have a message.
+            expected = desk.source.dead_lettered(name)
+        spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
             title = f"{name} · {spare} dead message{'s' * (spare > 1)} that no saga waits for"
-            means = "No message of a saga, or one that its saga went on without. Read them; find who sent them."
+            means = "They belong to no saga, or to one that continued without them. Read them to find their sender."
             group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)
             group.link, group.label = f"/letters/{name}", "Read"
             yield group
@@ -221,7 +218,7 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             continue
         title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
-        means = "Sagas wait; one attempt after the other tries whether it is over. Mend what the step calls."
+        means = "Sagas wait, and one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
         group.link, group.label = "/breakers", "Show"
         yield group
@@ -233,7 +230,7 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             what = " ".join(part for part in (one["type"], pause["step"], pause["saga_id"]) if part)
             title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
             group = Group("paused", one["type"], title, pause["reason"] or "")
-            group.means, group.since = "No step begins until it is resumed.", pause["at"]
+            group.means, group.since = "No step starts until it is resumed.", pause["at"]
             if pause["starts_only"]:
                 group.means = "New sagas are refused; those in flight go on. Fix the cause, then resume."
             if pause["by"] == "auto_disable":
@@ -243,18 +240,18 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
-    """Sweeps that do not go on, and orphans that are only reported."""
+    """Return stopped sweeps, and orphans that are only reported."""
     for one in desk.source.sweeps():
         counts, name = one["counts"], one["type"]
         if one["stopped"]:
             group = Group("sweep stopped", name, f"{name} · its sweep stopped", one["stopped"])
-            group.means = "Nothing more is swept. Look what it would sweep; then sweep by hand, or mend the cause."
+            group.means = "Nothing more is swept. See what it would sweep, then sweep by hand or fix the cause."
         elif one["action"] == "report" and counts["orphans"]:
             number = counts["orphans"]
             group = Group(
                 "orphans", name, f"{name} · {number} orphaned object{'s' * (number > 1)} under {one['prefix']}"
             )
-            group.means = "Sagas that are undone left them behind. The type's sweep only reports them."
+            group.means = "Rolled-back sagas left them behind. The sweep of the type only reports them."
         else:
             continue
         group.runbook, group.since = "sweep", one["began_at"]
@@ -263,7 +260,7 @@ def _sweeps(desk: Desk) -> Iterable[Group]:
 
 
 def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group]:
-    """Those that wait for a signal, by type and step."""
+    """Group the sagas that wait for a signal by type and step."""
     found = dict[tuple[str, str], Group]()
     full = desk.source.in_full(waiting)
     for summary in waiting:
@@ -273,7 +270,7 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
         if step is None:
             continue
         title = f"{saga['type']} · {step['name']} waits for a signal"
-        means = "It goes on with what is sent. Open one to send it."
+        means = "Each continues once it has its signal. Open one to send it."
         key = saga["type"], step["name"]
         group = found.setdefault(key, Group("waits for you", saga["type"], title, "", means))
         group.others = (str(Do.CANCEL),)

@@ -1,4 +1,4 @@
-"""How a saga type does: starts and ends over time, how long steps take, and what waits."""
+"""The charts of a saga type: starts and ends over time, durations of steps, and waiting messages."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from starlette.responses import Response
 
 from sagas.console.desk import Desk
 from sagas.console.drawing.bars import bars
-from sagas.console.pages.others import known_type
+from sagas.console.pages.others import type_named
 from sagas.core.text import end_of, epoch, iso
 
 SPANS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 7 * 86_400.0}
 ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 MOST = 1_000
-"""Sagas that are looked at for each row: what a list of the service has in ten calls."""
+"""Sagas per row: ten pages of the list."""
 _STEPPED = 60.0
-"""Seconds to which the span's end is rounded: the page rests meanwhile."""
+"""The end of the span is rounded to these seconds, so that the page stays the same in between."""
 
 
 def show(desk: Desk, request: Request, name: str) -> Response:
     """Return the charts of a type."""
-    known_type(desk, name)
+    type_named(desk, name)
     span = request.query_params.get("span", "1h")
     span = span if span in SPANS else "1h"
     end = (desk.clock() // _STEPPED + 1) * _STEPPED
@@ -64,5 +64,5 @@ def show(desk: Desk, request: Request, name: str) -> Response:
 
 
 def _share(values: Sequence[float], share: float) -> float:
-    """The value that this share of them does not exceed."""
+    """Return a percentile, by the nearest-rank method. ``share``: 0 to 1."""
     return sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]

@@ -1,4 +1,4 @@
-"""The pages about what is not one saga: dead letters, saga types, circuit breakers, sweeps, jobs."""
+"""The pages of dead letters, saga types, circuit breakers, sweeps and jobs."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def letters(
     fates: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the dead letters of a type."""
-    known_type(desk, name)
-    shown = list[DeadLetter]()
+    type_named(desk, name)
+    views = list[DeadLetter]()
     for letter in found or ():
         try:
             body: Any = json.loads(letter.body)
         except (ValueError, RecursionError):
-            shown.append(letter if desk.redaction.payloads else replace(letter, body="***"))
+            views.append(letter if desk.redaction.payloads else replace(letter, body="***"))
             continue
-        # A body of ours carries requests and results.
-        body = desk.redaction.shown(body, list[str]())
-        shown.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
+        # A message of the library contains requests and results.
+        body = desk.redaction.apply(body, list[str]())
+        views.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
     return desk.page(
         request,
         "letters.html",
         name=name,
         count=desk.source.letters(name),
-        letters=shown,
+        letters=views,
         looked=found is not None,
         said=said,
         fates=fates or {},
@@ -60,8 +60,8 @@ def types(desk: Desk, request: Request) -> Response:
 
 
 def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, http_status: int = 200) -> Response:
-    """Return one saga type: its steps, whether it may be started, and a form to start one."""
-    one = known_type(desk, name)
+    """Return the page of a saga type: its steps, its pauses, and a form to start a saga."""
+    one = type_named(desk, name)
     return desk.page(
         request,
         "type.html",
@@ -81,8 +81,8 @@ def breakers(desk: Desk, request: Request) -> Response:
 
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:
-    """Return the page from which a type's orphaned objects are swept, and the report of a sweep."""
-    known_type(desk, name)
+    """Return the page of a type's sweep, and the report of the last one."""
+    type_named(desk, name)
     counts = (
         {kind: report[kind] for kind in ("orphans", "unreferenced", "kept", "young", "unknown", "foreign")}
         if report
@@ -93,21 +93,21 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
 
 
 def sweeps_of_all(desk: Desk, request: Request) -> Response:
-    """Return the types, to sweep one."""
+    """Return the sweeps of all types."""
     return desk.page(request, "sweeps_all.html", types=desk.source.types())
 
 
 def job(desk: Desk, request: Request, number: int) -> Response:
-    """Return how far a job is."""
+    """Return the page of a job."""
     found: Job | None = desk.jobs.get(number)
     if found is None:
-        raise NotFound(f"this console has no job {number}; a job ends with the console that began it")
+        raise NotFound(f"this console has no job {number}; a job ends with the console that started it")
     return desk.page(request, "job.html", job=found)
 
 
-def known_type(desk: Desk, name: str) -> Any:
+def type_named(desk: Desk, name: str) -> Any:
     """Return a saga type."""
     for one in desk.source.types():
         if one["type"] == name:
             return one
-    raise NotFound(f"there is no saga named {name!r} here")
+    raise NotFound(f"this service has no saga type {name!r}")

@@ -1,4 +1,4 @@
-"""One saga: what it did, where it is, and what to do about it."""
+"""The page of a saga: its history, its state, and what to do next."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sagas.operations import VERBS
 
 _PAGE = 200
 _FAMILY = 100
-"""Sagas of a family that a page shows; the list has the others."""
+"""Sagas of a family in a page; the list has the others."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID: Mapping[str, str] = {name: operation.verb.done for name, operation in VERBS.items()} | {
     Do.REDRIVE: "Its message is on its way back to its queue.",
     Do.RECOVER: "The supervisor looked at it.",
-    Do.SIGNAL: "What you sent was accepted.",
+    Do.SIGNAL: "The signal was accepted.",
     Do.RERUN: "This is the new saga.",
 }
 _ADVISED = (*map(str, Do),)
@@ -35,25 +35,25 @@ _WAITS = {
     "children": "It waits for the sagas that it started",
     "paused": "It waits before its next step, which is paused",
 }
-"""What the command line advises with a command, for which the page has a button."""
-_OVER = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
+"""What a saga waits for, in words."""
+_ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 
 
 def show(
     desk: Desk, request: Request, name: str, saga_id: str, refused: Refused = NOT_SENT, http_status: int = 200
 ) -> Response:
     """Return the page of a saga."""
-    known = desk.source.show(name, saga_id)
-    saga, hidden = desk.shown(known)
-    entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
+    full = desk.source.show(name, saga_id)
+    saga, hidden = desk.view_of(full)
+    entries = scrubbed(_without_values(desk.source.audit(full)), hidden)
     now = desk.clock()
     action = next_action(saga, now)
     types = {one["type"]: one for one in desk.source.types()}
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
-    # A new run is possible whenever this one is over.
-    again = (Do.RERUN,) if saga["status"] in _OVER and not saga.get("purged_at") else ()
+    # Every saga that has ended can run again.
+    again = (Do.RERUN,) if saga["status"] in _ENDED and not saga.get("purged_at") else ()
     return desk.page(
         request,
         "saga.html",
@@ -65,7 +65,7 @@ def show(
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
-        # The page is the saga's, and has buttons for what the command line advises.
+        # The page has buttons in place of commands.
         sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
         graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}),
         timeline=timeline(saga, entries, now),
@@ -76,7 +76,7 @@ def show(
         prefix=PREFIX,
         refused=refused,
         undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
-        over=saga["status"] in _OVER,
+        ended=saga["status"] in _ENDED,
         did=_DID.get(request.query_params.get("did", ""), ""),
         link=desk.saga_path(name, saga_id),
         logs=desk.links.logs(saga["saga_id"], saga["created_at"], saga["updated_at"]),
@@ -84,13 +84,13 @@ def show(
 
 
 def _usual(status: str) -> list[str]:
-    """The verbs that the advice does not know: one for many sagas in its usual statuses, any other in all."""
+    """Return the verbs that the advice never names. One for many sagas is offered only in its usual statuses."""
     others = ((name, operation.many) for name, operation in VERBS.items() if name not in _ADVISED)
     return [name for name, many in others if not many or status in many]
 
 
 def _audit_page(request: Request, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The part of the audit trail that the page shows, the last entry first."""
+    """Return a part of the audit trail, the last entry first."""
     failed = request.query_params.get("audit") == "failed"
     listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
     first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
@@ -104,7 +104,7 @@ def _audit_page(request: Request, entries: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """What the saga waits for, and the fields of the signal that a person may send."""
+    """Return what the saga waits for, and the fields of a signal's form."""
     waits = next((step for step in saga["steps"] if step.get("waiting_for") == "signal"), None)
     waiting: Mapping[str, Any] = saga.get("waiting") or {}
     return {
@@ -116,31 +116,31 @@ def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any
 
 
 def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:
-    """What went wrong with children, by their ids: the text only of those of which it is known what of it is hidden."""
+    """Return the errors of children by id. A text needs the full child, which says what to redact."""
     failures = dict[str, Any]()
     for step in saga["steps"]:
         of: dict[str, Any] = step.get("children") or {}
         failures |= {one["saga_id"]: one for one in of.get("failures", ())}
-    known = [one["saga"] for one in family["children"] if one["saga"]["saga_id"] in failures] if family else []
-    full = desk.source.in_full(known)
-    told = dict[str, str]()
+    failed = [one["saga"] for one in family["children"] if one["saga"]["saga_id"] in failures] if family else []
+    full = desk.source.in_full(failed)
+    errors = dict[str, str]()
     for saga_id, failure in failures.items():
-        error = desk.error({"fault": failure["error"]}, full.get(saga_id))
-        told[saga_id] = error or (failure["error"]["type"] if failure["error"] else "")
-    return told
+        error = desk.error({"error": failure["error"]}, full.get(saga_id))
+        errors[saga_id] = error or (failure["error"]["type"] if failure["error"] else "")
+    return errors
 
 
 def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response:
-    """Return a saga with its audit trail as JSON, to keep."""
-    known = desk.source.show(name, saga_id)
-    saga, hidden = desk.shown(known)
-    entries = scrubbed(_without_values(desk.source.audit(known)), hidden)
+    """Return a saga with its audit trail as a JSON file."""
+    full = desk.source.show(name, saga_id)
+    saga, hidden = desk.view_of(full)
+    entries = scrubbed(_without_values(desk.source.audit(full)), hidden)
     headers = {"Content-Disposition": 'attachment; filename="saga.json"'}
     text = json.dumps({"saga": saga, "entries": entries}, indent=2)
     return Response(text, media_type="application/json", headers=headers)
 
 
 def _without_values(entries: list[Any]) -> list[Any]:
-    """Entries without values that were sent: they are shown as request and results, as far as those are."""
+    """Drop the values from entries: the page shows them as request and results, redacted."""
     kept = ({key: one for key, one in entry["details"].items() if key != "value"} for entry in entries)
     return [{**entry, "details": details} for entry, details in zip(entries, kept, strict=True)]

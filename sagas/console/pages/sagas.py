@@ -1,4 +1,4 @@
-"""The list of sagas, and looking one up."""
+"""The list of sagas, and the search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from sagas.client.read.next_action import fault_of
+from sagas.client.read.next_action import error_of, reason_of
 from sagas.console.desk import Desk
 from sagas.core.text import so_long_ago
 from sagas.errors import InvalidRequest, Problem
@@ -22,24 +22,24 @@ STATUSES = (
 )
 _PAGE = 50
 _MOST_PAGES = 20
-"""A filter may leave the service's pages short; so many are asked for before the list is shown as it is."""
+"""A filter may empty the service's pages. The list reads this many at most."""
 _LOOKED_THROUGH, _AT_ONCE = 500, 100
 MOST = 10_000
-"""Sagas that are acted on together."""
+"""Sagas of one job at most."""
 MANY = 100
-"""From more sagas than this on, their number is to be typed."""
+"""For more sagas than this, the operator must type their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which sagas a list is of.
+    """Which sagas a list has.
 
     Args:
-        name: of their type; empty for all.
-        status: theirs; empty for all.
-        more: ``since``, ``until``, ``parent``, ``find``, as far as the service lists by them.
-        text: what their errors, ids or types must have in them.
-        now: epoch seconds, for times that are so long ago.
+        name: their type; empty for all.
+        status: their status; empty for all.
+        more: ``since``, ``until``, ``parent``, ``find``: filters of the service.
+        text: part of their errors, ids or types.
+        now: epoch seconds, for relative times.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Filter:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the service is asked for."""
+        """The query for the service."""
         given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
         given |= {
             side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
@@ -60,8 +60,8 @@ class Filter:
         return {"type": self.name or None, "status": self.status or None, **given}
 
     def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
-        """Whether a saga of a list has the text; ``error`` is its error as far as more is known than the list tells."""
-        words = " ".join([error or saga.get("why", ""), *fault_of(saga), saga["saga_id"], saga["type"]])
+        """Whether a saga of a list contains the text. ``error``: its full error, if known."""
+        words = " ".join([error or reason_of(saga), *error_of(saga), saga["saga_id"], saga["type"]])
         return not self.text or self.text.lower() in words.lower()
 
     def __bool__(self) -> bool:
@@ -69,32 +69,32 @@ class Filter:
 
 
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
-    """Return the filter that a URL's parameters, or a form's fields, say."""
+    """Return the filter in a URL's parameters or a form's fields."""
     status = given.get("status", "").upper()
     more = {side: given.get(side, "").strip() for side in ("since", "until", "parent", "find")}
-    known = status if status in STATUSES else ""
-    return Filter(given.get("type", ""), known, more, given.get("text", ""), desk.clock())
+    status = status if status in STATUSES else ""
+    return Filter(given.get("type", ""), status, more, given.get("text", ""), desk.clock())
 
 
 def values_in(text: str) -> dict[str, str]:
-    """Return the values by their names of ``customer=c-17 tour="the long one"``."""
+    """Parse ``customer=c-17 tour="the long one"`` into values by name."""
     problem = Problem("find", 'must be like customer=c-17, or customer="c 17" other=value')
     try:
         words = [word.partition("=") for word in shlex.split(text)]
     except ValueError as error:
-        raise InvalidRequest("what to find does not fit", [problem]) from error
+        raise InvalidRequest("invalid search values", [problem]) from error
     if not all(name and given for name, given, _ in words):
-        raise InvalidRequest("what to find does not fit", [problem])
+        raise InvalidRequest("invalid search values", [problem])
     return {name: value for name, _, value in words}
 
 
 def show(desk: Desk, request: Request) -> Response:
-    """Return a page of the list, as the URL's filters say."""
+    """Return a page of the list. The URL has the filter."""
     given = request.query_params
-    wanted = filter_of(desk, given)
+    filter_ = filter_of(desk, given)
     cursor, found = given.get("cursor") or None, list[Any]()
     for _ in range(_MOST_PAGES):
-        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **wanted.asked)
+        page = desk.source.list(limit=_PAGE - len(found), cursor=cursor, **filter_.asked)
         found += page["sagas"]
         cursor = page["cursor"]
         if cursor is None or len(found) >= _PAGE:
@@ -103,23 +103,23 @@ def show(desk: Desk, request: Request) -> Response:
     full = desk.source.in_full([one for one in found if _failed(one) or one["status"] in ended])
     rows = list[dict[str, Any]]()
     for saga in found:
-        known = full.get(saga["saga_id"])
-        waits = next((one["name"] for one in known["steps"] if one.get("waiting_for")), "") if known else ""
-        rows.append({**_row(desk, saga, known), "waits": waits})
+        details = full.get(saga["saga_id"])
+        waits = next((one["name"] for one in details["steps"] if one.get("waiting_for")), "") if details else ""
+        rows.append({**_row(desk, saga, details), "waits": waits})
     return desk.page(
         request,
         "sagas.html",
-        rows=[row for saga, row in zip(found, rows, strict=True) if wanted.fits(saga, row["error"])],
+        rows=[row for saga, row in zip(found, rows, strict=True) if filter_.fits(saga, row["error"])],
         names=[one["type"] for one in desk.source.types()],
         statuses=STATUSES,
-        filter=wanted,
+        filter=filter_,
         cursor=cursor,
-        counts=_counts(desk.source.stats(wanted.name) if wanted.name else desk.source.stats_of_all()),
+        counts=_counts(desk.source.stats(filter_.name) if filter_.name else desk.source.stats_of_all()),
     )
 
 
 def _counts(stats: Any) -> dict[str, str]:
-    """How many sagas of a type there are by status: those in flight, and those that ended in a day."""
+    """Return the number of sagas per status: those in flight, and those that ended within a day."""
     types: list[Any] = stats["types"] if stats else []
     short = {status for one in types for status in one["at_least"]}
     return {
@@ -130,22 +130,24 @@ def _counts(stats: Any) -> dict[str, str]:
 
 
 def everything(desk: Desk, request: Request) -> Response:
-    """Return how many sagas a filter has, and what can be done to all of them."""
-    wanted = filter_of(desk, request.query_params)
-    found = matching(desk, wanted)
+    """Return the page for actions on all sagas of a filter."""
+    filter_ = filter_of(desk, request.query_params)
+    found = matching(desk, filter_)
     full = desk.source.in_full([one for one in found[:_PAGE] if _failed(one)])
     first = [_row(desk, one, full.get(one["saga_id"])) for one in found[:_PAGE]]
-    return desk.page(request, "all.html", filter=wanted, count=len(found), most=MOST, first=first, many=MANY)
+    return desk.page(request, "all.html", filter=filter_, count=len(found), most=MOST, first=first, many=MANY)
 
 
-def matching(desk: Desk, wanted: Filter) -> list[Any]:
-    """Return all sagas that a filter has, :data:`MOST` at most, as lists tell of them."""
-    if not wanted:
-        raise InvalidRequest("there is no filter", [Problem("type", "choose a type, a status, a time or a text first")])
+def matching(desk: Desk, filter_: Filter) -> list[Any]:
+    """Return summaries of all sagas of a filter, :data:`MOST` at most."""
+    if not filter_:
+        raise InvalidRequest(
+            "the filter is empty", [Problem("type", "choose a type, a status, a time or a text first")]
+        )
     found, cursor = list[Any](), None
     while len(found) < MOST:
-        page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **wanted.asked)
-        found += [saga for saga in page["sagas"] if wanted.fits(saga)]
+        page = desk.source.list(limit=_AT_ONCE, cursor=cursor, **filter_.asked)
+        found += [saga for saga in page["sagas"] if filter_.fits(saga)]
         cursor = page["cursor"]
         if cursor is None:
             break
@@ -153,33 +155,33 @@ def matching(desk: Desk, wanted: Filter) -> list[Any]:
 
 
 def _failed(saga: Mapping[str, Any]) -> bool:
-    return "why" in saga or bool(saga.get("fault"))
+    return bool(saga["attention"] or saga["error"])
 
 
 def _row(desk: Desk, saga: Mapping[str, Any], full: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A saga of a list with its ``error``, without what is not to be shown."""
-    return {**saga, "error": desk.error(saga, full) or saga.get("why", "")}
+    """Return a saga of a list with its ``error``, redacted."""
+    return {**saga, "error": desk.error(saga, full) or reason_of(saga)}
 
 
 def search(desk: Desk, request: Request) -> Response:
-    """Go to the saga that is looked for: by its id or how that begins; else show what may be meant."""
-    wanted = request.query_params.get("q", "").strip()
-    known = desk.source.look_up(wanted)
-    if known is not None:
-        return RedirectResponse(desk.saga_path(known["type"], known["saga_id"]), 303)
-    if "=" in wanted.strip("="):
-        return RedirectResponse(f"/sagas?find={quote(wanted, safe='')}", 303)
+    """Redirect to the saga with an id, the start of an id, or a key; otherwise list what may be meant."""
+    text = request.query_params.get("q", "").strip()
+    saga = desk.source.look_up(text)
+    if saga is not None:
+        return RedirectResponse(desk.saga_path(saga["type"], saga["saga_id"]), 303)
+    if "=" in text.strip("="):
+        return RedirectResponse(f"/sagas?find={quote(text, safe='')}", 303)
     found, cursor = list[Any](), None
-    for _ in range(_LOOKED_THROUGH // _AT_ONCE if wanted else 0):
+    for _ in range(_LOOKED_THROUGH // _AT_ONCE if text else 0):
         page = desk.source.list(limit=_AT_ONCE, cursor=cursor)
         found += [
             saga
             for saga in page["sagas"]
-            if saga["saga_id"].startswith(wanted.lower()) or wanted in (saga.get("correlation_id"), saga["type"])
+            if saga["saga_id"].startswith(text.lower()) or text in (saga.get("correlation_id"), saga["type"])
         ]
         cursor = page["cursor"]
-        if cursor is None or (found and len(wanted) >= 36):
+        if cursor is None or (found and len(text) >= 36):
             break
     if len(found) == 1:
         return RedirectResponse(desk.saga_path(found[0]["type"], found[0]["saga_id"]), 303)
-    return desk.page(request, "search.html", wanted=wanted, found=found[:_PAGE], through=_LOOKED_THROUGH)
+    return desk.page(request, "search.html", text=text, found=found[:_PAGE], through=_LOOKED_THROUGH)

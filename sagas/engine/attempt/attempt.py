@@ -28,7 +28,7 @@ from sagas.engine.attempt.progress import ProgressReport
 from sagas.engine.attempt.runner import Runner, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.gates import Gate, Gates, shut_gate
 from sagas.engine.registry import SagaType
 from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResult
@@ -188,7 +188,7 @@ class Attempt:
         claim = control.claim_undo if message.undo else control.claim_step
         lease = self._lease(self._code.timeout)
         claiming = message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step
-        held = patiently(clock, partial(claim, *claiming))
+        held = write_contended(clock, partial(claim, *claiming))
         return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
@@ -326,7 +326,7 @@ class Attempt:
         signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
         # A refusal means that another signal or a cancel came first, or the lease is lost. The commit finds out.
         stale_after = self._type.definition.stale_after.total_seconds()
-        patiently(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
+        write_contended(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
 
     def complete(self, held: SagaState, payload: str | None) -> Committed:
         """Journal and commit the success; ``payload``: the result as JSON text."""

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked, ChildrenSeen, StallNoticed
+from sagas.core.commands import CancelArrived, ChildrenSeen, StallNoticed
 from sagas.core.effects import Refuse
 from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import next_fact
@@ -29,10 +29,10 @@ from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
-from sagas.engine.start.births import PARENT, Births
+from sagas.engine.start.births import PARENT, ChildCreator
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message.message import Message
-from sagas.messaging.work import NOW, ChildrenToStart, SagasToLookAfter
+from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance
 from sagas.store.children.joined import (
     CARRIED,
     COMPLETED,
@@ -69,7 +69,7 @@ class Children:
     advancer: Advancer
     control: ControlItems
     joins: Joins
-    starter: Births
+    starter: ChildCreator
     sender: MessageSender
     work: WorkSender
 
@@ -123,7 +123,7 @@ class Children:
         if room <= 0:
             return False
         token = state.token + 1 + int(self.advancer.services.clock.chance() * _TOKENS)
-        if not self.control.hand_out(state, state.cursor, room, token):
+        if not self.control.mark_started(state, state.cursor, room, token):
             return True
         blocks = [
             ChildrenToStart(state.saga_id, step.name, step.round, first, min(BLOCK, fan_out.handed_out + room - first))
@@ -168,7 +168,7 @@ class Children:
                 messages.append(message)
         self.sender.send_all(messages)
         if earlier:  # a child whose result is carried over from the last round ends at once
-            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id]).work()])
+            self.work.send_work(NOW, [SagasToAdvance([state.saga_id]).work()])
 
     def _declaration(self, state: SagaState, step: StepState) -> Entry:
         """The entry with the types and requests of the step's children."""
@@ -293,7 +293,7 @@ class Children:
     def _cancelled(self, child: SagaState, thorough: bool) -> bool:
         """Set a child's cancel flag if it is going forward; return whether to wake it."""
         for _ in range(_ROUNDS):
-            decision = decide(self.advancer.plan(child), child, CancelAsked(PARENT), self._now)
+            decision = decide(self.advancer.plan(child), child, CancelArrived(PARENT), self._now)
             if isinstance(decision.then, Refuse):
                 return False
             if decision.state is child:
@@ -309,7 +309,7 @@ class Children:
     def _wake(self, saga_ids: Sequence[str], thorough: bool = False) -> None:
         """Send messages to look at these sagas."""
         blocks = [list(saga_ids[first : first + BLOCK]) for first in range(0, len(saga_ids), BLOCK)]
-        self.work.send_work(NOW, [SagasToLookAfter(block, thorough).work() for block in blocks])
+        self.work.send_work(NOW, [SagasToAdvance(block, thorough).work() for block in blocks])
 
     def _undone(self, state: SagaState, thorough: bool) -> bool:
         """Have the children undone, and end the undo when all are; return whether to look again."""

@@ -10,7 +10,7 @@ from sagas.core import events as ev
 from sagas.core.states import Parent, SagaState
 from sagas.engine.ports import WorkSender
 from sagas.errors import SagaError
-from sagas.messaging.work import NOW, SagasToLookAfter
+from sagas.messaging.work import NOW, SagasToAdvance
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 
@@ -41,7 +41,7 @@ class JoinObserver:
             return
         try:
             if self._wakes(after, after.parent):
-                self.work.send_work(NOW, [SagasToLookAfter([after.parent.saga_id]).work()])
+                self.work.send_work(NOW, [SagasToAdvance([after.parent.saga_id]).work()])
         except SagaError as error:
             fields = {"saga_id": after.saga_id, "parent": after.parent.saga_id, "error": type(error).__name__}
             self.logger.warning("could not wake the parent of an ended child; the supervisor will", extra=fields)

@@ -22,7 +22,7 @@ from sagas.engine.attempt.runner import Runner
 from sagas.engine.children.joining import JoinObserver
 from sagas.engine.clock import Clock, SystemClock
 from sagas.engine.committer import Committer
-from sagas.engine.gates import Gates, Parking
+from sagas.engine.gates import Gates, PauseGate
 from sagas.engine.ports import CommitObserver, EngineObserver, MessageSender, NullObserver
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
@@ -228,7 +228,7 @@ class Core:
     @cached_property
     def services(self) -> AttemptServices:
         """Services of an attempt."""
-        gates: Gates = (Parking(self.pauses, self.control), *([self.breakers] if self._breaks else []))
+        gates: Gates = (PauseGate(self.pauses, self.control), *([self.breakers] if self._breaks else []))
         services = AttemptServices(
             self.control,
             self.journal,

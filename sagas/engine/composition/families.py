@@ -6,21 +6,23 @@ from functools import cached_property
 
 from sagas.engine.children.children import Children
 from sagas.engine.composition.finding import Finding
-from sagas.engine.start.births import Births
-from sagas.engine.supervise.looking import Looker
+from sagas.engine.start.births import ChildCreator
+from sagas.engine.supervise.looking import CodelessAdvancer
 
 
 class Families(Finding):
     """Advances sagas that wait, and sagas with children."""
 
     @cached_property
-    def looker(self) -> Looker:
+    def codeless_advancer(self) -> CodelessAdvancer:
         """Advances one saga."""
-        return Looker(self.advancer, self.control)
+        return CodelessAdvancer(self.advancer, self.control)
 
     @cached_property
     def children(self) -> Children:
         """Advances a saga with children."""
         headers = None if self.tracer is None else self.tracer.headers
-        births = Births(self.registry, self.control, self.journal, self.clock, self.carry, headers, self.findings)
-        return Children(self.advancer, self.control, self.joins, births, self.sender, self.queues)
+        creator = ChildCreator(
+            self.registry, self.control, self.journal, self.clock, self.carry, headers, self.search_keys
+        )
+        return Children(self.advancer, self.control, self.joins, creator, self.sender, self.queues)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 from sagas.engine.composition.core import Core
-from sagas.store.index.findings import Findings
+from sagas.store.index.findings import SearchKeys
 
 
 class Finding(Core):
     """Finds sagas by search keys."""
 
     @cached_property
-    def findings(self) -> Findings:
+    def search_keys(self) -> SearchKeys:
         """Search keys."""
-        return Findings(self.tables, self.settings)
+        return SearchKeys(self.tables, self.settings)

@@ -20,7 +20,7 @@ class Purging(Reading):
             self.journal,
             Tombstones(self.tables, self.settings, self.payloads),
             self.inbox,
-            self.findings,
+            self.search_keys,
             self.joins,
             self.listing,
             self.reader,

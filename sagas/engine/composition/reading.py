@@ -23,6 +23,6 @@ class Reading(Finding):
             self.breakers,
             Remains(self.registry, self.journal),
             self.pauses,
-            self.findings,
+            self.search_keys,
             self.joins,
         )

@@ -7,7 +7,7 @@ from functools import cached_property
 from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.composition.core import Core
-from sagas.engine.supervise.lanes import LaneNotes
+from sagas.engine.supervise.lanes import QueueProgress
 from sagas.engine.worker import Worker
 from sagas.store.schedule.lanes import Watermarks
 
@@ -30,6 +30,6 @@ class Running(Core):
         return Worker(self.advancer)
 
     @cached_property
-    def lanes(self) -> LaneNotes:
-        """Records the progress of the queue."""
-        return LaneNotes(Watermarks(self.tables), self.clock, self.routes.lane)
+    def queue_progress(self) -> QueueProgress:
+        """Records the progress of the step's queue."""
+        return QueueProgress(Watermarks(self.tables), self.clock, self.routes.lane)

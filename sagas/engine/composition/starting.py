@@ -22,7 +22,7 @@ class Starting(Finding):
             self.clock,
             self.pauses,
             self.auto_disabler,
-            self.findings,
+            self.search_keys,
             carry=self.carry,
             headers=None if self.tracer is None else self.tracer.headers,
         )

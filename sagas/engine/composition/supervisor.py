@@ -8,7 +8,7 @@ from sagas.engine.composition.purging import Purging
 from sagas.engine.composition.recovering import Recovering
 from sagas.engine.composition.verifying import Verifying
 from sagas.engine.supervise.finding import Finder, look_ahead
-from sagas.store.schedule.hand_outs import HandOuts
+from sagas.store.schedule.hand_outs import ScanPositions
 
 
 class Supervisor(Recovering, Purging, Verifying):
@@ -18,4 +18,4 @@ class Supervisor(Recovering, Purging, Verifying):
     def finder(self) -> Finder:
         """Finds due sagas."""
         ahead = look_ahead(self.every)
-        return Finder(self.listing, HandOuts(self.tables), self.queues, self.clock, self.pausing.shards, ahead)
+        return Finder(self.listing, ScanPositions(self.tables), self.queues, self.clock, self.pausing.shards, ahead)

@@ -50,20 +50,20 @@ class Detail(TypedDict):
     result: NotRequired[Any]
 
 
-class Told(msgspec.Struct, frozen=True):
+class OutboxEvent(msgspec.Struct, frozen=True):
     """One event: its name and detail."""
 
     name: str
     detail: Detail
 
 
-def told_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[Told]:
+def events_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[OutboxEvent]:
     """Return the events of a write to a control item, except those of steps."""
     if new is None or "status" not in new or "name_shard" not in new:
         return []  # deleted, or not a saga's item
     if old is None:
         return [_event("SagaStarted", new, new["created_at"]["S"])]
-    events: list[Told] = []
+    events: list[OutboxEvent] = []
     at, status = new["updated_at"]["S"], new["status"]["S"]
     moved = _seq(new) > _seq(old)
     if moved and status != old["status"]["S"] and status in ENDS:
@@ -79,19 +79,19 @@ def told_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
     return events
 
 
-def moved_past(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> range:
+def committed_in(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> range:
     """Return the numbers of the entries that a write to a control item committed."""
     if old is None or new is None or "seq" not in new or "seq" not in old or "name_shard" not in new:
         return range(0)
     return range(_seq(old) + 1, _seq(new) + 1)
 
 
-def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[Told]:
+def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[OutboxEvent]:
     """Return the events of a saga from its journal: the same, with the same ids, as at its commits. ``since``: epoch
     seconds; earlier entries are skipped."""
     # A FAILED child needs no attention: its parent has failed, or tolerates it.
     stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
-    events: list[Told] = []
+    events: list[OutboxEvent] = []
     before = ""
     for entry in entries:
         changed, before = entry.status != before, entry.status
@@ -106,23 +106,23 @@ def told_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *,
             detail = _detail(name, entry.saga, entry.saga_id, entry.seq, entry.status, iso(entry.at))
             detail["correlation_id"] = state.correlation_id or entry.correlation_id or entry.saga_id
             if name == "SagaWaiting" and entry.step is not None:
-                _tell_of_wait(detail, state, entry.step, entry.details)
-            events.append(Told(name, detail))
+                _add_wait(detail, state, entry.step, entry.details)
+            events.append(OutboxEvent(name, detail))
         if steps:
-            events += told_of_step(entry)
+            events += events_of_entry(entry)
     return events
 
 
 def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
-    """Whether a person is needed from an entry on, whatever the status is."""
+    """Whether an operator is needed from an entry on, whatever the status."""
     in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
     overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
     unanswered = entry.action == "SagaRecovered" and bool(entry.details.get("attention"))
     return in_doubt or overdue or unanswered or entry.action == "SagaRecoveryExhausted"
 
 
-def _tell_of_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:
-    """Say what the saga waits for at a step. ``details``: those of the entry that says that it waits."""
+def _add_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:
+    """Add what the saga waits for at a step. ``details``: the details of the entry that started the wait."""
     detail["step"] = name
     if kind := next((step.waits_for for step in state.steps if step.name == name), ""):
         detail["waiting_for"] = kind
@@ -130,7 +130,7 @@ def _tell_of_wait(detail: Detail, state: SagaState, name: str, details: Mapping[
         detail["waits_until"] = str(details["until"])
 
 
-def told_of_step(entry: Entry) -> list[Told]:
+def events_of_entry(entry: Entry) -> list[OutboxEvent]:
     """Return the step event of an entry, if it has one."""
     if entry.action not in STEP_EVENTS:
         return []
@@ -140,7 +140,7 @@ def told_of_step(entry: Entry) -> list[Told]:
         detail["step"] = entry.step
     if entry.attempt is not None:
         detail["attempt"] = entry.attempt
-    return [Told(entry.action, detail)]
+    return [OutboxEvent(entry.action, detail)]
 
 
 def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
@@ -167,12 +167,12 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
     }
 
 
-def _event(name: str, item: Mapping[str, Any], at: str, **more: str) -> Told:
+def _event(name: str, item: Mapping[str, Any], at: str, **more: str) -> OutboxEvent:
     saga_id = item["saga_id"]["S"]
     detail = _detail(name, item["saga"]["S"], saga_id, _seq(item), item["status"]["S"], at)
     # A correlation id that is too long for the item is only in the journal.
     detail["correlation_id"] = item["correlation_id"]["S"] if "correlation_id" in item else saga_id
-    return Told(name, Detail(**detail, **more))  # pyright: ignore[reportArgumentType] - the optional ones
+    return OutboxEvent(name, Detail(**detail, **more))  # pyright: ignore[reportArgumentType] - the optional ones
 
 
 def _detail(name: str, saga: str, saga_id: str, seq: int, status: str, at: str) -> Detail:

@@ -106,8 +106,8 @@ class AutoDisabler:
         cursor: str | None = None
         for _ in range(_PAGES if failures else 0):
             page = self.listing.by_name([name], _PAGE, cursor)
-            done = [s.updated_at for s in readable(self.control, page.saga_ids) if s.status is SagaStatus.COMPLETED]
-            success = max(done, default=0.0)
+            states = readable(self.control, page.saga_ids)
+            success = max((s.updated_at for s in states if s.status is SagaStatus.COMPLETED), default=0.0)
             if success >= failures[0].at:
                 return [failed for failed in failures if failed.at > success]
             if page.cursor is None:

@@ -15,7 +15,7 @@ _PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallbackTarget:
     """The step of a saga that a token is for."""
 
     saga: str
@@ -40,9 +40,9 @@ class Callbacks:
 
     def url(self, saga: str, saga_id: str, step: str) -> str:
         """Return the URL for signals to that step."""
-        return f"{self.base}/callbacks/{_token(Called(saga, saga_id, step), self.keys.signing())}"
+        return f"{self.base}/callbacks/{_token(CallbackTarget(saga, saga_id, step), self.keys.signing())}"
 
-    def read(self, token: str) -> Called:
+    def read(self, token: str) -> CallbackTarget:
         """Verify a token, and return the step that it is for."""
         try:
             text = token.partition(".")[0].encode("ascii")
@@ -51,16 +51,16 @@ class Callbacks:
             parts = []
         key = self.keys.named(parts[3]) if len(parts) == _PARTS else None
         if key is None:
-            raise NotFound("there is no such resource")
-        called = Called(*parts[:3])
+            raise NotFound("no such resource")
+        target = CallbackTarget(*parts[:3])
         # Compare the whole token, not only its signature: base64 can encode a text in several ways, and one is valid.
-        if not hmac.compare_digest(_token(called, key).encode(), token.encode("utf-8", "surrogatepass")):
-            raise NotFound("there is no such resource")
-        return called
+        if not hmac.compare_digest(_token(target, key).encode(), token.encode("utf-8", "surrogatepass")):
+            raise NotFound("no such resource")
+        return target
 
 
-def _token(called: Called, key: CallbackKey) -> str:
-    text = f"{called.saga}/{called.saga_id}/{called.step}/{key.id}".encode()
+def _token(target: CallbackTarget, key: CallbackKey) -> str:
+    text = f"{target.saga}/{target.saga_id}/{target.step}/{key.id}".encode()
     code = hmac.digest(key.secret, _PURPOSE + text, "sha256")
     return f"{_base64url(text)}.{_base64url(code)}"
 

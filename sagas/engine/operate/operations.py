@@ -9,13 +9,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from sagas.core.automaton import decide
-from sagas.core.commands import Arrival, CancelAsked, CompensateAsked, ResolveAsked, RetryAsked, StallNoticed
+from sagas.core.commands import Arrival, CancelArrived, CompensateArrived, ResolveArrived, RetryArrived, StallNoticed
 from sagas.core.effects import Refuse
 from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, InvalidRequest, Problem, Unavailable
 from sagas.store.control.control import ControlItems
@@ -51,7 +51,7 @@ class Operations:
             if parent is not None:
                 text = f"this is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
                 raise Conflict(f"{text}: cancel the parent, or pass --force to cancel only this one")
-            request = CancelAsked(actor, reason)
+            request = CancelArrived(actor, reason)
             clock = self.advancer.services.clock
             decision = decide(self.advancer.plan(state), state, request, clock.now())
             if isinstance(decision.then, Refuse):
@@ -59,7 +59,7 @@ class Operations:
             if decision.state is state and not state.cancel.at:
                 return state
             flag = partial(self.control.request_cancel, state, decision.state)
-            if decision.state is state or patiently(clock, flag):
+            if decision.state is state or write_contended(clock, flag):
                 return self._begin_undoing(self.reader.state(name, saga_id), actor)
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
@@ -82,7 +82,7 @@ class Operations:
     def retry(self, name: str, saga_id: str, reason: str, actor: str) -> SagaState:
         """Grant new attempts to the dead-lettered step or the failed undos. A message without response is sent again
         at once."""
-        return self._operate(name, saga_id, actor, lambda lease: RetryAsked(lease, reason), {"reason": reason})
+        return self._operate(name, saga_id, actor, lambda lease: RetryArrived(lease, reason), {"reason": reason})
 
     def compensate(self, name: str, saga_id: str, reason: str, actor: str, *, force: bool = False) -> SagaState:
         """Give up a saga that waits or has failed, and undo it; with ``force`` also a COMPLETED one.
@@ -90,7 +90,7 @@ class Operations:
         A saga past its pivot requires ``force`` and a ``reason``.
         """
         details = {"reason": reason}
-        return self._operate(name, saga_id, actor, lambda lease: CompensateAsked(lease, force, reason), details)
+        return self._operate(name, saga_id, actor, lambda lease: CompensateArrived(lease, force, reason), details)
 
     def resolve(
         self, name: str, saga_id: str, reason: str, action: str, steps: tuple[str, ...], actor: str
@@ -108,14 +108,14 @@ class Operations:
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
         # Resolve the steps' children that need an operator, too: their failed undos count as done by hand.
-        named = tuple(step if step.name in steps else replace(step, fan_out=FanOut()) for step in before.steps)
-        for child in self.control.get_many(children_ids(replace(before, steps=named)), consistent=True).values():
+        selected = tuple(step if step.name in steps else replace(step, fan_out=FanOut()) for step in before.steps)
+        for child in self.control.get_many(children_ids(replace(before, steps=selected)), consistent=True).values():
             if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (step for step in child.steps if step.status is StepStatus.COMPENSATION_FAILED)
                 by_hand = tuple(step.name for step in failed) if child.over else ()
                 self._resolve(child, reason, action, by_hand, actor)
         return self._operate(
-            before.saga, before.saga_id, actor, lambda lease: ResolveAsked(lease, reason, action, steps)
+            before.saga, before.saga_id, actor, lambda lease: ResolveArrived(lease, reason, action, steps)
         )
 
     def _operate(

@@ -1,11 +1,11 @@
 """Pause and resume a saga type, one of its steps, or a single saga: paused sagas stop before their next step.
 
-A message whose step would begin is deleted, and its saga is *parked*: it moves to a separate key of the index of due
-sagas, where it only becomes due at its deadline. This uses no attempt and journals nothing. Resuming makes each saga
-due again, unless it has changed, and sends its message again.
+A message whose step would begin is deleted, and its saga is marked as paused: it moves to a separate key of the index
+of due sagas, where it only becomes due at its deadline. This uses no attempt and journals nothing. Resuming makes each
+saga due again, unless it has changed, and sends its message again.
 
-A worker caches pauses for five seconds, so it may park a saga after its pause has ended. It therefore checks again
-after parking, and continues with its message if the pause has ended. The index lags, so the supervisor looks for parked
+A worker caches pauses for five seconds, so it may mark a saga after its pause has ended. It therefore checks again
+afterwards, and continues with its message if the pause has ended. The index lags, so the supervisor looks for paused
 sagas for another day.
 """
 
@@ -136,7 +136,7 @@ class Pausing:
             if self._clock.now() >= end:
                 break
             state = self.control.get(saga_id)
-            if state is None or not state.parked or not scope.covers(state):
+            if state is None or not state.paused or not scope.covers(state):
                 continue
             try:
                 sent += self.send(state, sent / _A_SECOND)
@@ -145,37 +145,39 @@ class Pausing:
         return sent
 
     def _ids_in(self, scope: Scope, *, only_undos: bool) -> Iterable[str]:
-        """Ids of sagas that may be parked by a pause of this scope."""
+        """Ids of sagas that a pause of this scope may hold."""
         if scope.saga_id:
             return [scope.saga_id]
-        positions = self.listing.parked(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
+        positions = self.listing.paused(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
         return (position.saga_id for position in positions)
 
     def send(self, state: SagaState, delay: float) -> bool:
-        """Let a parked saga continue; ``False`` if another run has done so.
+        """Let a paused saga continue; ``False`` if another run has done so.
 
         The saga becomes due before its message is sent, so the supervisor finds it if this process dies in between.
         ``delay``: seconds after which the message arrives.
         """
         stale_after = self.advancer.plan(state).stale_after
-        if not self.control.unpark(state, state.in_time(self._clock.now() + delay + stale_after)):
+        if not self.control.mark_resumed(state, state.in_time(self._clock.now() + delay + stale_after)):
             return False
         if state.lease is None:
             self.advancer.send_again(state, delay)
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Handle a parked saga that is due, and let it continue if its pause has ended; return whether it is parked."""
-        if not state.parked:
+        """Handle a paused saga that is due, and let it continue if its pause has ended; return whether it was
+        paused."""
+        if not state.paused:
             return False
         if not self.pauses.holding_back(state):
             self.send(state, self._clock.chance() * SPREAD)
         return True
 
     def shards(self, now: float) -> dict[str, float]:
-        """Return the index keys that may hold parked sagas, and the time by which their sagas are due.
+        """Return the index keys that may hold paused sagas, and the time by which their sagas are due.
 
-        While a pause covers all sagas of a key, that is now: only sagas past their deadline are due. Otherwise all are.
+        While a pause covers all sagas of a key, that time is now, so only sagas past their deadline are due. Otherwise
+        all are.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():
@@ -185,7 +187,7 @@ class Pausing:
         for name, of_type in pauses.items():
             for undo in (False, True):
                 whole = Scope(name) in of_type and of_type[Scope(name)].holds(undo=undo)
-                held = whole or all(pause.holds(undo=undo) for pause in of_type.values())
-                keys = self.listing.parked_shards(name, undo=undo)
-                horizons |= dict.fromkeys(keys, now if held else NEVER_DUE)
+                covered = whole or all(pause.holds(undo=undo) for pause in of_type.values())
+                keys = self.listing.paused_shards(name, undo=undo)
+                horizons |= dict.fromkeys(keys, now if covered else NEVER_DUE)
         return horizons

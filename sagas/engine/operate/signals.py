@@ -11,13 +11,13 @@ from typing import Any
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.automaton import decide
-from sagas.core.commands import SignalAsked, StallNoticed
+from sagas.core.commands import SignalArrived, StallNoticed
 from sagas.core.effects import Refuse
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext
-from sagas.engine.contention import patiently
+from sagas.engine.contention import write_contended
 from sagas.engine.ports import WorkSender
 from sagas.engine.read.reader import Reader
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
@@ -75,7 +75,7 @@ class Signals:
             if index is None:
                 raise NotFound(f"saga {saga_id} was started before step {step!r} existed or took a signal")
             plan = self.advancer.plan(state)
-            decision = decide(plan, state, SignalAsked(index), clock.now())
+            decision = decide(plan, state, SignalArrived(index), clock.now())
             if isinstance(decision.then, Refuse):
                 existing = self.inbox.get(saga_id, state.steps[index])
                 if existing is None:
@@ -83,7 +83,7 @@ class Signals:
                 if existing.content != signal.content:
                     raise Conflict(f"another value was sent to step {step} before")
                 return Signalled(self._take(state), accepted=False)
-            if patiently(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
+            if write_contended(clock, partial(self.inbox.accept, state, index, signal, plan.stale_after)):
                 return Signalled(self._take(self.reader.state(name, saga_id)), accepted=True)
         raise Unavailable("the saga was changed by others ten times in a row; try again", retry_after=1)
 

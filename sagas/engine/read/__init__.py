@@ -1,1 +1,1 @@
-"""What is shown of sagas."""
+"""Read sagas: the API's answers about them."""

@@ -1,7 +1,7 @@
-"""What the API answers about sagas, as types: what makes the answers, the client and the API's description of itself
-all take them from here. ``overviews`` has the answers about types, breakers and numbers, ``reports`` the supervisor's.
+"""The API's answers about sagas, as types. The engine, the client and the OpenAPI document share them.
 
-Times are ISO 8601 in UTC; ``None`` means it has not happened. Nothing here loads more than a client needs.
+``overviews`` has the answers about types, breakers and numbers, ``reports`` the supervisor's. Times are ISO 8601 in
+UTC; ``None`` means it has not happened. This module imports no more than a client needs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _Ordinal = Annotated[int, Meta(ge=1)]
 
 
 class ErrorView(TypedDict):
-    """An error by its kind and its text."""
+    """An error: its type and its message."""
 
     type: str
     message: str
 
 
 class SagaErrorView(ErrorView):
-    """The error that ended the forward way, and the step it is of."""
+    """The error that ended the forward way, and its step."""
 
     step: str | None
 
 
 class ChildErrorView(TypedDict):
-    """A child that failed, and why, if that is known."""
+    """A child that failed, with its error if one is recorded."""
 
     position: Count
     saga_id: Id
@@ -46,10 +46,10 @@ class ChildErrorView(TypedDict):
 
 
 class ChildrenView(TypedDict):
-    """The children of a step: how many there are to be, were started, are COMPLETED, and ended otherwise.
+    """The children of a step: how many are planned, started, COMPLETED, and ended otherwise.
 
-    ``finished`` is the share of them that is over, from 0 to 1; ``failures`` are the first ten that failed; ``href``
-    lists them.
+    ``finished`` is the share that has ended, from 0 to 1. ``failures`` has the first ten failed children. ``href``
+    lists all children.
     """
 
     total: Count
@@ -62,7 +62,7 @@ class ChildrenView(TypedDict):
 
 
 class ParentView(TypedDict):
-    """The saga whose child this is, its step, and which child of the step, from 0."""
+    """The parent of a saga: its step that started the child, and the child's position there, from 0."""
 
     type: str
     saga_id: Id
@@ -70,20 +70,27 @@ class ParentView(TypedDict):
     position: Count
 
 
-class FaultView(ErrorView):
-    """What went wrong with a saga, and at which step: of its undo where ``undo`` is true. At most 200 characters of the
-    message."""
+class FailureView(SagaErrorView):
+    """The error that an operator has to look at, and its step. ``undo``: whether the step's undo raised it."""
 
-    step: str | None
     undo: bool
 
 
+class AttentionView(TypedDict):
+    """Why a saga needs an operator, since when, and the error that it needs one for, if there is one."""
+
+    reason: str
+    since: Time
+    error: FailureView | None
+
+
 class StepView(TypedDict):
-    """One step of a saga. ``next_attempt_at`` is known while it waits between two attempts. While it waits,
-    ``waiting_for`` says for what (a retry: it said itself that it is not yet time, and ``message`` why), and
-    ``waits_until`` until when at most. ``took`` is how many seconds the last attempt of the step itself ran, without
-    waits before it and without its undo. ``children`` is there
-    where the step has some, and ``pivot`` where it is the saga's pivot.
+    """One step of a saga.
+
+    ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
+    for, and ``waits_until`` when the wait ends at the latest. With ``retry`` the step postponed itself, and ``message``
+    says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits and without its undo.
+    ``children`` is present if the step has some, and ``pivot`` if it is the saga's pivot.
     """
 
     name: str
@@ -104,7 +111,7 @@ class StepView(TypedDict):
 
 
 class ProgressView(TypedDict):
-    """How far the current step says it is: ``fraction`` from 0 to 1, and when it said so."""
+    """The progress that the current step reported: ``fraction`` from 0 to 1, and when."""
 
     step: str
     fraction: Annotated[float, Meta(ge=0, le=1)]
@@ -113,7 +120,7 @@ class ProgressView(TypedDict):
 
 
 class ResolutionView(TypedDict):
-    """How a saga was settled by hand: by whom, why, what was done, and the steps whose undo was done by hand."""
+    """How an operator resolved a saga: who, why, the action, and the steps undone by hand."""
 
     by: str
     at: Time
@@ -123,8 +130,8 @@ class ResolutionView(TypedDict):
 
 
 class WaitingBehindView(TypedDict):
-    """The circuit breaker that a saga waits for: the step's, and when its open period ends or has ended. From then on
-    one saga after the other is let through, until one succeeds.
+    """The circuit breaker that a saga waits for: its step, and when its open period ends or ended. After that one saga
+    at a time is admitted, until one succeeds.
     """
 
     step: str
@@ -132,11 +139,11 @@ class WaitingBehindView(TypedDict):
 
 
 class WaitingView(TypedDict):
-    """What a saga that is not over waits for, and until when, where that is known.
+    """What a saga in flight waits for, and until when, if that is known.
 
-    ``signal``, ``time``, ``children``: its step does, until its time is over. ``paused``: ``pause`` says why.
-    ``breaker``: its step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker
-    runs it, until then unless it sends another heartbeat. ``queue``: its message is on its way to a worker.
+    ``signal``, ``time``, ``children``: its step waits, until its timeout. ``paused``: ``pause`` says why. ``breaker``:
+    its step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker runs it, and
+    holds the lease until then unless it sends another heartbeat. ``queue``: its message is on its way to a worker.
     """
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
@@ -146,9 +153,9 @@ class WaitingView(TypedDict):
 class PauseView(TypedDict):
     """A pause of a saga type, of its step ``step``, or of the saga ``saga_id``: since when, by whom and why.
 
-    ``starts_only``: new sagas are refused, and those in flight go on. ``starts``: new sagas are accepted, and wait.
-    ``undos``: undos wait, too. ``until`` is null for one that lasts until an operator resumes. ``by`` is
-    ``auto_disable`` where the library paused the type.
+    ``starts_only``: new sagas are refused, and those in flight continue. ``starts``: new sagas are accepted, and wait.
+    ``undos``: undos wait, too. ``until`` is null if the pause lasts until an operator resumes. ``by`` is
+    ``auto_disable`` if the library paused the type.
     """
 
     step: str | None
@@ -163,8 +170,8 @@ class PauseView(TypedDict):
 
 
 class LeaseView(TypedDict):
-    """Who is at work on a saga: since when, until when without another heartbeat, and when the last one was, if there
-    are any.
+    """The lease of the worker that runs a saga. It expires unless another heartbeat comes. ``heartbeat_at`` is the last
+    one, if the step sends any.
     """
 
     claimed_at: Time | None
@@ -173,34 +180,33 @@ class LeaseView(TypedDict):
 
 
 class LinksView(TypedDict):
-    """Paths on the API's host, the stage included."""
+    """Paths on the API's host, including the stage."""
 
     self: str
 
 
 class LeftOutView(TypedDict):
-    """A request or result that is null in this answer, though there is one.
+    """A request or result that exists, but is null in this answer.
 
-    ``path`` is where it would be (``$.steps[2].result``), ``entry`` the number of the audit entry that has it,
-    ``object`` its key in the payload bucket if it is there, ``bytes`` its size, if known. ``why``: ``too_large`` where
-    a function's answer takes no more, ``not_asked_for`` in the answer to an operation, ``unreadable`` where it is gone
-    or was changed.
+    ``path`` is its place in the answer (``$.steps[2].result``), ``entry`` the number of its audit entry. ``object`` is
+    its key if it is in the payload bucket, ``bytes`` its size, if known. ``reason``: ``too_large`` for the answer of a
+    function, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or was changed.
     """
 
     path: str
     entry: _Ordinal
     object: str | None
     bytes: Count | None
-    why: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
+    reason: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
 
 
 class Summary(TypedDict):
-    """What lists show of a saga.
+    """A saga in a list.
 
-    ``paused``: a pause has it wait before its next step, or will. ``fault``: the error that ended the forward way, or
-    of the undo that failed for good. ``why`` is there while the saga needs a person, ``lease`` while a worker has it,
-    ``parent`` where it has one, ``past_pivot`` once it only goes forward: the name of its pivot, which has completed,
-    or may have.
+    ``paused``: a pause holds it before its next step, or will. ``error`` is the one that ended the forward way; lists
+    have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator. ``lease`` is
+    present while a worker holds the saga, ``parent`` if it has one. ``past_pivot`` is present once the saga only goes
+    forward: the name of its pivot, which has completed, or may have.
     """
 
     saga_id: Id
@@ -211,19 +217,19 @@ class Summary(TypedDict):
     recovery_attempts: Count
     cancel_requested_at: Time | None
     paused: bool
-    fault: FaultView | None
+    error: SagaErrorView | None
+    attention: AttentionView | None
     created_at: Time
     updated_at: Time
     ended_at: Time | None
     links: LinksView
-    why: NotRequired[str]
     parent: NotRequired[ParentView]
     lease: NotRequired[LeaseView]
     past_pivot: NotRequired[str]
 
 
 class NamedObjectView(TypedDict):
-    """An object in S3 that a result of a purged saga named."""
+    """An object in S3 that was named in a result of a purged saga."""
 
     bucket: str
     key: str
@@ -233,18 +239,17 @@ class SagaView(Summary):
     """A saga with its request and its steps in order.
 
     ``result`` is present once it is COMPLETED. At its ``deadline`` the saga is cancelled, unless it has ended; past its
-    pivot it goes on the attention list instead. ``error`` is the one that ended the forward way. ``breaker`` is present
-    while the saga waits for one. ``waiting`` is null if the saga has ended or waits for an operator. ``pause`` is
-    present while the saga is ``paused``. ``redacted`` lists the paths where ``***`` replaces a hidden value.
+    pivot it goes on the attention list instead. ``breaker`` is present while the saga waits for one. ``waiting`` is
+    null if the saga has ended or waits for an operator. ``pause`` is present while the saga is ``paused``.
+    ``redacted`` lists the paths where ``***`` replaces a hidden value.
 
     ``purged_at`` and ``purge_reason`` are present if the saga was purged. Then request, results and errors are null.
     ``objects`` has the first objects in S3 that the results named, and ``more_objects`` counts the others; the sweep of
-    the type looks after them. ``left_out`` lists a request or result that this answer lacks.
+    the type deletes them. ``left_out`` lists a request or result that this answer lacks.
     """
 
     request: Any
     steps: Annotated[list[StepView], Meta(min_length=1)]
-    error: SagaErrorView | None
     progress: ProgressView | None
     breaker: WaitingBehindView | None
     waiting: WaitingView | None
@@ -262,15 +267,15 @@ class SagaView(Summary):
 
 
 class Page(TypedDict):
-    """Part of a list; ``cursor`` asks for the next part, ``None`` ends it."""
+    """Part of a list. ``cursor`` fetches the next part; ``None`` is the end."""
 
     sagas: list[Summary]
     cursor: str | None
 
 
 class IncidentView(TypedDict):
-    """Sagas that need an operator for the same: their ``type``, the ``step`` in trouble and the type of its error, if
-    it has one. They came onto the list from ``first_seen`` to ``last_seen``."""
+    """Sagas that need an operator for the same reason: their ``type``, the failed ``step`` and the type of its error,
+    if it has one. They came onto the list from ``first_seen`` to ``last_seen``."""
 
     type: str
     step: str
@@ -281,7 +286,7 @@ class IncidentView(TypedDict):
 
 
 class IncidentList(TypedDict):
-    """Incidents, the one that has lasted longest first. ``at_least``: there are more sagas than were looked at."""
+    """Incidents, the oldest first. ``at_least``: there are more sagas than were counted."""
 
     incidents: list[IncidentView]
     at_least: bool
@@ -305,7 +310,7 @@ class AuditEntry(TypedDict):
 
 
 class CallbackView(TypedDict):
-    """The saga that took a value by a callback URL; nothing of it that the URL does not tell, but its status."""
+    """The saga that accepted a value from a callback URL. Only its status is not already part of the URL."""
 
     type: str
     saga_id: Id
@@ -314,16 +319,16 @@ class CallbackView(TypedDict):
 
 
 class AuditPage(TypedDict):
-    """Part of an audit trail; ``cursor`` asks for the next part, ``None`` ends it."""
+    """Part of an audit trail. ``cursor`` fetches the next part; ``None`` is the end."""
 
     entries: list[AuditEntry]
     cursor: str | None
 
 
 class BadEntryView(TypedDict):
-    """The first entry that is not what was written: ``what`` is wrong with it, and a sentence for people.
+    """The first entry that differs from what was written: ``what`` is wrong, and a sentence that says it.
 
-    ``cut off``: it and all behind it are gone.
+    ``cut off``: this entry and all later ones are missing.
     """
 
     seq: _Ordinal
@@ -334,8 +339,8 @@ class BadEntryView(TypedDict):
 class VerificationView(TypedDict):
     """Whether a saga's audit trail is what was written.
 
-    ``entries`` were looked at. ``purged_at`` is there when the saga was purged: then only its trail of actions is left
-    to verify.
+    ``entries`` is how many were verified. ``purged_at`` is present if the saga was purged: then only its list of
+    actions can be verified.
     """
 
     saga_id: Id
@@ -346,14 +351,14 @@ class VerificationView(TypedDict):
 
 
 class ProblemView(TypedDict):
-    """One thing wrong with an input: where (``$.keys[0]``), and what."""
+    """One problem of an input: where (``$.keys[0]``), and what is wrong."""
 
     path: str
     message: str
 
 
 class RefusalView(TypedDict):
-    """Why a call was refused; ``details`` lists the problems of an input that does not fit."""
+    """Why a call was refused; ``details`` lists the problems of an invalid input."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""What the API answers about saga types, their circuit breakers and how many sagas there are. See ``answers``."""
+"""The API's answers about saga types, circuit breakers and numbers of sagas. See ``answers``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 
 
 class TypeStepView(TypedDict):
-    """A step of a saga type: ``timeout`` in seconds; new sagas do not take one that is ``retired``. Once the ``pivot``
-    has completed, nothing is undone.
+    """A step of a saga type: ``timeout`` in seconds. New sagas skip a ``retired`` step. Once the ``pivot`` has
+    completed, nothing is undone.
 
-    ``signal`` is there if it waits for one: the JSON Schema of the value. ``children`` is there if it starts sagas: the
-    names of their types.
+    ``signal`` is present if the step waits for one: the JSON Schema of the value. ``children`` is present if the step
+    starts sagas: the names of their types.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TypeStepView(TypedDict):
 
 
 class TypeView(TypedDict):
-    """A saga type: its steps, the JSON Schema of its request, and what is paused of it.
+    """A saga type: its steps, the JSON Schema of its request, and its pauses.
 
     ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
     pause's reason. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the
@@ -62,9 +62,9 @@ class TypeList(TypedDict):
 class BreakerView(TypedDict):
     """The circuit breaker of a step.
 
-    ``failures`` counts those in a row; while it is not closed, those that opened it. ``waiting`` counts the sagas that
-    wait behind it. Only the thousand sagas in flight that the supervisor would look at first are looked through:
-    ``more_waiting`` says that there may be more.
+    ``failures`` counts failures in a row; if the breaker is not closed, the failures that opened it. ``waiting`` counts
+    the sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting`` says that there
+    may be more.
     """
 
     type: str
@@ -83,10 +83,10 @@ class BreakerList(TypedDict):
 
 
 class TypeStats(TypedDict):
-    """How many sagas of a type there are by ``statuses``: those in flight now, and those that ended since.
+    """How many sagas of a type there are per status: those in flight now, and those that ended ``since``.
 
-    ``at_least`` names the figures that are more than was counted: statuses, and fields of this object. A minute's
-    starts and ends are averages of the last five.
+    ``at_least`` names the figures that are lower bounds: statuses, and fields of this object. Starts and ends per
+    minute are averages of the last five minutes.
     """
 
     type: str
@@ -101,7 +101,7 @@ class TypeStats(TypedDict):
 
 
 class QueueStats(TypedDict):
-    """About how many messages the queue of some steps holds; ``None`` where that cannot be told."""
+    """About how many messages the queue of some steps holds; ``None`` if that cannot be read."""
 
     type: str
     steps: list[str]
@@ -109,8 +109,8 @@ class QueueStats(TypedDict):
 
 
 class StatsView(TypedDict):
-    """How many sagas there were ``at`` a time; those that are over count if they ended ``since``. ``approximate`` says
-    which figures are, and why."""
+    """How many sagas there were ``at`` a time. Ended sagas count if they ended ``since``. ``approximate`` says which
+    figures are approximate, and why."""
 
     at: Time
     since: Time

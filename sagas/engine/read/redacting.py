@@ -1,4 +1,4 @@
-"""What is shown of a saga whose type has values that are not to be shown."""
+"""Redact the values of a saga that its type declares as secret."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from sagas.engine.read.answers import ErrorView, SagaView
 
 
 def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
-    """Return a saga as it is shown: ``***`` in place of what its type says, in texts too, and where that is."""
+    """Return a saga with ``***`` in place of redacted values, in error messages too, and with the paths of these."""
     redaction, secrets, places = definition.redaction, list[str](), list[str]()
     if not redaction.hides:
         return view
 
-    def shown(source: str, data: Any, place: str) -> Any:
-        found, hidden = redaction.view(source, data)
+    def redact(source: str, data: Any, place: str) -> Any:
+        safe, hidden = redaction.view(source, data)
         secrets.extend(hidden)
-        if found != data:
+        if safe != data:
             places.append(place)
-        return found
+        return safe
 
-    view["request"] = shown(REQUEST, view["request"], "$.request")
+    view["request"] = redact(REQUEST, view["request"], "$.request")
     for index, step in enumerate(view["steps"]):
-        step["result"] = shown(step["name"], step["result"], f"$.steps[{index}].result")
-    view["result"] = shown(definition.result_step.name, view["result"], "$.result")
+        step["result"] = redact(step["name"], step["result"], f"$.steps[{index}].result")
+    view["result"] = redact(definition.result_step.name, view["result"], "$.result")
     errors: list[ErrorView | None] = [view["error"], *(step["error"] for step in view["steps"])]
     for error in errors:
         if error is not None:

@@ -1,5 +1,4 @@
-"""What is left of sagas that have no control item any more: they were purged, or somebody deleted it, or a restore lost
-it."""
+"""Sagas that can only be read: they were purged, or their control item was deleted or lost in a restore."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.journal import Journal
 
 PURGED = "SagaPurged"
-"""The last action in the audit trail of a purged saga. It is in no entry of its own: the tombstone tells it."""
+"""The last action in the audit trail of a purged saga. It has no entry of its own; the tombstone records it."""
 
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
@@ -29,13 +28,13 @@ _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of a saga.
+class ReadOnlySaga:
+    """What the journal still has of a saga without a control item.
 
     Args:
-        state: the saga, as it was in the end.
-        entries: its audit trail; of a purged saga without payloads and details, and ending with its purge.
-        purge: when and why it was purged; ``None`` when only its control item is gone.
+        state: the saga's last state.
+        entries: its audit trail. That of a purged saga has no payloads and details, and ends with its purge.
+        purge: when and why it was purged; ``None`` if only its control item is missing.
         objects: bucket and key of the first objects in S3 that the results of a purged saga named.
         more_objects: how many more they named.
     """
@@ -49,61 +48,61 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Finds what the journal still has of sagas without a control item."""
+    """Reads sagas without a control item from the journal."""
 
     registry: Registry
     journal: Journal
 
-    def of(self, saga_id: str) -> Left | None:
-        """Return what is left of a saga; ``None`` when nothing is, or when its start was never finished."""
+    def of(self, saga_id: str) -> ReadOnlySaga | None:
+        """Return a saga; ``None`` if it has no entries, or its start was never completed."""
         first = self.journal.entries(saga_id, [1]).get(1)
         return None if first is None else self.behind(first)
 
-    def behind(self, first: Entry) -> Left | None:
-        """Likewise, given the saga's first entry.
+    def behind(self, first: Entry) -> ReadOnlySaga | None:
+        """Return the saga of a first entry, or ``None`` as :meth:`of` does.
 
-        A saga that has a second entry was claimed once, so it had a control item. Where that is missing, the saga can
-        be read, and must not run again: what its steps did is known by its journal only.
+        A saga that has a second entry was claimed once, so it had a control item. If that is missing, the saga can be
+        read but must not run again: only its journal records what its steps did.
         """
         if first.tombstone is None:
             entries = self.journal.history(first.saga_id)
             if len(entries) < 2:
                 return None
             steps = self.registry.get(first.saga).steps_recorded(first.details)
-            return Left(_folded(entries, steps), tuple(entries), None)
+            return ReadOnlySaga(_folded(entries, steps), tuple(entries), None)
         state, purge = first.tombstone.state, first.tombstone.purge
         plain = replace(first, tombstone=None, details={})
-        left = [
+        entries = [
             replace(
                 plain,
-                seq=one.seq,
-                at=one.at,
-                action=one.action,
-                step=one.step,
-                attempt=one.attempt,
-                status=one.status,
-                actor=one.actor,
+                seq=action.seq,
+                at=action.at,
+                action=action.action,
+                step=action.step,
+                attempt=action.attempt,
+                status=action.status,
+                actor=action.actor,
             )
-            for one in first.tombstone.actions
+            for action in first.tombstone.actions
         ]
         last = replace(
             plain,
-            seq=left[-1].seq + 1,
+            seq=entries[-1].seq + 1,
             at=purge.at,
             action=PURGED,
             status=state.status.value,
             actor=purge.by,
             details={"reason": purge.reason},
         )
-        return Left(state, (*left, last), purge, first.tombstone.objects, first.tombstone.more_objects)
+        return ReadOnlySaga(state, (*entries, last), purge, first.tombstone.objects, first.tombstone.more_objects)
 
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
-    """The saga that a whole journal tells of, as far as readers ask."""
+    """Compute a saga's state from its whole journal, as far as readers need it."""
     first, last = entries[0], entries[-1]
-    known = {step.name: step for step in steps}
+    by_name = {step.name: step for step in steps}
     settling = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
-    over = [*takewhile(lambda entry: entry.status in OVER, reversed(entries))]
+    ended = [*takewhile(lambda entry: entry.status in OVER, reversed(entries))]
     state = SagaState(
         saga_id=first.saga_id,
         saga=first.saga,
@@ -115,14 +114,15 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         head=reduce(lambda head, entry: entry.hash_after(head), entries, b""),
         created_at=first.at,
         updated_at=last.at,
-        ended_at=over[-1].at if over else 0.0,
+        ended_at=ended[-1].at if ended else 0.0,
         resolution_seq=settling.seq if settling and settling.action == "SagaResolved" else 0,
     )
-    moves = [entry for entry in entries if entry.action != "SagaRecovered"]  # a message that is sent anew says nothing
+    # A message that was sent again says nothing about the entry before it.
+    moves = [entry for entry in entries if entry.action != "SagaRecovered"]
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
         again = _runs_again(entry, followed.get(entry.seq))
-        _fold_steps(known, entry, again=again)
+        _fold_steps(by_name, entry, again=again)
         if entry.action in ("CancelRequested", "SagaTimedOut") and "pivot" not in entry.details:
             state = structs.replace(state, cancel=Cancel(entry.at, entry.actor))
         if entry.action == "CompensationStarted":
@@ -132,50 +132,50 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
             state = structs.replace(state, error_seq=entry.seq)
         elif entry.action in RESULTS:
             state = structs.replace(state, error_seq=0)
-    return structs.replace(state, steps=tuple(known.values()))
+    return structs.replace(state, steps=tuple(by_name.values()))
 
 
 def _keeps_forward(entry: Entry) -> bool:
-    """Whether an error leaves the way forward open: a deadline past the pivot, or a step that has not failed by it."""
+    """Whether a saga still goes forward after an error: a deadline past the pivot, or a step that has not failed."""
     if entry.action == "SagaTimedOut":
         return "pivot" in entry.details
     return entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
-    """Whether an execution that failed was to be followed by another. ``following``: the action after the entry."""
+    """Whether another execution was to follow a failed one. ``following``: the action after the entry."""
     if entry.action == "StepLost":
         return following not in _GIVEN_UP
     return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
 
 
-def _fold_steps(known: dict[str, StepState], entry: Entry, *, again: bool) -> None:
-    """Bring the steps to where they are after an entry. ``again``: another execution follows the one that failed."""
+def _fold_steps(by_name: dict[str, StepState], entry: Entry, *, again: bool) -> None:
+    """Apply an entry to the steps. ``again``: another execution follows a failed one."""
     if entry.step is not None and entry.action in _ENDS:
-        known[entry.step] = _after(known.get(entry.step, StepState(entry.step)), entry, again=again)
-    if looked := entry.details.get("looked"):  # looks that said the same have no entries of their own
-        step = known[looked["step"]]
-        known[step.name] = structs.replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
+        by_name[entry.step] = _after(by_name.get(entry.step, StepState(entry.step)), entry, again=again)
+    if looked := entry.details.get("looked"):  # polls with the same answer have no entries of their own
+        step = by_name[looked["step"]]
+        by_name[step.name] = structs.replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
     if entry.action == "CompensationStarted":
-        # A wait that brought nothing has failed.
-        waiting = {name: step for name, step in known.items() if step.status is StepStatus.WAITING}
-        known |= {name: structs.replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
+        # A step that was still waiting has failed.
+        waiting = {name: step for name, step in by_name.items() if step.status is StepStatus.WAITING}
+        by_name |= {name: structs.replace(step, status=StepStatus.FAILED) for name, step in waiting.items()}
     if entry.action == "SagaResolved":
         for name in entry.details.get("undone_by_hand", ()):
-            by_hand = known.get(name, StepState(name))
-            known[name] = structs.replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
+            by_hand = by_name.get(name, StepState(name))
+            by_name[name] = structs.replace(by_hand, status=StepStatus.COMPENSATED, outcome_unknown=False)
 
 
 def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
-    """The step after an entry about it."""
+    """Return a step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
     if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
-        return step  # it gave up the forward way: what became of the step other entries say
+        return step  # only the forward way was given up; other entries have the step's outcome
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED
     if error.get("type") == TypeChanged.__name__:
-        attempt -= 1  # no code was called, and the attempt given back
+        attempt -= 1  # no code was called, so the attempt does not count
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED
         undos = _at_least(step.undo_attempts, attempt)
@@ -196,9 +196,9 @@ def _at_least(attempts: Attempts, made: int) -> Attempts:
     return Attempts(max(attempts.made, made), attempts.at_grant)
 
 
-def told(state: SagaState, purge: Purge | None) -> str:
-    """Say in a line why nothing can be done to a saga that was purged, or whose control item is missing."""
+def why_read_only(state: SagaState, purge: Purge | None) -> str:
+    """Return why a saga that was purged, or whose control item is missing, can only be read."""
     if purge is None:
-        return f"the saga is {state.status} and its control item is missing: it can only be read"
+        return f"the saga is {state.status} and its control item is missing; it can only be read"
     why = f" ({purge.reason})" if purge.reason else ""
-    return f"the saga is {state.status} and was purged at {iso(purge.at)}{why}: it can only be read"
+    return f"the saga is {state.status} and was purged at {iso(purge.at)}{why}; it can only be read"

@@ -1,4 +1,4 @@
-"""What the supervisor answers: the reports of its tasks. See ``answers``."""
+"""The reports of the supervisor's tasks. See ``answers``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sagas.engine.read.answers import Count, Id, Time
 
 
 class RecoveryView(TypedDict):
-    """What one look at stalled sagas did.
+    """The result of one recovery of stalled sagas.
 
-    ``untouched`` were alive after all, ``failed`` could not be recovered (the log says why), for ``left`` there was no
-    time. ``saga_ids`` names the recovered ones, 100 at most.
+    ``untouched`` sagas were not stalled after all. ``failed`` could not be recovered; the log says why. For ``left``
+    there was no time. ``saga_ids`` has the recovered ones, at most 100.
     """
 
     recovered: int
@@ -22,10 +22,10 @@ class RecoveryView(TypedDict):
 
 
 class PurgeView(TypedDict):
-    """What one run of purges did.
+    """The result of one run of purges.
 
-    ``untouched`` are kept longer by now, or something is at work on them; ``failed`` could not be purged (the log says
-    why); for ``left`` there was no time.
+    ``untouched`` sagas have a longer retention by now, or a worker runs them. ``failed`` could not be purged; the log
+    says why. For ``left`` there was no time.
     """
 
     purged: int
@@ -35,14 +35,14 @@ class PurgeView(TypedDict):
 
 
 class BrokenTrailView(TypedDict):
-    """A saga whose audit trail is not what was written."""
+    """A saga whose audit trail differs from what was written."""
 
     type: str
     saga_id: Id
 
 
 class SampleView(TypedDict):
-    """What verifying a sample of audit trails found; ``failed`` ones could not be looked at."""
+    """The result of verifying a sample of audit trails; ``failed`` ones could not be read."""
 
     verified: int
     failed: int
@@ -50,11 +50,10 @@ class SampleView(TypedDict):
 
 
 class SweepRoundView(TypedDict):
-    """How the sweep of a saga type by its schedule stands: the round that is under way, or the last one.
+    """The scheduled sweep of a saga type: the round under way, or the last one.
 
-    ``action`` is what happens to orphans; ``counts`` are those of a sweep, as far as the round has come; ``stopped``
-    says why a part of it does not go on. ``began_at`` and ``finished_at`` are null before the first round began, or
-    ended.
+    ``action`` is what happens to orphans. ``counts`` are the sweep's figures so far. ``stopped`` says why a part of the
+    round has stopped. ``began_at`` and ``finished_at`` are null before the first round began, or ended.
     """
 
     type: str
@@ -69,7 +68,7 @@ class SweepRoundView(TypedDict):
 
 
 class SweepView(TypedDict):
-    """What a sweep of one saga type saw and did; its fields are those of ``sagas.engine.sweep.orphans.SweepReport``."""
+    """The result of a sweep of one saga type. Its fields are those of ``sagas.engine.sweep.orphans.SweepReport``."""
 
     type: str
     prefix: str

@@ -1,6 +1,6 @@
-"""How many sagas there are, by type and status, and how fast they come and go: counted in indexes, never by a scan.
+"""Count sagas by type and status, and their starts and ends per minute: in indexes, never by a scan.
 
-Every count ends somewhere: what it does not get to is told, as *at least*. A function environment keeps an answer for
+Every count has a limit. A figure at its limit is reported as *at least*. A function environment caches an answer for
 half a minute.
 """
 
@@ -28,21 +28,21 @@ from sagas.store.types.pauses import Pauses
 
 DAY = 86_400.0
 _RATE = 300.0
-"""Seconds over which starts and ends a minute are averaged."""
+"""Seconds over which starts and ends per minute are averaged."""
 _MOST = 1_000
-"""To which a shard is counted, and how many sagas in flight, and how many that need a person, are looked at."""
+"""Limit of a count in one shard, of the sagas in flight that are read, and of those that need an operator."""
 _GOOD_FOR = 30.0
-"""Seconds for which an answer is kept."""
-_ABOUT_QUEUES = "messages in queues, which SQS counts approximately, those in flight and delayed included"
-_ABOUT_FLIGHT = f"what is in flight: only the {_MOST} sagas that the supervisor would look at first were looked at"
-_ABOUT_ATTENTION = f"what needs a person: only the {_MOST} that wait longest were looked at"
-_ABOUT_COUNTS = f"what ended or was started: a type has more than {_MOST} in one shard of the index"
-_ABOUT_INDEX = "indexes, which show a write about a second later"
+"""Seconds for which an answer is cached."""
+_ABOUT_QUEUES = "messages in queues: SQS counts approximately, including those in flight and delayed"
+_ABOUT_FLIGHT = f"sagas in flight: only the {_MOST} that are due first were counted"
+_ABOUT_ATTENTION = f"sagas that need an operator: only the {_MOST} that wait longest were counted"
+_ABOUT_COUNTS = f"starts and ends: a type has more than {_MOST} in one shard of the index"
+_ABOUT_INDEX = "indexes: they show a write about a second later"
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Counts of one type, and whether one of them was ended before its time."""
+    """Counts of one type; ``at_least`` names those that reached their limit."""
 
     statuses: Counter[str] = field(default_factory=Counter[str])
     at_least: set[str] = field(default_factory=set[str])
@@ -63,51 +63,51 @@ class Statistics:
     pauses: Pauses
     breakers: BreakerOperations
     clock: Clock
-    _known: dict[tuple[str, ...], tuple[float, StatsView]] = field(
+    _cached: dict[tuple[str, ...], tuple[float, StatsView]] = field(
         default_factory=dict[tuple[str, ...], tuple[float, StatsView]]
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Return how many sagas of some types there are. ``since``: epoch seconds from which on those that ended are
-        counted; a day ago if 0."""
+        """Return how many sagas of some types there are. ``since``: epoch seconds after which ended sagas count; a day
+        ago if 0."""
         now, key = self.clock.now(), (*names, str(since))
-        known = self._known.get(key)
-        if known is not None and now - known[0] < _GOOD_FOR:
-            return known[1]
+        cached = self._cached.get(key)
+        if cached is not None and now - cached[0] < _GOOD_FOR:
+            return cached[1]
         since = since or now - DAY
         counted, about = self._indexed(names, since, now), [_ABOUT_INDEX]
-        about += [_ABOUT_COUNTS] if any(one.at_least for one in counted.values()) else []
+        about += [_ABOUT_COUNTS] if any(counts.at_least for counts in counted.values()) else []
         about += self._in_flight(names, counted)
         queues, pauses = self._queues(names), self.pauses.all()
         types: list[TypeStats] = [
             {
                 "type": name,
                 "paused": pauses.get(Scope(name), NO_PAUSE).holds(undo=False),
-                "statuses": {status.value: one.statuses[status] for status in SagaStatus},
-                "in_flight": sum(one.statuses[status] for status in SagaStatus if status not in OVER),
-                "attention": one.attention,
-                "started_per_minute": round(one.started * 60 / _RATE, 2),
-                "ended_per_minute": round(one.ended * 60 / _RATE, 2),
-                "oldest_in_flight": iso(one.oldest) if one.oldest else None,
-                "at_least": sorted(one.at_least),
+                "statuses": {status.value: counts.statuses[status] for status in SagaStatus},
+                "in_flight": sum(counts.statuses[status] for status in SagaStatus if status not in OVER),
+                "attention": counts.attention,
+                "started_per_minute": round(counts.started * 60 / _RATE, 2),
+                "ended_per_minute": round(counts.ended * 60 / _RATE, 2),
+                "oldest_in_flight": iso(counts.oldest) if counts.oldest else None,
+                "at_least": sorted(counts.at_least),
             }
-            for name, one in counted.items()
+            for name, counts in counted.items()
         ]
         view: StatsView = {
             "at": iso(now),
             "since": iso(since),
             "types": types,
             "queues": queues,
-            "breakers": [one for one in self.breakers.list() if one["type"] in names],
+            "breakers": [breaker for breaker in self.breakers.list() if breaker["type"] in names],
             "approximate": [*about, _ABOUT_QUEUES],
         }
-        self._known.clear()
-        self._known[key] = now, view
+        self._cached.clear()
+        self._cached[key] = now, view
         return view
 
     def _indexed(self, names: Sequence[str], since: float, now: float) -> dict[str, _Counted]:
-        """What is counted in indexes: starts, and ends by status."""
-        shards, found = range(self.listing.shards.number()), {name: _Counted() for name in names}
+        """Count starts, and ends by status, in indexes."""
+        shards, counted = range(self.listing.shards.number()), {name: _Counted() for name in names}
         lately, day = Span(now - _RATE, now + 1), Span(since, now + 1)
         starts = [(name, f"{name}#{shard}") for name in names for shard in shards]
         ends = [(name, status, shard) for name in names for status in sorted(OVER) for shard in shards]
@@ -116,44 +116,44 @@ class Statistics:
         calls += [partial(count, "ended", ended_shard(*end), "ended_at", day, _MOST) for end in ends]
         counts = self.listing.together(calls)
         for (name, _), number in zip(starts, counts, strict=False):
-            found[name].started += number
-            found[name].at_least |= {"started_per_minute"} if number == _MOST else set()
-        some = list[tuple[str, SagaStatus, int]]()
+            counted[name].started += number
+            counted[name].at_least |= {"started_per_minute"} if number == _MOST else set()
+        filled = list[tuple[str, SagaStatus, int]]()
         for (name, status, shard), number in zip(ends, counts[len(starts) :], strict=True):
-            found[name].statuses[status] += number
-            found[name].at_least |= {status.value} if number == _MOST else set()
-            some += [(name, status, shard)] if number else []
-        # Only where something ended at all.
-        calls = [partial(count, "ended", ended_shard(*end), "ended_at", lately, _MOST) for end in some]
-        for (name, _, _), number in zip(some, self.listing.together(calls), strict=True):
-            found[name].ended += number
-            found[name].at_least |= {"ended_per_minute"} if number == _MOST else set()
-        return found
+            counted[name].statuses[status] += number
+            counted[name].at_least |= {status.value} if number == _MOST else set()
+            filled += [(name, status, shard)] if number else []
+        # An empty shard is not counted again.
+        calls = [partial(count, "ended", ended_shard(*end), "ended_at", lately, _MOST) for end in filled]
+        for (name, _, _), number in zip(filled, self.listing.together(calls), strict=True):
+            counted[name].ended += number
+            counted[name].at_least |= {"ended_per_minute"} if number == _MOST else set()
+        return counted
 
     def _in_flight(self, names: Sequence[str], counted: dict[str, _Counted]) -> list[str]:
-        """Count what is in flight by its items, and what needs a person; return what of it is approximate."""
+        """Count the sagas in flight and those that need an operator; return which figures are approximate."""
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)
         for state in readable(self.control, list(dict.fromkeys([*ids, *needing.saga_ids]))):
-            one = counted.get(state.saga)
-            if one is None:
+            counts = counted.get(state.saga)
+            if counts is None:
                 continue
-            one.attention += state.saga_id in attention and bool(state.attention)
+            counts.attention += state.saga_id in attention and bool(state.attention)
             if not state.over:
-                one.statuses[state.status] += 1
-                one.oldest = min(one.oldest or state.created_at, state.created_at)
+                counts.statuses[state.status] += 1
+                counts.oldest = min(counts.oldest or state.created_at, state.created_at)
         about = list[str]()
         if len(ids) == _MOST:
             about.append(_ABOUT_FLIGHT)
         if needing.cursor is not None:
             about.append(_ABOUT_ATTENTION)
-        for one in counted.values() if about else ():
-            one.at_least |= {status.value for status in SagaStatus if status not in OVER} | {"attention"}
+        for counts in counted.values() if about else ():
+            counts.at_least |= {status.value for status in SagaStatus if status not in OVER} | {"attention"}
         return about
 
     def _queues(self, names: Sequence[str]) -> list[QueueStats]:
-        """How many messages the queues of steps hold; ``None`` where that cannot be told."""
+        """Count the messages in the queues of steps; ``None`` if a queue cannot be read."""
         lanes: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for name in names:
             for step in self.registry.get(name).definition.steps:

@@ -1,4 +1,4 @@
-"""Sagas as people and programs read them: the JSON of the API, of the client and of the command line."""
+"""The JSON of sagas that the API, the client and the command line show."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatu
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.read.answers import (
+    AttentionView,
     AuditEntry,
     ErrorView,
-    FaultView,
+    FailureView,
     PauseView,
+    SagaErrorView,
     SagaView,
     StepView,
     Summary,
@@ -40,24 +42,37 @@ def _when(seconds: float) -> str | None:
     return iso(seconds) if seconds else None
 
 
-def faults_in(state: SagaState) -> tuple[int, ...]:
-    """Return which entries tell what went wrong with a saga; the first of them that does is :func:`fault_view`'s."""
+def errors_in(state: SagaState) -> tuple[int, ...]:
+    """Return the numbers of the entries that may have a saga's errors."""
     last = (state.seq,) if state.status is SagaStatus.COMPENSATION_FAILED else ()
     return (*last, state.error_seq) if state.error_seq else last
 
 
-def fault_view(state: SagaState, entries: Mapping[int, Entry]) -> FaultView | None:
-    """Return what went wrong with a saga; ``None`` if nothing did, or it was purged."""
-    for seq in faults_in(state):
-        entry = entries.get(seq)
-        undo = entry is not None and entry.action == "CompensationFailed"
-        error = error_view(entry) if undo or seq == state.error_seq else None
-        if entry is not None and error is not None:
-            return {"step": entry.step, "undo": undo, "type": error["type"], "message": error["message"][:_SHORT]}
-    return None
+def _saga_error(state: SagaState, entries: Mapping[int, Entry], longest: int | None) -> SagaErrorView | None:
+    entry = entries.get(state.error_seq)
+    error = error_view(entry)
+    if entry is None or error is None:
+        return None
+    return {"step": entry.step, "type": error["type"], "message": error["message"][:longest]}
 
 
-def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
+def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView | None:
+    """Return why a saga needs an operator, since when, and the error; ``None`` if it needs none."""
+    if not needs_attention(state):
+        return None
+    last = entries.get(state.seq)
+    undo = error_view(last) if last is not None and last.action == "CompensationFailed" else None
+    error: FailureView | None = None
+    if last is not None and undo is not None:
+        error = {"step": last.step, "type": undo["type"], "message": undo["message"][:_SHORT], "undo": True}
+    elif (failure := _saga_error(state, entries, _SHORT)) is not None:
+        error = {**failure, "undo": False}
+    return {"reason": _reason(state), "since": iso(state.attention), "error": error}
+
+
+def summary_view(
+    state: SagaState, entries: Mapping[int, Entry], *, paused: bool = False, longest: int | None = _SHORT
+) -> Summary:
     """Return what a list shows of a saga."""
     summary: Summary = {
         "saga_id": state.saga_id,
@@ -68,85 +83,84 @@ def summary_view(state: SagaState, *, paused: bool = False) -> Summary:
         "recovery_attempts": state.recovery.attempts,
         "cancel_requested_at": _when(state.cancel.at),
         "paused": paused,
-        "fault": None,
+        "error": _saga_error(state, entries, longest),
+        "attention": _attention(state, entries),
         "created_at": iso(state.created_at),
         "updated_at": iso(state.updated_at),
         "ended_at": _when(state.ended_at),
         "links": {"self": f"/sagas/{state.saga}/{state.saga_id}"},
     }
     if state.parent is not None:
-        whose = state.parent
+        parent = state.parent
         summary["parent"] = {
-            "type": whose.saga,
-            "saga_id": whose.saga_id,
-            "step": whose.step,
-            "position": whose.position,
+            "type": parent.saga,
+            "saga_id": parent.saga_id,
+            "step": parent.step,
+            "position": parent.position,
         }
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
-    if needs_attention(state):
-        summary["why"] = _why(state)
-    if state.lease is not None and state.purge is None:  # that of a purge is never given back
+    if state.lease is not None and state.purge is None:  # the lease of a purge is never released
         claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
 
-def _why(state: SagaState) -> str:
-    """One line for people: why the saga needs one."""
+def _reason(state: SagaState) -> str:
+    """Return in one line why the saga needs an operator."""
     step = state.current.name if state.current else state.steps[-1].name
-    failed = [one for one in state.steps if one.status is StepStatus.COMPENSATION_FAILED]
+    failed = [each for each in state.steps if each.status is StepStatus.COMPENSATION_FAILED]
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
     if failed:
-        return _why_undos_failed(state, failed, cure)
+        return _reason_of_failed_undos(state, failed, cure)
     if state.status is SagaStatus.DEAD_LETTERED:
-        return _why_it_stopped(state, step, cure)
+        return _reason_of_stop(state, step, cure)
     if state.status is SagaStatus.FAILED:
         return f"step {step} failed and nothing was undone"
     if state.overdue and forward(state):
         return f"its deadline has passed, and {pivot_holds(state)}"
     if state.recovery.exhausted:
         return "it stalled too often and was given up"
-    silent = f"nothing answers at step {step}: its function handled none of {state.unanswered} messages in a row"
+    silent = f"no response at step {step}: its function handled none of {state.unanswered} messages in a row"
     return silent if state.unanswered else f"the outcome of {', '.join(state.in_doubt)} is unknown"
 
 
-def _why_undos_failed(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
-    # An undo that failed although none of the attempts granted was made: there was nothing to attempt it with.
-    untried = ", ".join(one.name for one in failed if not one.undo_attempts.used)
+def _reason_of_failed_undos(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
+    # An undo that failed without an attempt has no code or no readable input.
+    untried = ", ".join(step.name for step in failed if not step.undo_attempts.used)
     if untried and not state.recovery.exhausted:
         if state.unreadable:
             return f"{state.unreadable}: the undo of {untried} was not called; {cure} and retry, or undo it by hand"
-        return f"the code of the undo of {untried} is gone: deploy it again and retry, or undo it by hand"
-    message = f"the undo of {', '.join(one.name for one in failed)} failed"
-    more = any(one.waits_for == "children" for one in failed)
-    return message + ("; retry tries those children again" if more else "")
+        return f"the code of the undo of {untried} is missing: deploy it again and retry, or undo it by hand"
+    message = f"the undo of {', '.join(step.name for step in failed)} failed"
+    has_children = any(step.waits_for == "children" for step in failed)
+    return message + ("; retry also retries those children" if has_children else "")
 
 
-def _why_it_stopped(state: SagaState, step: str, cure: str) -> str:
+def _reason_of_stop(state: SagaState, step: str, cure: str) -> str:
     if state.recovery.exhausted:
         return f"step {step} stalled too often, and {pivot_holds(state)}"
     if state.current and state.current.timed_out:
-        many = state.current.waits_for == "children"
-        told = f"too many children of step {step} failed; retry starts those anew"
-        return told if many else f"step {step} waited in vain: no signal came in time; retry has it wait anew"
+        if state.current.waits_for == "children":
+            return f"too many children of step {step} failed; retry starts the failed ones again"
+        return f"step {step} timed out: no signal arrived in time; retry waits again"
     if state.unreadable:
         return f"{state.unreadable}: step {step} was not called; {cure} and retry, or compensate"
     if state.dead is None and state.past_pivot and state.error_seq != state.seq:
         return f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force"
     if state.dead is None:
-        return f"the code of step {step} is gone: deploy it again and retry, or compensate"
+        return f"the code of step {step} is missing: deploy it again and retry, or compensate"
     return f"step {step} used up its attempts; its message is in the dead-letter queue"
 
 
 def _without_code(entry: Entry) -> bool:
-    """Whether a step waits whose code is gone, or could not be called."""
+    """Whether an entry says that a step's code is missing or could not be called."""
     cause = entry.details.get("cause") if entry.action == "StepDeadLettered" else None
     return cause is not None and DeadLetterCause(cause).fails_step
 
 
 def error_view(entry: Entry | None) -> ErrorView | None:
-    """Return the error that an entry tells of; ``None`` if it tells of none."""
+    """Return the error of an entry; ``None`` if it has none."""
     error: dict[str, Any] | None = entry.details.get("error") if entry is not None else None
     if error is None:
         return None
@@ -158,7 +172,7 @@ def _payload(entry: Entry | None) -> Any:
 
 
 def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """The step's last failure that no later success made good: that of its undo, else its own."""
+    """Return a step's last error without a later success: that of its undo, else its own."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
@@ -170,24 +184,24 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
 
 
 def step_status(state: SagaState, index: int) -> StepStatus:
-    """Return the status that a step is shown with."""
+    """Return the status of a step in a view."""
     step = state.steps[index]
-    # Between two attempts of its undo a step is being compensated, whatever it was before.
+    # Between two attempts of its undo a step is COMPENSATING, whatever its stored status.
     if state.undoing and state.cursor == index and step.undo_attempts.used > 0:
         return StepStatus.COMPENSATING
-    # It failed, and is not tried again: the saga turned round, or is over.
+    # It failed and is not retried: the saga is being undone, or has ended.
     return StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
 
 
 def _since_last_wait(entries: Sequence[Entry], step: str) -> list[Entry]:
-    """The entries of a step. A retry has it wait again: then those from before it last began to wait do not count."""
+    """The entries of a step, from its last wait on: a retry makes it wait again, and earlier entries do not count."""
     own = [entry for entry in entries if entry.step == step]
     begun = [number for number, entry in enumerate(own) if entry.action in ("WaitStarted", "ChildrenStarted")]
     return own[begun[-1] :] if begun else own
 
 
 def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: Sequence[Entry]) -> str | None:
-    """When a step began. ``own``: its entries; ``past``: those of them by which something ended."""
+    """When a step began. ``own``: its entries; ``past``: those that ended an attempt, a wait or an undo."""
     began = next((entry for entry in own if entry.action in _BEGINNINGS), None)
     if began and (not past or began.seq < past[0].seq):
         return iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
@@ -199,7 +213,7 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
 
 
 def _took(past: Sequence[Entry]) -> float | None:
-    """Seconds that the last attempt of the step itself took."""
+    """Seconds that the last attempt of the step itself ran."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)
     return None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3)
@@ -211,8 +225,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.over and state.lease is None
-    # What has begun to wait has not failed; children that are started anew have no entry that says so.
-    anew = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
+    # A waiting step has not failed. If its children are started again, no entry says so.
+    waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     view: StepView = {
         "name": step.name,
         "status": step_status(state, index).value,
@@ -221,7 +235,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "started_at": _started_at(state, step, own, past),
         "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
-        "error": None if anew else _standing_error(past),
+        "error": None if waiting else _standing_error(past),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
@@ -239,14 +253,11 @@ def saga_view(
     """Return a saga with its steps."""
     result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
-    cause, settled = by_seq.get(state.error_seq), by_seq.get(state.resolution_seq)
-    error, progress, step = error_view(cause), state.progress, state.current
+    settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
     view: SagaView = {
-        **summary_view(state, paused=paused),
-        "fault": fault_view(state, by_seq),
+        **summary_view(state, by_seq, paused=paused, longest=None),
         "request": _payload(by_seq.get(1)),
         "steps": [_step_view(state, index, entries) for index in range(len(state.steps))],
-        "error": None,
         "progress": None,
         "breaker": None,
         "waiting": _waiting_view(state, paused=paused),
@@ -256,12 +267,10 @@ def saga_view(
         "deadline": _when(state.ends_at),
     }
     if state.status is SagaStatus.COMPLETED:
-        view["result"] = next((one["result"] for one in view["steps"] if one["name"] == result), None)
-    if cause is not None and error is not None:
-        view["error"] = {"step": cause.step, **error}
+        view["result"] = next((each["result"] for each in view["steps"] if each["name"] == result), None)
     if progress is not None and step is not None:
-        told, at = progress.message, iso(progress.at)
-        view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": told, "at": at}
+        message, at = progress.message, iso(progress.at)
+        view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": message, "at": at}
     if settled is not None:
         view["resolution"] = {
             "by": settled.actor,
@@ -274,7 +283,7 @@ def saga_view(
 
 
 def pause_view(scope: Scope, pause: Pause, until: float = 0.0) -> PauseView:
-    """Return a pause, and what is paused; ``until``: epoch seconds at which it ends by itself, 0 for never."""
+    """Return a pause and its scope. ``until``: epoch seconds at which it ends on its own, 0 for never."""
     return {
         "step": scope.step or None,
         "saga_id": scope.saga_id or None,
@@ -289,7 +298,7 @@ def pause_view(scope: Scope, pause: Pause, until: float = 0.0) -> PauseView:
 
 
 def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
-    """What a saga waits for, as far as its control item tells."""
+    """Return what a saga waits for according to its control item."""
     if state.over or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at):
         return None
     if state.lease is not None:
@@ -303,14 +312,14 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
     return {"kind": "queue", "until": None}
 
 
-def left_view(
+def read_only_view(
     state: SagaState,
     entries: Sequence[Entry],
     purge: Purge | None,
     objects: Sequence[tuple[str, str]] = (),
     more_objects: int = 0,
 ) -> SagaView:
-    """Return what is left of a saga."""
+    """Return a saga that can only be read."""
     view = saga_view(state, entries)
     if purge is not None:
         view["purged_at"], view["purge_reason"] = iso(purge.at), purge.reason
@@ -319,16 +328,16 @@ def left_view(
     return view
 
 
-_SAID = {
-    Wrong.CHANGED: "entry {0} is not what was written",
+_WRONG_TEXTS = {
+    Wrong.CHANGED: "entry {0} was changed",
     Wrong.MISSING: "entry {0} is missing",
-    Wrong.INSERTED: "entry {0} was put in behind the last one",
-    Wrong.CUT_OFF: "entry {0} and all behind it are gone",
+    Wrong.INSERTED: "entry {0} was inserted after the last one",
+    Wrong.CUT_OFF: "entry {0} and all later ones are missing",
 }
 
 
 def verification_view(saga_id: str, verified: Verified) -> VerificationView:
-    """Return what verifying a saga's audit trail found."""
+    """Return the result of verifying a saga's audit trail."""
     finding, bad = verified.finding, verified.finding.bad
     view: VerificationView = {
         "saga_id": saga_id,
@@ -337,7 +346,7 @@ def verification_view(saga_id: str, verified: Verified) -> VerificationView:
         "broken": None,
     }
     if bad is not None:
-        view["broken"] = {"seq": bad.seq, "what": bad.wrong.value, "message": _SAID[bad.wrong].format(bad.seq)}
+        view["broken"] = {"seq": bad.seq, "what": bad.wrong.value, "message": _WRONG_TEXTS[bad.wrong].format(bad.seq)}
     if verified.purged_at:
         view["purged_at"] = iso(verified.purged_at)
     return view

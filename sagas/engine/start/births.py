@@ -16,13 +16,13 @@ from sagas.core.states import Parent, SagaState
 from sagas.engine.attempt.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.found_by import found_by, named, values_of
+from sagas.engine.start.found_by import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest
 from sagas.messaging.message.carried import fitting
 from sagas.messaging.message.message import Message
 from sagas.messaging.message.trace import trace_in, trace_of
 from sagas.store.control.control import ControlItems
-from sagas.store.index.findings import Findings
+from sagas.store.index.findings import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.journal import Journal
 
@@ -31,7 +31,7 @@ PARENT = "parent"
 
 
 @dataclass(frozen=True, slots=True)
-class Births:
+class ChildCreator:
     """Creates children.
 
     Args:
@@ -40,7 +40,7 @@ class Births:
         clock: the current time.
         carry: whether first messages carry the requests.
         headers: the headers of the active span; ``None`` without tracing.
-        findings: stores the children's search keys; ``None`` stores none.
+        search_keys: stores the children's search keys; ``None`` stores none.
     """
 
     registry: Registry
@@ -49,7 +49,7 @@ class Births:
     clock: Clock
     carry: bool = True
     headers: Callable[[], dict[str, str]] | None = None
-    findings: Findings | None = None
+    search_keys: SearchKeys | None = None
 
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
@@ -59,7 +59,7 @@ class Births:
         saga_type = self.registry.get(name)
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
         values = dict[str, str]()
-        if self.findings is not None:
+        if self.search_keys is not None:
             with suppress(InvalidRequest):  # the child starts anyway, and its first step reports the invalid request
                 values = values_of(saga_type, request)
         more = named(values) | trace_details(self.headers)
@@ -70,13 +70,13 @@ class Births:
         if stored.action == NEVER_STARTED or stored.tombstone is not None:
             return None
         stale_after, state = saga_type.definition.stale_after.total_seconds(), new_state(saga_type, stored)
-        values = found_by(saga_type, stored)
+        values = search_keys_of(saga_type, stored)
         if stored is not entry:
-            items = self.findings.items(state, values) if self.findings is not None else ()
+            items = self.search_keys.items(state, values) if self.search_keys is not None else ()
             begins = self.control.create_again(state, stale_after, self.journal, items)
         else:
-            if self.findings is not None:
-                self.findings.put(state, values)
+            if self.search_keys is not None:
+                self.search_keys.put(state, values)
             begins = self.control.create(state, stale_after)
         if not begins and sends:
             existing = self.control.get(saga_id)

@@ -27,7 +27,7 @@ def named(values: Mapping[str, str]) -> dict[str, Any]:
     return {"found_by": sorted(values)} if values else {}
 
 
-def found_by(saga_type: SagaType, entry: Entry) -> dict[str, str]:
+def search_keys_of(saga_type: SagaType, entry: Entry) -> dict[str, str]:
     """Return a saga's search keys from its first entry, without those that its type no longer declares."""
     names = entry.details.get("found_by", ())
     if not names or entry.payload is None:

@@ -18,10 +18,10 @@ from sagas.engine.ports import MessageSender
 from sagas.engine.read.remains import Remains
 from sagas.engine.registry import Registry, SagaType
 from sagas.engine.start.births import first_entry, first_message, new_state, trace_details
-from sagas.engine.start.found_by import found_by, named, values_of
+from sagas.engine.start.found_by import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.store.control.control import ControlItems
-from sagas.store.index.findings import Findings
+from sagas.store.index.findings import SearchKeys
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.types.pauses import Pauses
@@ -66,7 +66,7 @@ class Starter:
         clock: Clock,
         pauses: Pauses,
         auto_disabler: AutoDisabler,
-        findings: Findings,
+        search_keys: SearchKeys,
         *,
         carry: bool = True,
         headers: Callable[[], dict[str, str]] | None = None,
@@ -78,7 +78,7 @@ class Starter:
         self._clock = clock
         self._pauses = pauses
         self._auto_disabler = auto_disabler
-        self._findings = findings
+        self._search_keys = search_keys
         self._remains = Remains(registry, journal)
         self._carry = carry
         self._headers = headers
@@ -125,7 +125,7 @@ class Starter:
         if stored is not entry:
             return self._found(saga_type, stored)
         created = state = new_state(saga_type, entry)
-        self._findings.put(created, found_by(saga_type, entry))
+        self._search_keys.put(created, search_keys_of(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
             # The item may be from this call: its AWS client may have repeated the request.
             state = self._control.get(entry.saga_id) or created
@@ -166,7 +166,7 @@ class Starter:
         if state is None:
             state = new_state(saga_type, entry)
             stale_after = saga_type.definition.stale_after.total_seconds()
-            items = self._findings.items(state, found_by(saga_type, entry))
+            items = self._search_keys.items(state, search_keys_of(saga_type, entry))
             created = self._control.create_again(state, stale_after, self._journal, items)
             if not created:
                 first = self._journal.entries(saga_id, [1]).get(1, entry)

@@ -1,11 +1,11 @@
-"""Find due sagas and hand them out. The supervisor's tick does not process sagas itself.
+"""Find due sagas and send them to workers. The supervisor's tick does not process sagas itself.
 
 It sends many ids per message: to the queue ``bulk``, or to ``now`` for waits that end. Workers handle the messages in
 parallel. A saga stays in the index until it has been processed. The tick therefore notes how far it has scanned each
-shard, and does not hand out a saga again each minute while its message waits. Such a round lasts 15 minutes, or five
-for waits. Then its messages are void, and what is still due is handed out again. That also happens as soon as the queue
+shard, and does not send a saga again each minute while its message waits. Such a round lasts 15 minutes, or five for
+waits. Then its messages are void, and sagas that are still due are sent again. That also happens as soon as the queue
 is empty: every message was then handled or lost. So a lost message delays its sagas by one round at most, and the
-notes take one write per 1,000 sagas.
+scan positions take one write per 1,000 sagas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sagas.engine.ports import WorkSender
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
 from sagas.store.index.listing import IndexPosition, Listing
-from sagas.store.schedule.hand_outs import HandOut, HandOuts
+from sagas.store.schedule.hand_outs import ScanPosition, ScanPositions
 
 LOOK_AHEAD = 150.0
 """Seconds before the end of a long wait at which its message may be sent, delayed by the remaining time. The supervisor
@@ -30,7 +30,7 @@ _PERIODS = 2
 _WAITS_ROUND = 300.0
 """Seconds of a round over waits. The queue ``now`` mostly holds delayed messages, so an empty queue rarely ends it."""
 ROUND = 900.0
-"""Seconds after which sagas that were handed out and are still due are handed out again."""
+"""Seconds after which sagas that are still due are sent again."""
 _AT_THE_END = 60.0
 """Seconds before the end of a round at which the next one begins. A message sent later would be void on arrival."""
 _SETTLING = 30.0
@@ -43,8 +43,8 @@ _AT_ONCE = 10
 
 
 def look_ahead(every: float) -> float:
-    """Return how many seconds before its end a long wait is handed out: at most SQS's longest delay. ``every``: seconds
-    from one visit of the supervisor to the next."""
+    """Return how many seconds before the end of a long wait its saga is sent: at most SQS's longest delay. ``every``:
+    seconds from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
@@ -53,9 +53,9 @@ class FindReport:
     """Result of one run.
 
     Args:
-        found: how many sagas it handed out.
+        found: how many sagas it sent.
         messages: in how many messages.
-        finished: whether it handed out all due sagas.
+        finished: whether it sent all due sagas.
         overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
         stranded_shards: shards in use beyond the deployed number, because that was reduced. They are scanned, too.
     """
@@ -69,11 +69,11 @@ class FindReport:
 
 @dataclass(slots=True)
 class _Stretch:
-    """The part of a shard to hand out by a queue: sagas behind ``after`` that are due by ``horizon``."""
+    """The part of a shard to send to a queue: sagas after ``after`` that are due by ``horizon``."""
 
     shard: str
     queue: str
-    seen: HandOut
+    previous: ScanPosition
     after: IndexPosition | None
     until: float
     horizon: float
@@ -85,7 +85,7 @@ class _Run:
 
     end: float
     report: FindReport = field(default_factory=FindReport)
-    held: dict[tuple[str, float], list[IndexPosition]] = field(
+    unsent: dict[tuple[str, float], list[IndexPosition]] = field(
         default_factory=dict[tuple[str, float], list[IndexPosition]]
     )
     idle: dict[str, bool] = field(default_factory=dict[str, bool])
@@ -93,21 +93,21 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Hands out due sagas. Concurrent runs do no harm: each page is handed out by one of them.
+    """Sends due sagas to workers. Concurrent runs do no harm: each page is sent by one of them.
 
-    ``parked`` returns the shards of paused types in the index, with the time by which their sagas are due.
+    ``paused_shards`` returns the shards of paused types in the index, with the time by which their sagas are due.
     """
 
     listing: Listing
-    hand_outs: HandOuts
+    scan_positions: ScanPositions
     queues: WorkSender
     clock: Clock
-    parked: Callable[[float], dict[str, float]] = lambda now: {}
+    paused_shards: Callable[[float], dict[str, float]] = lambda now: {}
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
-        """Hand out the sagas due for a task, longest overdue first in each shard. ``budget``: seconds the run may take;
-        the next run handles the remaining ones."""
+        """Send the sagas due for a task, longest overdue first in each shard. ``budget``: seconds the run may take; the
+        next run handles the remaining ones."""
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
@@ -116,7 +116,7 @@ class Finder:
         if task == "recover":  # the message of a long wait is sent before its end
             queue = NOW if self.queues.has_work(NOW) else BULK
             stretches += self._stretches(self.listing.wait_shards, queue, now + self.look_ahead, _WAITS_ROUND, run)
-            for shard, horizon in self.parked(now).items():
+            for shard, horizon in self.paused_shards(now).items():
                 stretches += self._stretches([shard], BULK, horizon, ROUND, run)
         while stretches:
             remaining: list[_Stretch] = []
@@ -126,7 +126,7 @@ class Finder:
                     break
                 page = self._page(stretch)
                 run.report.found += len(page)
-                run.held.setdefault((stretch.queue, stretch.until), []).extend(page)
+                run.unsent.setdefault((stretch.queue, stretch.until), []).extend(page)
                 self._send(task, run, at_least=_TOGETHER * _AT_ONCE)
                 if len(page) == _PAGE:
                     remaining.append(stretch)
@@ -141,11 +141,13 @@ class Finder:
             if first is None:
                 continue
             run.report.overdue = max(run.report.overdue, now - epoch(first.sort))
-            seen = self.hand_outs.get(shard)
-            if seen.until - _AT_THE_END > now and not (seen.moved_at + _SETTLING <= now and self._idle(queue, run)):
-                stretches.append(_Stretch(shard, queue, seen, seen.upto, seen.until, horizon))
+            previous = self.scan_positions.get(shard)
+            if previous.until - _AT_THE_END > now and not (
+                previous.moved_at + _SETTLING <= now and self._idle(queue, run)
+            ):
+                stretches.append(_Stretch(shard, queue, previous, previous.upto, previous.until, horizon))
             else:
-                stretches.append(_Stretch(shard, queue, seen, None, now + length, horizon))
+                stretches.append(_Stretch(shard, queue, previous, None, now + length, horizon))
         return stretches
 
     def _idle(self, queue: str, run: _Run) -> bool:
@@ -161,21 +163,21 @@ class Finder:
         page = self.listing.due_page(stretch.shard, stretch.horizon, stretch.after, _PAGE)
         if not page:
             return ()
-        # Rule 14: note first, then send. So concurrent runs send nothing twice, and the next round finds what was noted
-        # but not sent.
-        after = HandOut(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
-        if not self.hand_outs.move(stretch.shard, stretch.seen, after):
+        # Rule 14: note first, then send. So concurrent runs send nothing twice, and the next round finds sagas that
+        # were noted but not sent.
+        after = ScanPosition(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
+        if not self.scan_positions.move(stretch.shard, stretch.previous, after):
             return ()
-        stretch.seen, stretch.after = after, after.upto
+        stretch.previous, stretch.after = after, after.upto
         return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
-        """Send the sagas held for each queue, once there are at least so many."""
-        for (queue, until), held in run.held.items():
-            if len(held) < at_least:
+        """Send the collected sagas of each queue, once there are at least so many."""
+        for (queue, until), positions in run.unsent.items():
+            if len(positions) < at_least:
                 continue
-            parts = [held[start : start + _TOGETHER] for start in range(0, len(held), _TOGETHER)]
+            parts = [positions[start : start + _TOGETHER] for start in range(0, len(positions), _TOGETHER)]
             work = [DueSagas([(saga.sort, saga.saga_id) for saga in part], until).work(task) for part in parts]
-            held.clear()
+            positions.clear()
             self.queues.send_work(queue, work)
             run.report.messages += len(work)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked, MessageArrived, StallNoticed
+from sagas.core.commands import CancelArrived, MessageArrived, StallNoticed
 from sagas.core.effects import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
@@ -18,7 +18,7 @@ from sagas.engine.committer import EntryContext
 from sagas.store.control.control import ControlItems
 
 _RACE = 1.0
-"""Seconds after which to look again at a saga that changed during the look."""
+"""Seconds after which to read a saga again that others changed at the same time."""
 
 
 def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> SagaState | None:
@@ -27,7 +27,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
     now = advancer.services.clock.now()
     if not state.ends_at or state.ends_at > now:
         return state
-    decision = decide(advancer.plan(state), state, CancelAsked(ev.DEADLINE), now)
+    decision = decide(advancer.plan(state), state, CancelArrived(ev.DEADLINE), now)
     if decision.state is state:
         stall = StallNoticed(advancer.lease(), math.inf)
         advanced = advancer.advance(state, stall, EntryContext(actor="supervisor"))
@@ -39,15 +39,15 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
 
 
 @dataclass(frozen=True, slots=True)
-class Looker:
-    """Advances single sagas. Concurrent looks do no harm."""
+class CodelessAdvancer:
+    """Advances single sagas without step code. Concurrent calls do no harm."""
 
     advancer: Advancer
     control: ControlItems
 
     def look(self, saga_id: str, dispatch: int = 0) -> float:
-        """Journal the pending fact of a saga, and send the next message. Returns when to look again, in epoch seconds;
-        0 for never: it has ended, is handled by others, or waits so long that the supervisor will find it."""
+        """Journal the pending fact of a saga, and send the next message. Returns when to call this again, in epoch
+        seconds; 0 for never: it has ended, is handled by others, or waits so long that the supervisor will find it."""
         clock = self.advancer.services.clock
         current = self.control.get(saga_id)
         if current is None or current.over:

@@ -28,13 +28,13 @@ from sagas.core.ids import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
-from sagas.engine.read.remains import Left
+from sagas.engine.read.remains import ReadOnlySaga
 from sagas.engine.sweep.references import objects_in
 from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
-from sagas.store.index.findings import Findings
+from sagas.store.index.findings import SearchKeys
 from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.journal.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
 from sagas.store.journal.journal import Journal
@@ -47,7 +47,7 @@ _NEVER = 253_402_300_799.0
 _LATER = 86_400.0
 """Seconds until the next look at a saga that the service now keeps for good."""
 _NOT_OPEN = 1.0
-"""Stands for ``stale_after``, which has no effect on an ended saga."""
+"""A value for ``stale_after``, which has no effect on an ended saga."""
 _TRIES = 5
 _MOST_OBJECTS = 100
 """Objects that a tombstone names; it counts the others."""
@@ -80,7 +80,7 @@ class Purger:
     journal: Journal
     tombstones: Tombstones
     inbox: Inbox
-    findings: Findings
+    search_keys: SearchKeys
     joins: Joins
     listing: Listing
     reader: Reader
@@ -91,9 +91,9 @@ class Purger:
     def run(self, budget: float, limit: int = 10_000) -> PurgeReport:
         """Purge due sagas, longest overdue first; a failure does not stop the others. ``budget``: seconds the run may
         take; the next run handles the remaining ones."""
-        return self.work_off(self.listing.to_purge(self.clock.now(), limit), budget)
+        return self.purge_due(self.listing.to_purge(self.clock.now(), limit), budget)
 
-    def work_off(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
+    def purge_due(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
         """Purge sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
         seconds it may take."""
         report, end = PurgeReport(), self.clock.now() + budget
@@ -133,13 +133,13 @@ class Purger:
             self._end(claimed, purge)
         return claimed is not None
 
-    def purge(self, name: str, saga_id: str, reason: str, actor: str) -> Left:
+    def purge(self, name: str, saga_id: str, reason: str, actor: str) -> ReadOnlySaga:
         """Purge one saga at once, unless it is purged already. Returns what remains of it."""
         purge = Purge(self.clock.now(), actor, reason)
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
             if state is None:
-                remains = self.reader.left(name, saga_id)
+                remains = self.reader.read_only(name, saga_id)
                 if remains.purge is not None:
                     return remains
                 self._clear(remains.state, purge)
@@ -153,7 +153,7 @@ class Purger:
             claimed = state if state.purge is not None else self._claim(state, purge)
             if claimed is not None:
                 self._end(claimed, claimed.purge or purge)
-                return self.reader.left(name, saga_id)
+                return self.reader.read_only(name, saga_id)
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
     def _needy(self, state: SagaState) -> SagaState | None:
@@ -215,20 +215,20 @@ class Purger:
         aside = any("payload_ref" in entry.details for entry in entries) or any(s.signalled for s in state.steps)
         if first is not None and first.tombstone is not None:
             aside = aside or first.tombstone.aside
-            self.findings.delete(state.saga_id, first.tombstone.found_by)
+            self.search_keys.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
             # A lost execution without an entry may have stored a result in S3.
             aside = aside or not set(range(1, state.token)) <= {entry.token for entry in entries}
-            found_by = (*first.details.get("found_by", ()),)
-            self.findings.delete(state.saga_id, found_by)
+            key_names = (*first.details.get("found_by", ()),)
+            self.search_keys.delete(state.saga_id, key_names)
             committed = [entry for entry in entries if entry.seq <= state.seq]
             request_hash = str(committed[0].details.get("request_hash", ""))
             last = committed[-MOST_ACTIONS:]
             actions = tuple(map(action_of, last))
             objects = self._objects(state, committed)
-            listed = _first_of(objects)
-            more = len(objects) - len(listed)
-            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, found_by, listed, more)
+            named = _first_of(objects)
+            more = len(objects) - len(named)
+            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, key_names, named, more)
             self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)

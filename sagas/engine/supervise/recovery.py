@@ -1,4 +1,4 @@
-"""Recover sagas that stall, as the supervisor does."""
+"""Recover sagas that stall: the supervisor's main task."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sagas.engine.committer import EntryContext
 from sagas.engine.operate.pausing import Pausing
 from sagas.engine.ports import WorkSender
 from sagas.engine.supervise.finding import LOOK_AHEAD
-from sagas.engine.supervise.lanes import Lanes
+from sagas.engine.supervise.lanes import StepQueues
 from sagas.engine.supervise.looking import in_time
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.queues import Queues
-from sagas.messaging.work import NOW, SagasToLookAfter
+from sagas.messaging.work import NOW, SagasToAdvance
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import due_at
 from sagas.store.index.listing import IndexPosition, Listing
@@ -64,8 +64,8 @@ class RecoveryReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The sagas that an operator asks to recover.
+class RecoveryFilter:
+    """The sagas that an operator wants to recover.
 
     Args:
         name: only sagas of this type.
@@ -128,13 +128,17 @@ class Recovery:
         raise Unavailable(f"saga {saga_id} was changed by others five times in a row; try again", retry_after=1)
 
     def run(
-        self, budget: float, stale_after: float | None = None, limit: int = 1_000, requested: Wanted | None = None
+        self,
+        budget: float,
+        stale_after: float | None = None,
+        limit: int = 1_000,
+        requested: RecoveryFilter | None = None,
     ) -> RecoveryReport:
         """Recover due sagas; a failure does not stop the others. ``budget``: seconds the run may take; the next run
         handles the remaining ones. ``stale_after``: seconds of silence that count as a stall; by default each type's
         own."""
         clock, report = self.advancer.services.clock, RecoveryReport()
-        lanes = Lanes(self.queues, self.watermarks, clock)
+        step_queues = StepQueues(self.queues, self.watermarks, clock)
         end = clock.now() + budget
         if requested is not None and requested.saga_id is not None:
             # Its position in the index is unknown, and stays unchanged.
@@ -154,34 +158,37 @@ class Recovery:
             if clock.now() >= end:
                 report.left = len(due) - count
                 break
-            limit -= self._attempted(position, stale_after, lanes, report, requested)
+            limit -= self._attempted(position, stale_after, step_queues, report, requested)
         return report
 
-    def look_after(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
+    def recover_due(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
         """Recover sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
         seconds it may take."""
         clock, report = self.advancer.services.clock, RecoveryReport()
-        lanes, end = Lanes(self.queues, self.watermarks, clock, notes_empty=len(due) > 1), clock.now() + budget
+        step_queues, end = (
+            StepQueues(self.queues, self.watermarks, clock, notes_empty=len(due) > 1),
+            clock.now() + budget,
+        )
         for count, position in enumerate(due):
             if clock.now() >= end:
                 report.left = len(due) - count
                 break
-            self._attempted(position, None, lanes, report)
+            self._attempted(position, None, step_queues, report)
         return report
 
     def _attempted(
         self,
         position: IndexPosition,
         stale_after: float | None,
-        lanes: Lanes,
+        step_queues: StepQueues,
         report: RecoveryReport,
-        requested: Wanted | None = None,
+        requested: RecoveryFilter | None = None,
     ) -> bool:
         """Recover a saga if it was requested, and report any failure; return whether it was requested."""
         try:
             if requested is not None and not requested.takes(self.control.get(position.saga_id)):
                 return False
-            self._recover(position, stale_after, lanes, report)
+            self._recover(position, stale_after, step_queues, report)
         except Fenced:
             report.untouched += 1
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one saga must not stop the others
@@ -200,7 +207,7 @@ class Recovery:
         return self.listing.due(self.advancer.services.clock.now() + ahead, limit)
 
     def _recover(
-        self, position: IndexPosition, stale_after: float | None, lanes: Lanes, report: RecoveryReport
+        self, position: IndexPosition, stale_after: float | None, step_queues: StepQueues, report: RecoveryReport
     ) -> None:
         """Take over, send again or give up a saga that stalls; make any other due again later."""
         clock = self.advancer.services.clock
@@ -211,8 +218,8 @@ class Recovery:
         if state.saga not in self.advancer.registry:
             self._report_undeployed(state, position, report)
             return
-        sent = not state.parked and self._sent_ahead(state, position)
-        current = None if sent else in_time(self.advancer, self.control, state)
+        sent_ahead = not state.paused and self._sent_ahead(state, position)
+        current = None if sent_ahead else in_time(self.advancer, self.control, state)
         paused = current is state and self.pausing.seen(state)
         if current is None or paused or self._waits_for_children(current, position):
             report.untouched += 1
@@ -225,7 +232,7 @@ class Recovery:
         own_stale_after = self.advancer.plan(state).stale_after
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
         if _owes_message(state) and quiet_for >= (own_stale_after if stale_after is None else stale_after):
-            backlog = lanes.backlog(state)
+            backlog = step_queues.backlog(state)
         stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
@@ -261,7 +268,7 @@ class Recovery:
         now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
         later = state.in_time(now + min(max(stale_after, now - state.updated_at), _LONGEST_CHILDREN))
         if position.sort == _NOWHERE or self.control.push_due(position.saga_id, position.sort, later):
-            self.work.send_work(NOW, [SagasToLookAfter([state.saga_id], thorough=True).work()])
+            self.work.send_work(NOW, [SagasToAdvance([state.saga_id], thorough=True).work()])
         return True
 
     def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
@@ -285,6 +292,6 @@ class Recovery:
 
 
 def _owes_message(state: SagaState) -> bool:
-    """Whether a message must be on its way: no worker has the saga, and it neither waits nor rests."""
+    """Whether a message must be on its way: no worker holds the saga, and it neither waits nor has stopped."""
     at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
     return state.lease is None and not at_rest

@@ -47,7 +47,7 @@ class Verifier:
     def sample(self, size: int, budget: float) -> SampleReport:
         """Verify random sagas of all types from the last 400 days, recent ones more often. ``budget``: seconds it may
         take."""
-        report, seen, end = SampleReport(), set[str](), self.clock.now() + budget
+        report, sampled_ids, end = SampleReport(), set[str](), self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):
             if self.clock.now() >= end:
@@ -55,9 +55,9 @@ class Verifier:
             name, shard = (int(self.clock.chance() * many) for many in (len(names), self.shards))
             at = self.clock.now() - self.clock.chance() ** 2 * _OLDEST
             saga_id = self.reader.listing.near(names[name], shard, at)
-            if saga_id is None or saga_id in seen:
+            if saga_id is None or saga_id in sampled_ids:
                 continue
-            seen.add(saga_id)
+            sampled_ids.add(saga_id)
             try:
                 finding = self.verify(names[name], saga_id).finding
             except NotFound:
@@ -89,7 +89,7 @@ class Verifier:
         return self._verify_remains(name, saga_id)
 
     def _verify_remains(self, name: str, saga_id: str) -> Verified:
-        remains = self.reader.left(name, saga_id)
+        remains = self.reader.read_only(name, saga_id)
         first = self.journal.entries(saga_id, [1]).get(1)
         if first is not None and first.tombstone is not None:
             finding = look_through_tombstone(saga_id, first.saga, first.tombstone)

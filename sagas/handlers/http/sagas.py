@@ -11,7 +11,7 @@ from sagas.engine.composition.api import Api
 from sagas.engine.read.answers import AuditPage, Page, SagaView
 from sagas.engine.read.reader import Reader
 from sagas.engine.read.redacting import redacted
-from sagas.engine.read.views import left_view, saga_view, verification_view
+from sagas.engine.read.views import read_only_view, saga_view, verification_view
 from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
@@ -191,7 +191,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         request = _plain(app)
         body, actor = read_body(request, Reason), request.actor
         purged = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
-        view = left_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
+        view = read_only_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
         return answer(200, linked(request.base, view))
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:

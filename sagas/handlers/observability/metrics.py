@@ -18,7 +18,7 @@ class Metric:
     Args:
         when: the event that writes it, and its value.
         of: its dimensions.
-        unit: of its values.
+        unit: the unit of its values.
     """
 
     when: str
@@ -30,7 +30,7 @@ METRICS: Final = {
     "SagaCompleted": Metric("A saga has ended COMPLETED."),
     "SagaCompensated": Metric("A saga has ended COMPENSATED: a step failed for good, and all steps are undone."),
     "SagaCancelled": Metric("A saga has ended CANCELLED: a caller cancelled it, and all steps are undone."),
-    "SagaFailed": Metric("A saga has ended FAILED: a step whose policy asks for no undo failed for good."),
+    "SagaFailed": Metric("A saga has ended FAILED: a step with the policy FAIL failed for good."),
     "SagaCompensationFailed": Metric("A saga has ended COMPENSATION_FAILED: an undo failed for good."),
     "SagaDeadLettered": Metric("A saga has become DEAD_LETTERED: it waits for an operator."),
     "SagaNeedsAttention": Metric("A saga needs attention, for any reason. Counted once each time."),
@@ -44,7 +44,7 @@ METRICS: Final = {
     "RecordFailed": Metric("A message could not be handled and will be retried. Lambda counts no error."),
     "SagaRecovered": Metric("The supervisor has sent the message of a stalled saga again."),
     "OldestOverdueSaga": Metric(
-        "The supervisor found stalled sagas: how long the oldest has waited for it.", "both", MetricUnit.Seconds
+        "The supervisor found overdue sagas: how long the oldest has been due.", "both", MetricUnit.Seconds
     ),
     "SweepStopped": Metric("A sweep found too many orphans on one page, and stopped before that page."),
     "SweepFailed": Metric("A sweep failed, completely or for some objects."),

@@ -45,10 +45,10 @@ class OtelSpan:
 
 
 class OtelTracer:
-    """Makes spans; see :class:`sagas.engine.observe.tracing.Tracer`.
+    """Creates spans; see :class:`sagas.engine.observe.tracing.Tracer`.
 
     Args:
-        provider: exports them.
+        provider: exports the spans.
     """
 
     def __init__(self, provider: TracerProvider) -> None:
@@ -66,7 +66,7 @@ class OtelTracer:
         parent: Mapping[str, str] | None = None,
         link: str = "",
     ) -> Generator[OtelSpan]:
-        """Make a span and activate it."""
+        """Create a span and activate it."""
         # An invalid parent starts a new trace; it does not join the trace that happens to be active.
         context = None if parent is None else _W3C.extract(parent, Context())
         followed = trace.get_current_span(_W3C.extract({"traceparent": link}, Context())).get_span_context()
@@ -94,7 +94,7 @@ class OtelTracer:
         return carrier
 
     def flush(self, seconds: float) -> bool:
-        """Export ended spans within a limit of time; the next flush exports the rest. Returns whether all are
+        """Export ended spans within a limit of time; the next flush exports the others. Returns whether all are
         exported, or given up by the exporter."""
         if self._flush is None or not self._flush.is_alive():
             self._flush = Thread(target=self._provider.force_flush, name="sagas-spans", daemon=True)
@@ -104,7 +104,7 @@ class OtelTracer:
 
 
 def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
-    """Return the tracer that the standard variables ``OTEL_*`` describe.
+    """Return the tracer configured by the standard variables ``OTEL_*``.
 
     An existing provider, such as that of a layer that instruments the function, is used unchanged.
     """
@@ -124,7 +124,7 @@ def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
 
 
 def exporter_from(environment: Mapping[str, str]) -> SpanExporter:
-    """Return the exporter that ``OTEL_TRACES_EXPORTER`` names."""
+    """Return the exporter named by ``OTEL_TRACES_EXPORTER``."""
     name = environment["OTEL_TRACES_EXPORTER"].strip()
     if name == "otlp":
         protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")

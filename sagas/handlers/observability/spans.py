@@ -38,7 +38,7 @@ def serving(tracer: Tracer, call: Mapping[str, Any], context: Any) -> Generator[
     attributes = {
         "http.request.method": method,
         "http.route": route,
-        # A callback's token allows anybody to send the signal, so it must not get into a trace.
+        # Anyone with a callback's token can send the signal, so it must not get into a trace.
         "url.path": route if route.endswith("/callbacks/{token}") else str(call.get("path") or ""),
         "url.scheme": headers.get("x-forwarded-proto", "https"),
         **faas("http", context),

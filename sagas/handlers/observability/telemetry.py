@@ -33,10 +33,7 @@ class Telemetry:
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Log the fact. Count sagas that have ended, with their duration, sagas that wait for an operator, and retried
-        attempts.
-
-        After a cancel no attempt is retried.
-        """
+        attempts. After a cancel no attempt is retried."""
         index: int | None = getattr(fact, "index", None)
         fields = {
             "saga_id": after.saga_id,
@@ -47,21 +44,21 @@ class Telemetry:
             "attempt": getattr(fact, "attempt", None),
             "seq": after.seq,
         }
-        # An undo that failed for good is an error, so that it shows at almost every log level.
+        # An undo that failed for good is logged as an error, so that almost every log level includes it.
         log = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
         log(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.over or after.status is SagaStatus.DEAD_LETTERED):
             if after.over:
-                took = round((after.updated_at - after.created_at) * 1000)
-                self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, took)
+                duration = round((after.updated_at - after.created_at) * 1000)
+                self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, duration)
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)
         if after.attention and not before.attention:
             self.count("SagaNeedsAttention", after.saga)
-        again = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
-        another = fact.action == "CompensationAttemptFailed" and after.undoing and again
+        undo_pending = index is not None and after.steps[index].status is not StepStatus.COMPENSATION_FAILED
+        retried = fact.action == "CompensationAttemptFailed" and after.undoing and undo_pending
         if fact.action in ("StepFailed", "StepLost") and index is not None:
-            another = after.steps[index].status is StepStatus.RETRYING and not after.cancel.at
-        if another:
+            retried = after.steps[index].status is StepStatus.RETRYING and not after.cancel.at
+        if retried:
             self.count("StepRetried", after.saga)
 
     def paused(self, saga: str) -> None:
@@ -100,7 +97,7 @@ class Telemetry:
         self._metrics.flush_metrics()
 
     def goes_on(self, message: Message) -> None:
-        """Have log lines name the step that an invocation continues with."""
+        """Name the step that an invocation continues with in log lines."""
         self.logger.append_keys(step=message.step)
 
     @staticmethod

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sagas.handlers.observability.otel import OtelTracer
 
 _LONGEST_FLUSH = 2.0
-"""Seconds that the end of an invocation may wait for the exporter. The next invocation exports the rest."""
+"""Seconds that the end of an invocation may wait for the exporter. The next invocation exports the other spans."""
 _RESERVE = 0.5
 """Seconds of the function's time reserved for the end of the invocation."""
 
@@ -65,7 +65,7 @@ def traced(trigger: str, name: str = "") -> Callable[[Handler], Handler]:
 
 
 def faas(trigger: str, context: Any) -> dict[str, str]:
-    """Return the attributes of an invocation that the semantic conventions name."""
+    """Return the attributes of an invocation that the semantic conventions define."""
     attributes = {
         "faas.invocation_id": getattr(context, "aws_request_id", ""),
         "cloud.resource_id": getattr(context, "invoked_function_arn", ""),

@@ -1,4 +1,4 @@
-"""Recovery of due sagas, from messages of the queues ``bulk`` and ``now``."""
+"""Recover due sagas named by messages of the queues ``bulk`` and ``now``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SPARE = 5.0
 """Seconds reserved at the end of an invocation, to finish recovering the current saga."""
 
 
-def look_after(work: Work, context: Any, engine: Recovering) -> None:
+def recover_due(work: Work, context: Any, engine: Recovering) -> None:
     """Recover the sagas that a message of the queue ``bulk`` names, if it is not void."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if is_void(due, engine):
         return
-    report = engine.recovery.look_after([IndexPosition(*position) for position in due.sagas], budget)
+    report = engine.recovery.recover_due([IndexPosition(*position) for position in due.sagas], budget)
     report_recovery(report, recovery_view(report))
 
 

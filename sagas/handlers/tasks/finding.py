@@ -1,4 +1,4 @@
-"""Finding due sagas, in each run of the supervisor."""
+"""Find due sagas, in each run of the supervisor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def find(
     if report.stranded_shards:
         deployed = engine.finder.listing.shards.deployed
         telemetry().logger.error(
-            "shards was lowered, but higher shards are in use, which are slower to read; raise it again",
+            "shards was reduced, but higher shards are still in use, and reading them is slow; raise it again",
             extra={"deployed": deployed, "in_use": deployed + report.stranded_shards},
         )
         telemetry().measure("ShardsReduced", report.stranded_shards)

@@ -1,4 +1,4 @@
-"""Events of a service: their content, their bus, and replays."""
+"""Publish the events of a service: their content, their bus, and replays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sagas.core.text import epoch
 from sagas.engine.composition.reading import Reading
-from sagas.engine.observe.telling import Told, told_of_entries
+from sagas.engine.observe.telling import OutboxEvent, events_of_entries
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.messaging.bus import LARGEST, EventBus
 
@@ -26,7 +26,7 @@ def bus() -> EventBus:
     return EventBus(os.environ[_BUS], os.environ["SAGAS_EVENT_SOURCE"])
 
 
-def publish(events: Iterable[Told], engine: Callable[[], Reading]) -> int:
+def publish(events: Iterable[OutboxEvent], engine: Callable[[], Reading]) -> int:
     """Put events on the bus; return their number."""
     return bus().put((event.name, _detail(event, engine)) for event in events)
 
@@ -44,7 +44,7 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
     since, name, cursor = event.get("since"), event.get("type"), event.get("cursor")
     problems = [
-        Problem(f"$.{field}", "must be a text")
+        Problem(f"$.{field}", "must be text")
         for field, value in (("since", since or 0), ("type", name), ("cursor", cursor))
         if not isinstance(value, str | None)
     ]
@@ -66,13 +66,13 @@ def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str,
             if state.updated_at < begin:
                 continue
             entries = engine.journal.history(state.saga_id, up_to=state.seq)
-            events += publish(told_of_entries(state, entries, begin, steps=included("steps")), lambda: engine)
+            events += publish(events_of_entries(state, entries, begin, steps=included("steps")), lambda: engine)
         cursor = page.cursor
         if cursor is None or context.get_remaining_time_in_millis() < _RESERVE:
             return {"published": events, "sagas": sagas, "cursor": cursor}
 
 
-def _detail(event: Told, engine: Callable[[], Reading]) -> dict[str, Any]:
+def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]:
     """Return the event's detail, with the request or the result if payloads are published and it fits."""
     detail = dict[str, Any](event.detail)
     if not included("payloads") or event.name not in ("SagaStarted", "SagaCompleted", "StepCompleted"):
@@ -80,7 +80,7 @@ def _detail(event: Told, engine: Callable[[], Reading]) -> dict[str, Any]:
     saga, step = event.detail["type"], detail.get("step")
     try:
         view = cast("dict[str, Any]", engine().reader.show(saga, event.detail["saga_id"]))
-        if event.name == "SagaCompleted":  # by its step: the saga may have been undone since
+        if event.name == "SagaCompleted":  # the result of its step: the saga may have been undone since
             step = engine().registry.get(saga).definition.result_step.name
     except NotFound:
         return detail  # its type is no longer deployed

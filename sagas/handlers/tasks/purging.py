@@ -1,4 +1,4 @@
-"""Purging: on request, and from messages of the queue ``bulk``."""
+"""Purge sagas on request, and those named by messages of the queue ``bulk``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def purge_due(work: Work, context: Any, engine: Purging) -> None:
     """Purge the sagas that a message of the queue ``bulk`` names, if it is not void."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if not is_void(due, engine):
-        report = engine.purger.work_off([IndexPosition(*position) for position in due.sagas], budget)
+        report = engine.purger.purge_due([IndexPosition(*position) for position in due.sagas], budget)
         telemetry().logger.info("purge", extra=dict(_counts(report)))
 
 

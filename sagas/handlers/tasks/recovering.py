@@ -1,4 +1,4 @@
-"""Recovery on request."""
+"""Recover sagas on request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sagas.engine.composition.recovering import Recovering
 from sagas.engine.read.reports import RecoveryView
-from sagas.engine.supervise.recovery import Wanted
+from sagas.engine.supervise.recovery import RecoveryFilter
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.bodies import LONGEST_SILENCE, MOST_RECOVERED, MOST_RECOVERY_ATTEMPTS
 from sagas.handlers.http.inputs import checked_id
@@ -43,13 +43,13 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
         problems = [Problem(f"$.{field}", f"must be {what}") for field, what in wrong.items()]
         raise InvalidRequest("the recovery is invalid", problems)
     saga_id = checked_id(options["saga_id"]) if "saga_id" in options else None
-    selection = Wanted(options.get("type"), saga_id, options.get("max_attempts"))
+    selection = RecoveryFilter(options.get("type"), saga_id, options.get("max_attempts"))
     if selection.name is not None:
         engine.registry.get(selection.name)
     budget = context.get_remaining_time_in_millis() / 1000 - SPARE
     stale_after = float(options["stale_after"]) if "stale_after" in options else None
     limit = options.get("limit", MOST_RECOVERED)
-    report = engine.recovery.run(budget, stale_after, limit, None if selection == Wanted() else selection)
+    report = engine.recovery.run(budget, stale_after, limit, None if selection == RecoveryFilter() else selection)
     view = recovery_view(report)
     report_recovery(report, view)
     # Written only when needed: a metric costs per hour in which it is written.

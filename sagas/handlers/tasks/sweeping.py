@@ -1,4 +1,4 @@
-"""The task ``sweep`` of orphaned objects: in the supervisor, and in a worker for a part of a round."""
+"""Sweep orphaned objects: in the supervisor, and in a worker for a part of a round."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any
     return {"swept": [asdict(report) for report in reports]}
 
 
-def stand(engine: Core) -> dict[str, Any]:
+def sweeps(engine: Core) -> dict[str, Any]:
     """Return the state of scheduled sweeps without sweeping: ``{"sweeps": [...]}``, one per saga type that declares
     ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
@@ -98,22 +98,22 @@ def _sweeper(engine: Core) -> Sweeper:
 
 def _log_report(report: SweepReport) -> None:
     """Log the counts, and write metrics that operators watch."""
-    seen = telemetry()
-    told = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
-    seen.logger.info("swept", extra={"saga": report.type, **told})
+    observer = telemetry()
+    counts = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
+    observer.logger.info("swept", extra={"saga": report.type, **counts})
     if report.dry_run:
         return
     if report.stopped:
-        seen.count("SweepStopped", report.type)
+        observer.count("SweepStopped", report.type)
     if report.error or report.errors:
-        seen.count("SweepFailed", report.type)
+        observer.count("SweepFailed", report.type)
 
 
 def _log_end(ended: EndedRound) -> None:
     """Log the counts of a whole round, and write the metrics to be watched over weeks."""
-    seen, counts = telemetry(), ended.counts
+    observer, counts = telemetry(), ended.counts
     fields = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
-    seen.logger.info("sweep round ended", extra={**fields, **counts})
-    seen.measure("SweepListed", counts["listed"], saga=ended.saga)
-    seen.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
-    seen.measure("SweepDuration", ended.seconds, ended.saga)
+    observer.logger.info("sweep round ended", extra={**fields, **counts})
+    observer.measure("SweepListed", counts["listed"], saga=ended.saga)
+    observer.measure("SweepOrphans", counts["orphans"] + counts["unreferenced"], saga=ended.saga)
+    observer.measure("SweepDuration", ended.seconds, ended.saga)

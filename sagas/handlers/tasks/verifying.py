@@ -1,4 +1,4 @@
-"""Verification of a sample of audit trails, each night or on request."""
+"""Verify a sample of audit trails, each night or on request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _USUAL, _MOST = 100, 10_000
 
 
 def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleView:
-    """Verify the audit trails of sagas chosen at random."""
+    """Verify the audit trails of random sagas."""
     sample: object = event.get("sample", _USUAL)
     if not isinstance(sample, int) or isinstance(sample, bool) or not 1 <= sample <= _MOST:
         problem = Problem("$.sample", f"must be a whole number from 1 to {_MOST}")

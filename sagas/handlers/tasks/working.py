@@ -18,22 +18,26 @@ Parts = TypeVar("Parts", bound=Core)
 Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
 """Functions by task; they take a message, Lambda's context and the function's parts."""
 MOST_FAILURES = 5
-"""Receives after which a message counts as worn: its function was killed, or failed, each time."""
+"""Receives after which another task handles a message: its function was killed, or failed, each time."""
 _SPARE = 2.0
 """Seconds at the end of the function's time in which it starts no record."""
 
 
-def worked_off(
+def handle_records(
     event: Any,
     context: Any,
     engine: Parts,
     tasks: Tasks[Parts],
-    worn: Tasks[Parts] | None = None,
+    after_failures: Tasks[Parts] | None = None,
 ) -> dict[str, Any]:
     """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry or
-    dead-letter. A useless record is deleted: due work is always found again."""
+    dead-letter. An outdated record is deleted: due work is always found again.
+
+    ``after_failures``: the functions for messages that failed ``MOST_FAILURES`` times.
+    """
     records = records_of(event)
-    failed = [record["messageId"] for record in records if not _done(record, context, engine, tasks, worn or {})]
+    others = after_failures or {}
+    failed = [record["messageId"] for record in records if not _done(record, context, engine, tasks, others)]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
@@ -42,7 +46,7 @@ def _done(
     context: Any,
     engine: Parts,
     tasks: Tasks[Parts],
-    worn: Tasks[Parts],
+    after_failures: Tasks[Parts],
 ) -> bool:
     """Handle one record; return whether it may be deleted."""
     fields = {"message_id": record["messageId"]}
@@ -58,7 +62,7 @@ def _done(
                 # Code for the task may be deployed again; then the message can be redriven.
                 expected = f"must be one of {', '.join(tasks)}"
                 raise InvalidRequest(f"this function does not handle task {work.task!r}", [Problem("$.task", expected)])
-            task = worn.get(work.task) if receives > MOST_FAILURES else None
+            task = after_failures.get(work.task) if receives > MOST_FAILURES else None
             (task or tasks[work.task])(work, context, engine)
         except NewerFormat as newer:
             # Each receive would bring it closer to the dead-letter queue, so a copy waits instead.
@@ -70,9 +74,9 @@ def _done(
         with suppress(SagaError, KeyError):
             engine.queues.delay_record(record, 0)
         return False
-    except Exception as error:  # noqa: BLE001 - one bad record must not harm the others
+    except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
         telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **fields)
-        with suppress(SagaError, KeyError):  # during an outage of SQS the message returns by itself
+        with suppress(SagaError, KeyError):  # during an outage of SQS the message returns on its own
             engine.queues.delay_record(record, backoff(receives, engine.clock.chance()))
         return False
     return True

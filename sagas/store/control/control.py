@@ -65,12 +65,12 @@ class ControlItems(ControlMarks):
         return True
 
     def create_again(
-        self, state: SagaState, stale_after: float, journal: Journal, found_by: Sequence[Item] = ()
+        self, state: SagaState, stale_after: float, journal: Journal, search_keys: Sequence[Item] = ()
     ) -> bool:
         """Create the item for a start that another caller began; ``False`` if it exists, or if the saga was purged.
 
         A purge must not have marked the first entry: it may have deleted the item since the caller's read (rule 13).
-        So the search keys ``found_by`` are written in the same transaction.
+        So the search key items are written in the same transaction.
         """
         put = {
             "TableName": self._settings.sagas_table,
@@ -78,7 +78,7 @@ class ControlItems(ControlMarks):
             "ConditionExpression": "attribute_not_exists(saga_id)",
         }
         writes: list[dict[str, Any]] = [{"Put": put}, {"ConditionCheck": journal.started_request(state.saga_id)}]
-        writes += [{"Put": {"TableName": self._settings.sagas_table, "Item": item}} for item in found_by]
+        writes += [{"Put": {"TableName": self._settings.sagas_table, "Item": item}} for item in search_keys]
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
         except Refused:
@@ -302,7 +302,7 @@ class ControlItems(ControlMarks):
         If a commit ``claims`` the next step, ``due`` is that of a commit without a claim. A saga that moves is no
         longer paused.
         """
-        after = replace(after, parked=False) if after.parked else after
+        after = replace(after, paused=False) if after.paused else after
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
         if claims:
             new["due"] = attributes_of({"due": iso(due_at(replace(after, lease=None), stale_after))})["due"]

@@ -13,12 +13,12 @@ from sagas.core.text import iso
 from sagas.errors import SagaError
 from sagas.formats import FORMAT
 from sagas.store.control.mapping import (
-    PARKED,
+    PAUSED,
     Item,
     attributes_of,
     number_in,
-    parked_shard,
-    parked_until,
+    paused_shard,
+    paused_until,
     progress_of,
     shard_of,
 )
@@ -34,7 +34,7 @@ _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 
 
 class ControlMarks:
-    """Cancels, requests of a parent, pauses, due times, heartbeats."""
+    """Writes cancels, requests of a parent, pauses, due times and heartbeats."""
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:
         self._tables = tables
@@ -65,15 +65,15 @@ class ControlMarks:
             if step.pivot:  # rule 17: past the pivot a saga only goes forward
                 pivot = model.steps[index]
                 allowed &= (pivot.status != StepStatus.COMPLETED.value) & pivot.lost.does_not_exist()
-        if waiting or before.parked:
+        if waiting or before.paused:
             return self._changed(before.saga_id, [*flag, *back], allowed)
         # A worker may have paused it since it was read. Then nobody would look at it before its type is resumed.
-        paused = model.open_shard.startswith(PARKED)
+        paused = model.open_shard.startswith(PAUSED)
         return self._changed(before.saga_id, flag, allowed & ~paused) or self._changed(
             before.saga_id, [*flag, *back], allowed & paused
         )
 
-    def hand_out(self, state: SagaState, index: int, count: int, token: int) -> bool:
+    def mark_started(self, state: SagaState, index: int, count: int, token: int) -> bool:
         """Record that children of a step are being started; ``False`` if the saga has changed since it was read.
 
         No lease is taken, but the token rises, so that the next claim knows how many there are. It rises by a random
@@ -107,24 +107,24 @@ class ControlMarks:
         change = "SET #order = :order, #token = #token + :one, #open_shard = :open_shard, #due = :due"
         return self._marked(state.saga_id, " AND ".join(conditions), change, values)
 
-    def park(self, state: SagaState) -> bool:
+    def mark_paused(self, state: SagaState) -> bool:
         """Set the saga aside, without a message, until its type is resumed; ``False`` if it has changed since it was
         read, or a worker holds it."""
         shard = shard_of(state.saga_id, self._settings.shards)
-        key = parked_shard(state.saga, shard, undo=state.undoing)
-        values = attributes_of({":open_shard": key, ":due": iso(parked_until(state))})
+        key = paused_shard(state.saga, shard, undo=state.undoing)
+        values = attributes_of({":open_shard": key, ":due": iso(paused_until(state))})
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
         if not state.undoing:  # a cancel accepted in the meantime needs the message
             condition += " AND attribute_not_exists(#cancel_requested_at)"
         change = "SET #open_shard = :open_shard, #due = :due"
         return self._marked(state.saga_id, condition, change, values | seen(state))
 
-    def unpark(self, state: SagaState, due: float) -> bool:
+    def mark_resumed(self, state: SagaState, due: float) -> bool:
         """Have the supervisor look at a paused saga at ``due`` and send its message; ``False`` if it is no longer
         paused."""
         model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(due))]
-        return self._changed(state.saga_id, back, model.open_shard.startswith(PARKED))
+        return self._changed(state.saga_id, back, model.open_shard.startswith(PAUSED))
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:
         """Have the supervisor look again at ``due``, if the stored time is still ``seen`` (rule 9); ``False`` if not.

@@ -1,4 +1,4 @@
-"""What sagas need an operator for, as the index of the attention list has it."""
+"""Incidents: why sagas need an operator, as stored in the index of the attention list."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from sagas.core.states import SagaState
 from sagas.core.text import iso
 
 _SECONDS = 19
-"""Characters of a time up to its seconds: every byte of an item is paid for."""
+"""Characters of a time up to its seconds: every byte of an item costs money."""
 _LARGEST = 1024
-"""Bytes of a sort key."""
+"""Most bytes of a sort key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a saga needs an operator for, and since when: the sort key of the attention list, from which it can be
-    grouped without a look at any saga.
+    """Why a saga needs an operator, and since when. It is the sort key of the attention list, so incidents can be
+    grouped without reading a saga.
 
     Args:
-        at: when it began, to the second, as it is stored.
+        at: when it began, to the second, as stored.
         saga: the saga type's name.
-        step: which is in trouble.
-        error_type: of the error; empty where there is none.
+        step: the failed step.
+        error_type: the type of the error; empty without one.
     """
 
     at: str
@@ -33,16 +33,16 @@ class Incident:
 
     @classmethod
     def of(cls, state: SagaState) -> Incident:
-        """Return what a state says."""
+        """Return the incident of a state."""
         return cls(f"{iso(state.attention)[:_SECONDS]}Z", state.saga, step_in_trouble(state), state.error_type)
 
     @classmethod
     def parse(cls, key: str) -> Incident:
-        """Read what :attr:`key` wrote."""
+        """Parse the format of :attr:`key`."""
         return cls(*key.split("#", 3))
 
     @property
     def key(self) -> str:
-        """How it is stored: what sorts by time, within what DynamoDB takes as a key."""
+        """The stored form. It sorts by time, and fits into a key of DynamoDB."""
         text = f"{self.at}#{self.saga}#{self.step}#{self.error_type}"
         return text.encode()[:_LARGEST].decode(errors="ignore")

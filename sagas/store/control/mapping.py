@@ -1,6 +1,6 @@
-"""Control items as states and back, in DynamoDB's own JSON. Only what differs from its default is stored.
+"""Convert states to control items and back, in DynamoDB's own JSON. Defaults are not stored.
 
-PynamoDB's models describe the same items, for whatever asks for less than a whole one; a test holds both equal.
+PynamoDB's models describe the same items for requests about parts of one. A test keeps both equal.
 """
 
 from __future__ import annotations
@@ -39,46 +39,45 @@ from sagas.store.documents import packed, unpacked
 from sagas.store.journal.entry_hash import packed_hash, unpacked_hash
 from sagas.store.settings import StoreSettings
 
-Known = TypeVar("Known", bound=StrEnum)
+Kind = TypeVar("Kind", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
-PARKED = "parked#"
-"""What the keys begin with under which the index ``open`` has parked sagas."""
+PAUSED = "parked#"
+"""Prefix of the keys of paused sagas in the index ``open``."""
 NEVER_DUE = 253_370_764_800.0
 """Epoch seconds that never come, in the year 9999."""
 
-_LONGEST_HERE = 36
-"""Characters of a correlation id that is kept in the control item; of a longer one the first journal entry tells."""
+_LONGEST_STORED = 36
+"""Characters up to which the control item stores a correlation id. A longer one is only in the first journal entry."""
 _HEAD = 32
 """Bytes of an entry's hash."""
 _BACKWARD = frozenset(
     {SagaStatus.COMPENSATING, SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED}
 )
 _USUAL = Purge(0.0)
-"""What a purge at the end of the retention says."""
+"""A purge at the end of the retention."""
 
 
 def shard_of(saga_id: str, shards: int) -> int:
-    """Return the shard of a saga: index partitions take a thousand writes a second each."""
+    """Return the shard of a saga: an index partition takes a thousand writes per second."""
     return int.from_bytes(hashlib.sha256(saga_id.encode()).digest()[:4]) % shards
 
 
 def sent_ahead(state: SagaState) -> bool:
-    """Whether the saga waits without a lease and without a message, which the supervisor is to send before the end of
-    the wait. Where the saga's own deadline comes first, it is that which the supervisor is to look at, and not ahead of
-    it."""
+    """Whether the supervisor sends the saga's message shortly before the end of its wait: it waits long, without a
+    lease and without a message. If the saga's own deadline comes first, the supervisor handles that at its time."""
     waits_long = state.status is SagaStatus.WAITING and state.not_before - state.updated_at > LONG_WAIT
     return waits_long and not state.lease and not 0.0 < state.ends_at < state.not_before
 
 
 def due_at(state: SagaState, stale_after: float) -> float:
-    """When the supervisor should look at the saga.
+    """Return when the supervisor should look at the saga.
 
-    Rounded up to a multiple of ``stale_after``, so that a short saga writes the index at its start and its end only.
-    Never rounded are the end of a wait, and the saga's own deadline. A step that says that it is not yet time says so
-    often: the end of such a wait is rounded, unless no message tells of it. One that waits for an operator, and was
-    settled as it is, has nothing to be done but by its own deadline; it stays in the index, for lists.
+    The time is rounded up to a multiple of ``stale_after``, so a short saga writes the index only at its start and its
+    end. The end of a wait and the saga's own deadline are not rounded. A polling step postpones itself often, so its
+    next poll is rounded, unless it has no message. A saga that waits for an operator and was resolved is due only at
+    its own deadline; it stays in the index for lists.
     """
     lease = state.lease.expires_at if state.lease else 0.0
     if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
@@ -91,65 +90,64 @@ def due_at(state: SagaState, stale_after: float) -> float:
     return state.in_time(due)
 
 
-def parked_until(state: SagaState) -> float:
-    """When the supervisor should look at a parked saga: at its own deadline only."""
+def paused_until(state: SagaState) -> float:
+    """Return when the supervisor should look at a paused saga: only at its own deadline."""
     return state.ends_at or NEVER_DUE
 
 
 def wait_shard(shard: int) -> str:
-    """Return the key under which the index ``open`` has the sagas of a shard that wait for long: they are looked at
-    before they are due."""
+    """Return the key in the index ``open`` of a shard's sagas that wait long. The supervisor handles them before they
+    are due."""
     return f"wait#{shard}"
 
 
-def parked_shard(saga: str, shard: int, *, undo: bool) -> str:
-    """Return the key under which the index ``open`` has the sagas of a shard that wait until their type is no longer
-    paused: those whose next step waits, or those whose undo does, which may go on earlier. No saga type's name has a
-    ``#``."""
-    return f"{PARKED}{saga}#undo#{shard}" if undo else f"{PARKED}{saga}#{shard}"
+def paused_shard(saga: str, shard: int, *, undo: bool) -> str:
+    """Return the key in the index ``open`` of a shard's paused sagas. Those whose undo is paused have a key of their
+    own, because undos may be resumed earlier. No saga type's name has a ``#``."""
+    return f"{PAUSED}{saga}#undo#{shard}" if undo else f"{PAUSED}{saga}#{shard}"
 
 
 def ended_shard(saga: str, status: str, shard: int) -> str:
-    """Return the key under which the index ``ended`` has the sagas of a type and shard that ended so."""
+    """Return the key in the index ``ended`` of the sagas of a type and shard that ended with a status."""
     return f"{saga}#{status}#{shard}"
 
 
 def purge_shard(shard: int) -> str:
-    """Return the key under which the index ``open`` has the sagas of a shard that are to be purged."""
+    """Return the key in the index ``open`` of a shard's sagas that will be purged."""
     return f"purge#{shard}"
 
 
 STARTING = 60.0
-"""Seconds within which who starts a saga has done so, or never does: its function may take 29 s, for a child 30."""
+"""Seconds within which a start completes, or never does: a function may take 29 s, for a child 30 s."""
 OVERTAKEN = 900.0
-"""Seconds beyond its lease for which a process may still be at work that another took over from: work without a saga's
-code holds short leases, and its function may take as long as any of Lambda's."""
+"""Seconds beyond its lease for which a process that lost it may still run. Work without a saga's code holds short
+leases, and its function may take as long as Lambda allows."""
 
 
 def purge_at(state: SagaState, settings: StoreSettings) -> float:
-    """When the supervisor should purge the saga, or go on doing so (epoch seconds); 0 for never.
+    """Return when the supervisor should purge the saga, or continue its purge (epoch seconds); 0 for never.
 
-    Retention counts from the end of a saga. One that needs a person is kept until it is settled, and then counts from
-    there.
+    Retention counts from the end of a saga. A saga that needs an operator is kept until it is resolved, and retention
+    counts from there.
 
-    A purge that has begun ends once nobody can write any more who does not know of it: who wrote the first entry and
-    makes the control item without asking, who starts children of a saga that is over meanwhile, and an execution that
-    was lost. What those wrote late would be kept for good. One that was interrupted goes on by then, too.
+    A purge ends once no process that does not know of it can write any more: a caller that wrote the first entry and
+    creates the control item next, a function that starts children, and a lost execution. Late writes would be kept for
+    good. An interrupted purge continues at that time, too.
     """
     if state.purge is not None:
         began = state.updated_at if any(step.fan_out.children for step in state.steps) else state.created_at
         return max(state.purge.at, began + STARTING, state.lost_until + OVERTAKEN if state.lost_until else 0.0)
     # A child is kept as long as its parent, and purged with it.
-    kept = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
-    return 0.0 if kept or state.attention or not state.over else state.updated_at + settings.retention
+    never = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
+    return 0.0 if never or state.attention or not state.over else state.updated_at + settings.retention
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Return the control item that holds a state, but for its progress, which is none of the state's. ``stale_after``:
-    seconds of silence that count as a stall."""
+    """Return the control item of a state, without its progress. ``stale_after``: seconds of silence that count as a
+    stall."""
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
-    # Of a correlation id that is the saga's id nothing is kept; of a long one that there is one: it is in the journal.
-    correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_HERE else ""
+    # A correlation id equal to the saga's id is not stored. For a long one, which is in the journal, an empty text is.
+    correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_STORED else ""
     item = attributes_of(
         {
             "saga_id": state.saga_id,
@@ -204,55 +202,55 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
         looks = {"since": iso(polling.since), "looks": polling.looks, "due": iso(polling.due)}
         item["polling"] = packed({**looks, "message": polling.message, "after": polling.after})
     if parent := state.parent:
-        told = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
+        link = {"id": parent.saga_id, "saga": parent.saga, "step": parent.step, "n": parent.position}
         if parent.round:
-            told["round"] = parent.round
+            link["round"] = parent.round
         if parent.counters != COUNTERS:
-            told["counters"] = parent.counters
-        item["parent"] = packed(told)
+            link["counters"] = parent.counters
+        item["parent"] = packed(link)
     if order := state.order:
         item["order"] = {"N": str(order.number if order.open else -order.number)}
     return item | _places(state, settings, stale_after)
 
 
 def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Where the sparse indexes have a saga: how it ended, whether it needs a person, when it is to be looked at."""
+    """Return a saga's keys in the sparse indexes: how it ended, whether it needs an operator, when it is due."""
     item, shard = Item(), shard_of(state.saga_id, settings.shards)
     if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    listed = bool(state.attention) and (state.over or waiting)
-    if listed or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
-        # In an index of its own: the supervisor has another time to look at it, or none.
+    stopped = bool(state.attention) and (state.over or waiting)
+    if stopped or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
+        # In an index of its own, because the supervisor looks at the saga at another time, or never.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
-    if place := _open_place(state, settings, stale_after, listed=listed):
+    if place := _open_place(state, settings, stale_after, stopped=stopped):
         item |= attributes_of({"open_shard": place[0], "due": iso(place[1])})
     return item
 
 
 def _open_place(
-    state: SagaState, settings: StoreSettings, stale_after: float, *, listed: bool
+    state: SagaState, settings: StoreSettings, stale_after: float, *, stopped: bool
 ) -> tuple[str, float] | None:
-    """Where the index of what is due has a saga, and when. ``listed``: it waits for a person."""
+    """Return a saga's key in the index of due sagas, and its time. ``stopped``: it waits for an operator."""
     shard = shard_of(state.saga_id, settings.shards)
     if state.over and state.order and state.order.open:
         return str(shard), due_at(state, stale_after)
     if to_purge := purge_at(state, settings):
         return purge_shard(shard), to_purge
-    if listed:
+    if stopped:
         return (str(shard), state.ends_at) if state.ends_at else None
     if state.over:
         return None
-    if state.parked:
-        return parked_shard(state.saga, shard, undo=state.undoing), parked_until(state)
+    if state.paused:
+        return paused_shard(state.saga, shard, undo=state.undoing), paused_until(state)
     return wait_shard(shard) if sent_ahead(state) else str(shard), due_at(state, stale_after)
 
 
 def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:
-    """Return plain values as DynamoDB has them, by name, without those that are ``None``."""
+    """Return plain values in DynamoDB's form, by name, without those that are ``None``."""
     item: Item = {}
     for name, value in values.items():
-        if value is None:  # most are, in a state and in its steps
+        if value is None:  # so are most values of a state and its steps
             continue
         if isinstance(value, str):
             item[name] = {"S": value}
@@ -266,22 +264,23 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
 
 
 def _set_attributes_of(values: Mapping[str, str | int | bool]) -> Item:
-    """Return the same without what is zero, false or empty: what is not stored has that value."""
+    """Return the same without zero, false and empty values, which are the defaults of missing attributes."""
     return attributes_of({name: value for name, value in values.items() if value})
 
 
 def text_of(seconds: float) -> str | None:
-    """Return a time as it is stored; ``None`` for never, which is 0."""
+    """Return the stored form of a time; ``None`` for 0, which means never."""
     return iso(seconds) if seconds else None
 
 
 def time_of(text: str | None) -> float:
-    """Return the time that :func:`text_of` stored."""
+    """Return the time of a stored form, as :func:`text_of` returned it."""
     return epoch(text) if text else 0.0
 
 
 def _step_item(step: StepState, *, claimable: bool) -> Item:
-    """The stored form of a step. A claim counts attempts up from what is there; a saga that turned claims no more."""
+    """Return the stored form of a step. ``claimable``: a claim will increase its attempts, so they are stored even if
+    0."""
     item = _set_attributes_of(
         {
             "name": step.name,
@@ -316,24 +315,26 @@ def progress_of(progress: Progress) -> Item:
 
 
 def purge_item(purge: Purge) -> Item:
-    """Return the stored form of a purge; what is as usual takes no room."""
-    said = {name: text for name, text in (("by", purge.by), ("reason", purge.reason)) if text != getattr(_USUAL, name)}
-    return packed({"at": iso(purge.at), **said})
+    """Return the stored form of a purge, without the usual actor and reason."""
+    stored = {
+        name: text for name, text in (("by", purge.by), ("reason", purge.reason)) if text != getattr(_USUAL, name)
+    }
+    return packed({"at": iso(purge.at), **stored})
 
 
 def purge_in(stored: Item) -> Purge:
-    """Return the purge again."""
+    """Return the purge of a stored form."""
     purge: dict[str, str] = unpacked(stored)
     return Purge(epoch(purge["at"]), purge.get("by", _USUAL.by), purge.get("reason", _USUAL.reason))
 
 
 def text_in(item: Item, name: str) -> str:
-    """Return a string, empty if the item has none."""
+    """Return a string of an item; empty if it is missing."""
     return item[name]["S"] if name in item else ""
 
 
 def number_in(item: Item, name: str) -> int:
-    """Return a whole number, 0 if the item has none."""
+    """Return a whole number of an item; 0 if it is missing."""
     return int(item[name]["N"]) if name in item else 0
 
 
@@ -342,19 +343,20 @@ def _flag_in(item: Item, name: str) -> bool:
 
 
 def state_of(item: Item) -> SagaState:
-    """Return the state that a control item holds."""
+    """Return the state of a control item."""
     saga_id, owner = item["saga_id"]["S"], text_in(item, "lease_owner")
     what = f"saga {saga_id}"
     check_format(number_in(item, "format"), what)
-    noted: Item | None = unpacked(item["progress"]) if "progress" in item else None
+    report: Item | None = unpacked(item["progress"]) if "progress" in item else None
     polling, parent = None, None
     if "polling" in item:
-        at: dict[str, Any] = unpacked(item["polling"])
-        polling = Polling(epoch(at["since"]), int(at["looks"]), at["message"], float(at["after"]), epoch(at["due"]))
+        poll: dict[str, Any] = unpacked(item["polling"])
+        since, due = epoch(poll["since"]), epoch(poll["due"])
+        polling = Polling(since, int(poll["looks"]), poll["message"], float(poll["after"]), due)
     if "parent" in item:
-        told = unpacked(item["parent"])
-        round_, counters = int(told.get("round", 0)), int(told.get("counters", COUNTERS))
-        parent = Parent(told["id"], told["saga"], told["step"], int(told["n"]), round_, counters)
+        link = unpacked(item["parent"])
+        round_, counters = int(link.get("round", 0)), int(link.get("counters", COUNTERS))
+        parent = Parent(link["id"], link["saga"], link["step"], int(link["n"]), round_, counters)
     seq = int(item["seq"]["N"])
     head: bytes = item["head"]["B"] if "head" in item else b""
     return SagaState(
@@ -362,7 +364,7 @@ def state_of(item: Item) -> SagaState:
         saga=item["saga"]["S"],
         version=item["version"]["S"],
         correlation_id=item["correlation_id"]["S"] if "correlation_id" in item else saga_id,
-        status=known(SagaStatus, item["status"]["S"], what),
+        status=member(SagaStatus, item["status"]["S"], what),
         steps=tuple(_step_in(step["M"], what) for step in item["steps"]["L"]),
         cursor=int(item["cursor"]["N"]),
         seq=seq,
@@ -393,19 +395,19 @@ def state_of(item: Item) -> SagaState:
         not_before=time_of(text_in(item, "not_before")),
         lost_until=time_of(text_in(item, "lost_until")),
         attention=time_of(text_in(item, "attention")),
-        progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
+        progress=Progress(float(report["fraction"]), report["message"], epoch(report["at"])) if report else None,
         purge=purge_in(item["purge"]) if "purge" in item else None,
         polling=polling,
         deadline=time_of(text_in(item, "deadline")),
         overdue=_flag_in(item, "overdue"),
         parent=parent,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
-        parked=text_in(item, "open_shard").startswith(PARKED),
+        paused=text_in(item, "open_shard").startswith(PAUSED),
     )
 
 
-def known(kind: type[Known], text: str, what: str) -> Known:
-    """Return what ``text`` names."""
+def member(kind: type[Kind], text: str, what: str) -> Kind:
+    """Return the member of an enumeration with a stored value; a newer version of the library may have added it."""
     try:
         return kind(text)
     except ValueError:
@@ -426,7 +428,7 @@ def _fan_out_in(item: Item) -> FanOut:
 def _step_in(item: Item, what: str) -> StepState:
     return StepState(
         name=item["name"]["S"],
-        status=known(StepStatus, item["status"]["S"], what),
+        status=member(StepStatus, item["status"]["S"], what),
         attempts=Attempts(number_in(item, "attempts"), number_in(item, "granted")),
         undo_attempts=Attempts(number_in(item, "undo_attempts"), number_in(item, "undo_granted")),
         result_seq=number_in(item, "seq"),

@@ -1,1 +1,1 @@
-"""The indexes by which sagas are found and listed."""
+"""The indexes that list sagas and find them by search keys."""

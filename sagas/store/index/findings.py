@@ -34,7 +34,7 @@ def saga_of(item_id: str) -> str:
     return item_id.split("#")[1] if item_id.startswith(_KIND) else item_id
 
 
-class Findings:
+class SearchKeys:
     """The search key items of sagas."""
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:

@@ -20,7 +20,7 @@ from sagas.store.control.incidents import Incident
 from sagas.store.control.mapping import (
     NEVER_DUE,
     ended_shard,
-    parked_shard,
+    paused_shard,
     purge_shard,
     wait_shard,
 )
@@ -133,7 +133,7 @@ class Listing:
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
         """Return ids of sagas in flight that may have this status, including all such sagas of these types."""
         keys = [*self.due_shards, *self.wait_shards]
-        keys += [key for name in names for undo in (False, True) for key in self.parked_shards(name, undo=undo)]
+        keys += [key for name in names for undo in (False, True) for key in self.paused_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
         saga_ids = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
         # A saga that needs attention and has a deadline is in both lists.
@@ -190,7 +190,7 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams)), limit)
 
     def incidents(self, most: int) -> list[Incident]:
-        """Return for what sagas need an operator, longest waiting first; ``most`` of them at most. No saga is read."""
+        """Return up to ``most`` incidents, longest waiting first. No saga is read."""
         model = self._tables.control
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, page_size=most) for key in keys]
@@ -210,10 +210,10 @@ class Listing:
         due."""
         return self._due(self.purge_shards, until, limit)
 
-    def parked(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
-        """Return sagas of a type that are parked by a pause."""
-        steps = [] if only_undos else self.parked_shards(name)
-        return self._due([*steps, *self.parked_shards(name, undo=True)], NEVER_DUE, limit)
+    def paused(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
+        """Return the paused sagas of a type."""
+        steps = [] if only_undos else self.paused_shards(name)
+        return self._due([*steps, *self.paused_shards(name, undo=True)], NEVER_DUE, limit)
 
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
         """Return the longest overdue saga of each shard; ``None`` if none is due. ``until``: epoch seconds by which it
@@ -250,9 +250,9 @@ class Listing:
         """The index keys of long waits."""
         return [wait_shard(shard) for shard in range(self.shards.number())]
 
-    def parked_shards(self, name: str, *, undo: bool = False) -> list[str]:
-        """Return the index keys of a type's sagas that are parked before their next step or, with ``undo``, undo."""
-        return [parked_shard(name, shard, undo=undo) for shard in range(self.shards.number())]
+    def paused_shards(self, name: str, *, undo: bool = False) -> list[str]:
+        """Return the index keys of a type's sagas that are paused before their next step or, with ``undo``, undo."""
+        return [paused_shard(name, shard, undo=undo) for shard in range(self.shards.number())]
 
     @property
     def purge_shards(self) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sagas.core.states import SagaStatus
 from sagas.formats import check_format
-from sagas.store.control.mapping import attributes_of, known, number_in, text_in, time_of
+from sagas.store.control.mapping import attributes_of, member, number_in, text_in, time_of
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
@@ -58,7 +58,7 @@ class SagaSummaries:
             seqs = (number_in(step["M"], "seq") for step in steps)
             summaries[saga_id] = SagaSummary(
                 text_in(item, "saga"),
-                known(SagaStatus, text_in(item, "status"), what),
+                member(SagaStatus, text_in(item, "status"), what),
                 "attention" in item,
                 max(time_of(text_in(item, "updated_at")), time_of(text_in(item, "lost_until"))),
                 (1, *(seq for seq in seqs if seq)),

@@ -1,7 +1,9 @@
-"""How far due sagas were handed out to workers: one item per shard, under a key that no saga can have.
+"""The scan positions of the supervisor: how far it has sent the due sagas of each shard to workers.
 
-A *round* scans a shard of the index from its beginning, page by page, over several runs. Sagas that it has passed are
-not handed out again before the round has ended, unless the queue is empty.
+There is one item per shard, under a key that no saga can have.
+
+A *round* scans a shard of the index from its beginning, page by page, over several runs. Sagas before its position are
+not sent again before the round has ended, unless the queue is empty.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from sagas.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class HandOut:
+class ScanPosition:
     """Progress of the latest round over a shard. Times in epoch seconds, 0 for never.
 
     Args:
-        upto: the last position that was handed out.
+        upto: the last position that was sent.
         until: when the round ends.
         moved_at: when that position was noted.
         by: a nonce of the run that noted it, so that it recognizes its own note.
@@ -32,28 +34,28 @@ class HandOut:
     by: str = ""
 
 
-class HandOuts:
-    """Reads and moves the hand-outs, by the index key of the shard."""
+class ScanPositions:
+    """Reads and moves the scan positions, by the index key of the shard."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def get(self, shard: str) -> HandOut:
-        """Return how far a shard was handed out, by a consistent read; an empty hand-out if it never was."""
-        model = self._tables.hand_out
+    def get(self, shard: str) -> ScanPosition:
+        """Return the scan position of a shard, by a consistent read; an empty one if it was never scanned."""
+        model = self._tables.scan_position
         try:
             item = model.get(_key(shard), consistent_read=True)
         except model.DoesNotExist:
-            return HandOut()
+            return ScanPosition()
         upto = IndexPosition(item.last_due, item.last_id)
-        return HandOut(upto, time_of(item.until), time_of(item.moved_at), item.by)
+        return ScanPosition(upto, time_of(item.until), time_of(item.moved_at), item.by)
 
-    def move(self, shard: str, seen: HandOut, after: HandOut) -> bool:
-        """Note that more of a shard is handed out; ``False`` if another run noted something first."""
-        model, upto = self._tables.hand_out, after.upto
+    def move(self, shard: str, before: ScanPosition, after: ScanPosition) -> bool:
+        """Move the scan position of a shard; ``False`` if another run has moved it."""
+        model, upto = self._tables.scan_position, after.upto
         if upto is None:
             raise ValueError("after: upto is missing")
-        as_seen = model.by == seen.by if seen.by else model.by.does_not_exist()
+        unchanged = model.by == before.by if before.by else model.by.does_not_exist()
         values = (
             (model.last_due, upto.sort),
             (model.last_id, upto.saga_id),
@@ -62,7 +64,7 @@ class HandOuts:
             (model.by, after.by),
         )
         try:
-            model(_key(shard)).update(actions=[name.set(value) for name, value in values], condition=as_seen)
+            model(_key(shard)).update(actions=[name.set(value) for name, value in values], condition=unchanged)
         except Refused:
             return self.get(shard) == after  # this call's own write, if its response was lost
         return True

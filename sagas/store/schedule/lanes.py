@@ -36,7 +36,7 @@ class Watermarks:
 
     def get(self, saga: str, step: str) -> Watermark:
         """Return a step's watermark, by a consistent read; an empty one if it was never written."""
-        model = self._tables.lane
+        model = self._tables.watermark
         try:
             item = model.get(_key(saga, step), consistent_read=True)
         except model.DoesNotExist:
@@ -46,7 +46,7 @@ class Watermarks:
 
     def note(self, saga: str, step: str, passed: float, at: float, *, resumed: bool = False) -> None:
         """Write the progress of the queue as an environment sees it; the last write wins. ``at``: epoch seconds."""
-        model = self._tables.lane
+        model = self._tables.watermark
         actions = [model.passed.set(iso(passed)), model.noted_at.set(iso(at))]
         if resumed:
             actions.append(model.resumed_at.set(iso(at)))
@@ -54,7 +54,7 @@ class Watermarks:
 
     def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
         """Write that a queue is empty or handles nothing; the last write wins. ``at``: epoch seconds."""
-        model = self._tables.lane
+        model = self._tables.watermark
         actions = [
             *([model.empty_at.set(iso(at))] if empty else ()),
             *([model.resumed_at.set(iso(at))] if silent else ()),
@@ -64,7 +64,7 @@ class Watermarks:
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
         """Reserve messages that may be sent again into a step's queue within a minute, at most ``most`` by all
         environments. ``minute``: its number since the epoch. Returns whether they were reserved."""
-        model = self._tables.lane
+        model = self._tables.watermark
         more, first = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
         room = (model.resent_in == minute) & (model.resent <= most - count)
         new_minute = model.resent_in.does_not_exist() | (model.resent_in < minute)

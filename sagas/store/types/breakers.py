@@ -94,7 +94,7 @@ class BreakerItems:
             request["ExpressionAttributeNames"] = {"#revision": "revision"}
             request["ExpressionAttributeValues"] = attributes_of({":before": before.revision})
         try:
-            self._tables.impatient.dispatch("PutItem", request)
+            self._tables.best_effort.dispatch("PutItem", request)
         except Refused as refused:
             return _state_of(refused.items.get(0) or {})
         return after
@@ -136,7 +136,7 @@ class BreakerItems:
             "ReturnValues": "ALL_NEW",
         }
         try:
-            return _state_of(self._tables.impatient.dispatch("UpdateItem", request)["Attributes"])
+            return _state_of(self._tables.best_effort.dispatch("UpdateItem", request)["Attributes"])
         except Refused:
             return None
 

@@ -19,7 +19,7 @@ _GOOD_FOR = 5.0
 _OF = "of:"
 """Prefix of a scope in the item, so that no scope is taken for the item's key."""
 SETTLING = 86_400.0
-"""Seconds for which an ended pause is kept, because the index of parked sagas lags."""
+"""Seconds for which an ended pause is kept, because the index of paused sagas lags."""
 
 
 class Pauses:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from sagas.core.text import iso
-from tests.unit.client.stub import a_saga, a_step
+from tests.unit.client.stub import a_saga, a_step, attention
 from tests.unit.console.service import FakeService, a_letter, a_type, an_entry, dead, numbered
 
 UNDO_FAILED, STALLED, WAITING = numbered(0x64), numbered(0x190), numbered(0x191)
@@ -36,7 +36,7 @@ def a_bad_day() -> FakeService:
             saga_id=numbered(0x64 + number),
             created_at=at(-785 - 60 * number),
             updated_at=at(-720 - 60 * number),
-            why="the undo of capture failed",
+            attention=attention("the undo of capture failed", {"step": "capture", **OFFLINE, "undo": True}),
             request={"amount": 280, "customer": "c-280", "card": "4111 1111 1111 1111"},
             error={"step": "ship", **REJECTED},
             steps=[

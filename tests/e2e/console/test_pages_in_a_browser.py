@@ -14,7 +14,7 @@ from tests.e2e.console.accessible import barriers
 from tests.e2e.console.conftest import Open, Tab
 from tests.e2e.console.scene import STALLED, UNDO_FAILED, WAITING
 from tests.support.pictured import MADE_OF, made_of
-from tests.unit.client.stub import a_step
+from tests.unit.client.stub import a_step, attention
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_pause, a_type, an_entry, dead, numbered
 
 SAGA = f"/sagas/checkout/{UNDO_FAILED}"
@@ -31,7 +31,7 @@ def quiet(tab: Tab) -> None:
     assert [url for url in tab.fetched if not url.startswith(tab.origin)] == []
 
 
-def test_the_printed_url_opens_the_inbox_within_a_second(console: Open, service: FakeService) -> None:
+def test_the_printed_url_opens_the_attention_page_within_a_second(console: Open, service: FakeService) -> None:
     tab = console(service)
 
     def opens() -> float:
@@ -157,7 +157,7 @@ def test_a_signal_is_sent_with_the_form_of_its_schema(console: Open, service: Fa
     page.get_by_role("link", name="Open the first").click()
     page.get_by_label("by", exact=True).fill("ann")
     page.get_by_role("button", name="Send").click()
-    page.get_by_text("What you sent was accepted.").wait_for()
+    page.get_by_text("The signal was accepted.").wait_for()
     assert service.did() == [("signal", WAITING, "approval", {"by": "ann"})]
 
 
@@ -180,7 +180,7 @@ def test_one_first_and_then_the_rest_with_stop(
     reason = page.locator("details[open] textarea[name=reason]")
     reason.fill("the topic is back")
     page.get_by_role("button", name="One first").click()
-    tab.shows(page.get_by_text("It is over."))
+    tab.shows(page.get_by_text("The job has ended."))
     assert len(service.did()) == 1
     tab.go("/")
     page.get_by_text("Redrive: 24").click()
@@ -239,7 +239,9 @@ def test_what_is_refused_is_told_and_not_taken_for_no_news(console: Open, servic
 def test_hostile_texts_run_nowhere(console: Open) -> None:
     error = {"type": HOSTILE, "message": HOSTILE}
     steps = [a_step("upload", result=HOSTILE), a_step("announce", "FAILED", error=error)]
-    service = FakeService([dead(1, request={HOSTILE: HOSTILE}, why=HOSTILE, correlation_id=HOSTILE, steps=steps)])
+    service = FakeService(
+        [dead(1, request={HOSTILE: HOSTILE}, attention=attention(HOSTILE), correlation_id=HOSTILE, steps=steps)]
+    )
     details = {"error": error, "reason": HOSTILE, "stack_trace": HOSTILE}
     service.entries.append(an_entry(2, "StepFailed", "announce", actor=HOSTILE, trace_id=HOSTILE, details=details))
     service.known_types = [a_type(description=HOSTILE, reason=HOSTILE, active=False)]
@@ -289,7 +291,7 @@ def test_a_thousand_refreshes_of_ten_thousand_sagas_stay_quick(console: Open, se
 def test_pictures(console: Open, service: FakeService, pictures: Path) -> None:
     for scheme in ("light", "dark"):
         tab = console(service, color_scheme=scheme, viewport={"width": 1200, "height": 800})
-        for name, path in (("inbox", "/"), ("saga", SAGA), ("list", "/sagas?status=COMPENSATION_FAILED")):
+        for name, path in (("attention", "/"), ("saga", SAGA), ("list", "/sagas?status=COMPENSATION_FAILED")):
             page = tab.go(path)
             tab.refreshed()
             page.screenshot(path=pictures / f"{name}-{scheme}.png")

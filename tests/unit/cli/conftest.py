@@ -13,7 +13,7 @@ import typer.testing
 from typer.testing import CliRunner, Result
 
 from sagas.cli.main import app
-from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, serving
+from tests.unit.client.stub import BEGAN, SAGA_ID, StubApi, a_saga, a_step, attention, serving
 
 _testing = cast("Any", typer.testing)
 _testing._get_command = cache(_testing._get_command)
@@ -27,7 +27,10 @@ DEAD = a_saga(
         a_step("announce", "FAILED", attempts=4, error={"type": "NotFound", "message": "no\n\x1b[31mtopic"}),
     ],
     error={"step": "announce", "type": "NotFound", "message": "no\n\x1b[31mtopic"},
-    why="step announce used up its attempts",
+    attention=attention(
+        "step announce used up its attempts",
+        {"step": "announce", "type": "NotFound", "message": "no\n\x1b[31mtopic"},
+    ),
 )
 ENTRY: dict[str, Any] = {
     "saga_id": SAGA_ID, "seq": 1, "at": BEGAN, "type": "create-zip", "action": "StepFailed", "step": "announce",
@@ -51,6 +54,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[StubApi]:
     for name in ("SAGAS_STACK", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     with serving() as stub:
         where = {"api_url": stub.url, "region": "us-east-1", "endpoint_url": stub.url, "supervisor": "the-supervisor"}
         (tmp_path / ".sagas").mkdir()

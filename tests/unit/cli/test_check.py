@@ -59,9 +59,9 @@ def test_the_first_file_is_written(run: Run) -> None:
         f"sagas: {LOCK} does not exist; `sagas check --write` creates it\n",
     )
     written = run("--write")
-    assert (written.exit_code, written.stdout.splitlines()[-1]) == (0, f"{LOCK} is written.")
+    assert (written.exit_code, written.stdout.splitlines()[-1]) == (0, f"Wrote {LOCK}.")
     same = run()
-    assert (same.exit_code, same.stdout) == (0, f"Nothing that concerns sagas in flight changed since {LOCK}.\n")
+    assert (same.exit_code, same.stdout) == (0, f"No change since {LOCK} affects sagas in flight.\n")
 
 
 def test_what_stops_sagas_in_flight_is_an_error_until_it_is_written(run: Run) -> None:
@@ -71,7 +71,7 @@ def test_what_stops_sagas_in_flight_is_an_error_until_it_is_written(run: Run) ->
     [line, hint] = found.stdout.splitlines()
     assert line.startswith("STOPS order, the request, $.price: a new field without a default. ")
     assert "--write" in hint
-    assert found.stderr == "sagas: 1 of 1 changes since the last release stop sagas in flight\n"
+    assert found.stderr == "sagas: 1 of 1 change since the last release would stop sagas in flight\n"
     assert run("--write", field="    price: int").exit_code == 0
     assert run(field="    price: int").exit_code == 0
 
@@ -80,7 +80,7 @@ def test_what_fits_is_none(run: Run) -> None:
     run("--write")
     fits = run(field="    price: int = 0")
     assert fits.exit_code == 0
-    assert "`sagas check --write` notes these types" in fits.stdout
+    assert "`sagas check --write` records these types" in fits.stdout
 
 
 def test_as_json(run: Run) -> None:
@@ -106,7 +106,7 @@ def test_a_class_or_module_can_be_named(run: Run) -> None:
         ("nowhere_at_all", "nowhere_at_all cannot be loaded: ModuleNotFoundError"),
         ("orders_app:Missing", "orders_app:Missing cannot be loaded: AttributeError"),
         ("orders_app:Order", "orders_app:Order cannot be loaded: DefinitionError"),
-        ("dataclasses", "there is no saga in dataclasses"),
+        ("dataclasses", "dataclasses defines no saga"),
     ],
 )
 def test_what_cannot_be_found_is_told_in_a_line(run: Run, name: str, told: str) -> None:
@@ -121,7 +121,7 @@ def test_no_types_are_told(run: Run, text: str) -> None:
     Path("pyproject.toml").write_text(text)
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "name the saga types" in result.stderr
+    assert "no saga types; pass them, or list them in [tool.sagas] of pyproject.toml" in result.stderr
 
 
 def test_a_broken_file_is_told(run: Run) -> None:

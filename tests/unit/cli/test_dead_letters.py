@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sagas.client import DeadLetter, Redrive
+from sagas.client.operate.dead_letters import Pruned
 from tests.unit.cli.conftest import Run
 from tests.unit.client.stub import BEGAN, SAGA_ID
 
@@ -54,9 +55,9 @@ class TestDeadLetters:
         assert one["saga_id"] == "\ud800"
         assert "m-12" in run("dlq", "list", "create-zip").stdout
         assert "message m-12" in run("dlq", "show", "create-zip").stdout
-        assert "stays, its saga does not exist" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
+        assert "stays: its saga does not exist" in run("dlq", "delete", "create-zip", "m-12", "--yes").output
 
-    def test_are_listed_with_whole_ids_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_listed_in_80_columns(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "80")):  # as on a terminal
             monkeypatch.setenv(name, value)
         message = "5298ae8f-7c74-4674-8880-f5d740e53341"
@@ -69,17 +70,19 @@ class TestDeadLetters:
         told = run("dlq", "list", "create-zip").stdout
         lines = [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in told.splitlines()]
         assert all(len(line) <= 80 for line in lines)
-        assert lines[0].startswith(f"{SAGA_ID} 2026-")
-        assert lines[1:3] == [f"  message {message}, received 15 times", "  the message's body is not JSON"]
-        assert lines[3].startswith("? 2026-")
+        assert lines[0].split()[:3] == ["message", "id", "step"]
+        assert lines[1].split()[:3] == [message[:8], SAGA_ID[:8], "ship"]
+        assert lines[2].split()[:3] == ["m-12", "?", "?"]
+        wide = re.sub("\x1b\\[[0-9;]*m", "", run("dlq", "list", "create-zip", "--wide").stdout)
+        assert f"{message}  {SAGA_ID}  a-long-name-of-a-type" in wide
 
     def test_are_shown_whole(self, run: Run) -> None:
         told = run("dlq", "show", "create-zip", "m-1").stdout
-        assert told.splitlines()[0] == "message m-12: no message of a saga"
+        assert told.splitlines()[0] == "message m-12: not a message of a saga"
         for part in (
             "received 15 times",
             "from arn:aws:sqs:r:1:q",
-            "not readable: the message's body",
+            "unreadable because the message's body",
             "who: x",
             "no  [31mJSON",
         ):
@@ -100,12 +103,12 @@ class TestDeadLetters:
         assert run("dlq", "delete", "create-zip", "m-12", text="n\n").exit_code == 1
         assert asked == []
         assert run("dlq", "delete", "create-zip", "m-12", text="y\n").exit_code == 0
-        assert run("dlq", "delete", "create-zip", "m-12", "--yes").stdout == "Message m-12 is deleted.\n"
+        assert run("dlq", "delete", "create-zip", "m-12", "--yes").stdout == "Deleted message m-12.\n"
         assert asked == [("create-zip", "m-12")] * 2
         assert run("dlq", "delete", "create-zip", "z", "--yes").exit_code == 1
 
-    @pytest.mark.parametrize("one", [(), ("--saga-id", "s-1")])
-    def test_are_moved_back_with_a_note(self, run: Run, monkeypatch: pytest.MonkeyPatch, one: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize("one", ["--all", SAGA_ID])
+    def test_are_moved_back_with_a_reason(self, run: Run, monkeypatch: pytest.MonkeyPatch, one: str) -> None:
         asked = list[tuple[Any, ...]]()
 
         def redrive(_client: object, name: str, saga_id: str | None, _tell: object, *, reason: str = "") -> Redrive:
@@ -113,5 +116,25 @@ class TestDeadLetters:
             return Redrive(moved=(self.LETTER,))
 
         monkeypatch.setattr("sagas.client.SagaClient.redrive", redrive)
-        assert run("dlq", "redrive", "create-zip", *one, "--reason", "it is up").exit_code == 0
-        assert asked == [("create-zip", one[1] if one else None, "it is up")]
+        assert run("dlq", "redrive", "create-zip", one, "--reason", "it is up").exit_code == 0
+        assert asked == [("create-zip", None if one == "--all" else one, "it is up")]
+        assert run("dlq", "redrive", "create-zip").exit_code == 2
+        assert run("dlq", "redrive", "--all").exit_code == 2
+
+    def test_stale_ones_are_deleted(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = list[tuple[Any, ...]]()
+        stale = replace(self.LETTER, saga="create-zip", saga_id=SAGA_ID, step="ship", reason="")
+
+        def prune(_client: object, name: str, *, dry_run: bool, on_progress: object) -> Pruned:
+            asked.append((name, dry_run))
+            return Pruned(dry_run, (stale,), ())
+
+        monkeypatch.setattr("sagas.client.SagaClient.prune", prune)
+        delete = "dlq", "delete", "create-zip"
+        assert run(*delete, "--stale").stdout.splitlines() == [
+            f"create-zip {SAGA_ID}, step ship: deleted.", "1 message deleted, 0 stay.",
+        ]  # fmt: skip
+        assert "1 message would be deleted" in run(*delete, "--stale", "--dry-run").stdout
+        assert asked == [("create-zip", False), ("create-zip", True)]
+        for wrong in ([], ["m-12", "--stale"], ["--stale", "--force"], ["m-12", "--dry-run"]):
+            assert run(*delete, *wrong).exit_code == 2

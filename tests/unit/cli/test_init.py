@@ -43,7 +43,7 @@ def made(init: Init) -> Path:
 
 def test_it_prints_the_real_folder(init: Init, tmp_path: Path) -> None:
     result = init(".", "--name", "my-trips")
-    assert result.stdout.startswith(f"my-trips is in {tmp_path}. There,"), result.output
+    assert result.stdout.startswith(f"Created my-trips in {tmp_path}. Continue there,"), result.output
 
 
 def run_in(project: Path, *command: str | Path) -> str:
@@ -90,7 +90,7 @@ class TestProject:
         assert not [path for path, text in texts.items() if re.search(r"(?<!\$)\{\{", text)]  # GitHub's are ${{ }}
 
     def test_passes_its_own_check(self, made: Path) -> None:
-        assert "Nothing that concerns sagas in flight changed" in run_in(made, BIN / "sagas", "check")
+        assert "affects sagas in flight" in run_in(made, BIN / "sagas", "check")
 
     @IN_PROOF
     def test_passes_its_own_tests(self, made: Path) -> None:
@@ -131,7 +131,7 @@ def test_another_example_is_a_project_too(another: Path) -> None:
     assert {"pyproject.toml", "cdk.json", "infra/app.py", ".github/workflows/deploy.yml"} <= files
     assert not [name for name in files if "trip" in name]
     assert_passes_our_linter(another)
-    assert "Nothing that concerns sagas in flight changed" in run_in(another, BIN / "sagas", "check")
+    assert "affects sagas in flight" in run_in(another, BIN / "sagas", "check")
 
 
 @IN_PROOF
@@ -162,7 +162,7 @@ class TestName:
         assert "cannot be called" in refusal(init("new", "--name", "lambda-sagas"))
 
     def test_of_a_directory_that_cannot_be_used(self, init: Init) -> None:
-        assert refusal(init("2026")).endswith("give one by --name")
+        assert refusal(init("2026")).endswith("choose another with --name")
         assert init("2026", "--name", "a" * 40).exit_code == 0
 
 

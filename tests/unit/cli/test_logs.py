@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.client.stub import SAGA_ID, StubApi
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
 
 LINE = {"level": "INFO", "message": "charged", "step": "charge", "saga_id": SAGA_ID, "amount": 80}
 FAILED = {"level": "WARNING", "message": "StepFailed", "step": "charge", "exception": "Traceback\n  KeyError\x1b[31m"}
@@ -56,4 +56,12 @@ def test_as_json(api: StubApi, run: Run) -> None:
 
 def test_what_is_no_id(api: StubApi, run: Run) -> None:
     refused = run("logs", "SAGA_ID")
-    assert (refused.exit_code, refused.stderr) == (1, "sagas: 'SAGA_ID' is not a saga id; saga_id: must be a UUID\n")
+    assert refused.exit_code == 2
+    assert "'SAGA_ID' is not a saga id or the start of one" in " ".join(refused.stderr.replace("│", " ").split())
+    assert api.asked == []
+
+
+def test_by_the_start_of_an_id(api: StubApi, run: Run) -> None:
+    api.will(200, a_saga()).will(200, {"events": []})
+    assert run("logs", SAGA_ID[:8]).exit_code == 0
+    assert api.asked[1].body["filterPattern"] == f'"{SAGA_ID}"'

@@ -51,15 +51,15 @@ class TestOperating:
         pause = ("pause", "create-zip")
         said = run(*pause, "--starts", "--reason", "an incident").stdout
         assert said.splitlines() == [
-            "create-zip is paused: no step begins. New sagas are accepted, and wait.",
-            "`sagas resume create-zip` lets them go on.",
+            "create-zip is paused: no step starts. New sagas are accepted and wait.",
+            "`sagas resume create-zip` ends the pause.",
         ]
         said = run(*pause, "upload", "--undos", "--reason", "an incident").stdout
-        assert said.splitlines()[1] == "`sagas resume create-zip upload` lets them go on."
+        assert said.splitlines()[1] == "`sagas resume create-zip upload` ends the pause."
         said = run(*pause, "--starts-only", "--reason", "closed").stdout
-        assert said.startswith("Starts of create-zip are paused; sagas in flight go on.")
+        assert said.startswith("Starts of create-zip are paused. Sagas in flight continue.")
         assert run(*pause, saga_id[:8], "--reason", "odd").stdout.startswith(f"create-zip {saga_id} is paused")
-        assert run("resume", "create-zip", "upload").stdout == "create-zip upload is not paused any more.\n"
+        assert run("resume", "create-zip", "upload").stdout == "create-zip upload is no longer paused.\n"
         alone = {"step": None, "saga_id": None, "starts": False, "undos": False, "reason": "an incident"}
         assert [one.body for one in api.asked if one.method == "PUT"] == [
             alone | {"paused": True, "starts": True},
@@ -70,11 +70,17 @@ class TestOperating:
         ]
 
     @pytest.mark.parametrize(
-        ("old", "new"), [("enable", "resume create-zip"), ("disable", "pause create-zip --starts-only")]
+        ("old", "new"),
+        [
+            ("enable", "resume TYPE"),
+            ("disable", "pause TYPE --starts-only"),
+            ("set-recovery-attempts", "recover ID --attempts N"),
+            ("dlq prune", "dlq delete TYPE --stale"),
+        ],
     )
     def test_an_old_command_names_the_new_one(self, run: Run, old: str, new: str) -> None:
         for options in ([], ["--stack", "Shop", "--region", "eu-central-1"], ["--reason", "an incident"]):
-            result = run(old, *options, "create-zip")
+            result = run(*old.split(), *options, "create-zip")
             assert (result.exit_code, result.stderr) == (1, f"sagas: {old} is now `sagas {new}`\n")
 
     @pytest.mark.parametrize(
@@ -105,8 +111,8 @@ class TestBreakers:
         closed = BREAKER | {"state": "closed", "failures": 0, "open_until": None, "more_waiting": True}
         api.will(200, closed)
         told = run("breakers", "close", "create-zip", "announce").stdout.splitlines()
-        assert told[0].endswith("is closed. Waiting sagas that were sent on their way: 12.")
-        assert "by themselves" in told[1]
+        assert told[0].endswith("is closed. Waiting sagas that were resumed: 12.")
+        assert "within 15 minutes" in told[1]
         assert json.loads(run("breakers", "close", "create-zip", "announce", "--json").stdout) == closed
         [one, _] = api.asked
         assert (one.method, one.path, one.body) == ("POST", "/v1/breakers/create-zip/announce/close", None)
@@ -114,7 +120,7 @@ class TestBreakers:
     def test_options_in_the_wrong_place_are_refused(self, api: StubApi, run: Run) -> None:
         result = run("breakers", "--stack", "Shop", "close", "create-zip", "announce")
         assert result.exit_code == 2
-        assert "goes after close" in " ".join(result.stderr.replace("│", " ").split())
+        assert "belongs after close" in " ".join(result.stderr.replace("│", " ").split())
         assert api.asked == []
 
     def test_an_unknown_one(self, api: StubApi, run: Run) -> None:
@@ -142,13 +148,13 @@ class TestBreakers:
 class TestSupervising:
     REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
 
-    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
+    @pytest.mark.parametrize("command", [["recover", "--all"], ["local", "tick"]])
     def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:
         api.will(200, self.REPORT)
-        result = run(*command, "--stale-after", "5")
+        result = run(*command, "--stale-after", "5s")
         assert result.exit_code == 0, result.output
         assert result.stdout.splitlines() == [
-            "1 recovered, 2 left as they were, 0 failed, 3 left for the next time", SAGA_ID,
+            "Recovered 1 saga, 2 did not need it, 0 failed, 3 left for the next run", SAGA_ID,
         ]  # fmt: skip
         (asked,) = api.asked
         assert asked.path.endswith("/2015-03-31/functions/the-supervisor/invocations")
@@ -156,35 +162,49 @@ class TestSupervising:
 
     def test_recovers_what_is_asked_for(self, api: StubApi, run: Run) -> None:
         api.will(200, self.REPORT)
-        result = run("recover", "create-zip", "--saga-id", SAGA_ID, "--limit", "5", "--max-attempts", "3")
+        result = run("recover", "create-zip", SAGA_ID, "--limit", "5", "--max-attempts", "3")
         assert result.exit_code == 0, result.output
         (asked,) = api.asked
         assert asked.path.endswith("/types/create-zip/recover")
         assert asked.body == {"saga_id": SAGA_ID, "limit": 5, "max_attempts": 3}
 
     def test_sets_recovery_attempts(self, api: StubApi, run: Run) -> None:
-        api.will(200, a_saga("RUNNING"))
-        result = run("set-recovery-attempts", "create-zip", SAGA_ID, "0")
-        assert result.stdout == f"create-zip {SAGA_ID} counts as having stalled 0 times since its last progress\n"
-        (asked,) = api.asked
+        api.will(200, a_saga("RUNNING")).will(200, self.REPORT)
+        result = run("recover", "create-zip", SAGA_ID, "--attempts", "0")
+        assert result.stdout.splitlines()[0] == f"Set the stalls of create-zip {SAGA_ID} to 0."
+        asked, then = api.asked
         assert (asked.method, asked.body) == ("PUT", {"attempts": 0})
         assert asked.path.endswith(f"/sagas/create-zip/{SAGA_ID}/recovery-attempts")
-        assert run("set-recovery-attempts", "create-zip", SAGA_ID, "1001").exit_code == 2
+        assert (then.path, then.body) == ("/v1/types/create-zip/recover", {"saga_id": SAGA_ID})
+        assert run("recover", "create-zip", SAGA_ID, "--attempts", "1001").exit_code == 2
+        assert run("recover", "create-zip", "--all", "--attempts", "0").exit_code == 2
+        assert len(api.asked) == 2
+
+    def test_all_of_a_type(self, api: StubApi, run: Run) -> None:
+        api.will(200, self.REPORT)
+        assert run("recover", "create-zip", "--all", "--json").exit_code == 0
+        assert [(one.path, one.body) for one in api.asked] == [("/v1/types/create-zip/recover", {})]
+        assert run("recover").exit_code == 2
 
     def test_as_json(self, api: StubApi, run: Run) -> None:
         api.will(200, self.REPORT)
-        assert json.loads(run("recover", "--json").stdout) == self.REPORT
+        assert json.loads(run("recover", "--all", "--json").stdout) == self.REPORT
 
-    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"], ["sweep", "create-zip"]])
+    @pytest.mark.parametrize("command", [["recover", "--all"], ["local", "tick"], ["sweep", "create-zip"]])
     def test_that_fails_in_one_line(self, api: StubApi, run: Run, command: list[str]) -> None:
         api.will(200, {"errorType": "Error", "errorMessage": "out\nof order"}, {"X-Amz-Function-Error": "Unhandled"})
         result = run(*command)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr == "sagas: the supervisor failed: out of order\n"
 
-    @pytest.mark.parametrize("command", [["recover"], ["local", "tick"]])
-    def test_patience_is_a_number_from_0(self, run: Run, command: list[str]) -> None:
-        assert run(*command, "--stale-after", "-1").exit_code == 2
+    @pytest.mark.parametrize("length", ["-1s", "5", "1.5h", "", "4000d", "3D", "3 d", "٣d"])
+    @pytest.mark.parametrize("option", [["recover", "--all", "--stale-after"], ["local", "tick", "--advance"]])
+    def test_a_length_has_one_form(self, api: StubApi, run: Run, option: list[str], length: str) -> None:
+        refused = run(*option, length)
+        assert refused.exit_code == 2
+        text = " ".join(refused.stderr.replace("│", " ").split())
+        assert f"Invalid value for '{option[-1]}': '{length}' is not a length such as 90s, 15m, 2h or 12d" in text
+        assert api.asked == []
 
 
 def test_a_purge_names_what_it_leaves_to_the_sweep(api: StubApi, run: Run) -> None:

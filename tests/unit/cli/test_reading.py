@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from typer.testing import CliRunner
 
-from sagas.cli.output import plain
+from sagas.cli.main import app
 from sagas.cli.project import console
 from sagas.core.text import epoch, iso
 from tests.unit.cli.conftest import DEAD, DEFINITION, ENTRY, Run
@@ -28,7 +29,7 @@ class TestShow:
         assert lines[1].startswith("started 2026-11-21 09:48:50 UTC")
         assert lines[4].split() == ["announce", "FAILED", "4", "NotFound"]
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
-        assert f"`sagas dlq redrive create-zip --saga-id {SAGA_ID}`" in lines[6]
+        assert f"`sagas dlq redrive create-zip {SAGA_ID}`" in lines[6]
         assert f"`sagas retry create-zip {SAGA_ID}`" in lines[6]
         assert lines[7:] == ["request {}", "stack trace of announce, attempt 4, trace id 1-abc", "  Traceback"]
         assert "\x1b" not in result.stdout
@@ -42,16 +43,40 @@ class TestShow:
     def test_by_its_type_and_how_its_id_begins(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga())
         assert run("show", "create-zip", SAGA_ID[:8]).exit_code == 0
-        assert [one.path for one in api.asked] == [f"/v1/sagas/{SAGA_ID[:8]}", f"/v1/sagas/create-zip/{SAGA_ID}"]
+        assert [one.path for one in api.asked] == [f"/v1/sagas/{SAGA_ID[:8]}"]
         wrong = run("show", "checkout", SAGA_ID[:8])
         assert wrong.exit_code == 1
-        assert wrong.stderr == f"sagas: the saga whose id begins with '{SAGA_ID[:8]}' is a create-zip\n"
+        assert wrong.stderr == f"sagas: saga {SAGA_ID} has type create-zip, not checkout\n"
 
     def test_by_an_ambiguous_beginning_is_refused(self, api: StubApi, run: Run) -> None:
-        api.will(409, an_error("conflict", "several sagas' ids begin so"))
+        api.will(409, an_error("conflict", "2 saga ids start with 01a1; type more of it"))
         result = run("show", SAGA_ID[:8])
-        assert (result.exit_code, result.stderr) == (1, "sagas: several sagas' ids begin so\n")
+        assert (result.exit_code, result.stderr) == (1, "sagas: 2 saga ids start with 01a1; type more of it\n")
         assert run("show").exit_code == 2
+
+    def test_by_its_idempotency_key(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": None}).will(202, a_saga("RUNNING"))
+        assert run("cancel", "create-zip", "key:order 7").exit_code == 0
+        assert [one.path for one in api.asked] == [
+            "/v1/sagas?type=create-zip&idempotency_key=order%207", f"/v1/sagas/create-zip/{SAGA_ID}",
+        ]  # fmt: skip
+        api.answers[:] = [(200, {"sagas": [], "cursor": None}, {})]
+        missing = run("cancel", "create-zip", "key:order 8")
+        assert missing.stderr == "sagas: no saga of type create-zip has the idempotency key 'order 8'\n"
+        assert run("cancel", "key:order 7").exit_code == 2
+
+    @pytest.mark.parametrize("words", [[SAGA_ID[:8]], ["--last"], ["create-zip", "--last"]])
+    @pytest.mark.parametrize("verb", ["cancel", "retry", "compensate", "purge", "signal", "result", "rerun", "audit"])
+    def test_all_verbs_take_it_alike(self, api: StubApi, run: Run, verb: str, words: list[str]) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": None} if "--last" in words else a_saga(result=1))
+        api.will(200, a_saga(result=1) | {"entries": [], "cursor": None})
+        rest = ["check", "--data", "1"] if verb == "signal" else []
+        assert run(verb, *words, *rest).exit_code == 0
+        if verb not in ("result", "rerun"):
+            assert api.asked[-1].path.startswith(f"/v1/sagas/create-zip/{SAGA_ID}")
+        if verb not in ("cancel", "retry", "compensate", "rerun"):
+            alone = run(verb, "create-zip", "--all")
+            assert "this command takes one saga at a time" in " ".join(alone.stderr.replace("│", " ").split())
 
     @pytest.mark.parametrize("name", [[], ["create-zip"]])
     def test_the_newest(self, api: StubApi, run: Run, name: list[str]) -> None:
@@ -86,7 +111,7 @@ class TestShow:
         assert 'result of announce "m-1"' in told
         assert '"k17"' in told
         assert '"k18"' not in told
-        assert "24 more lines: --json has all" in told
+        assert "24 more lines: --json prints all" in told
 
     def test_how_long_an_attempt_ran_is_not_told_of_a_wait(self, api: StubApi, run: Run) -> None:
         ended = {"ended_at": "2026-11-24T09:48:50.216Z"}
@@ -119,19 +144,19 @@ class TestShow:
 class TestResult:
     def test_is_printed(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga("RUNNING")).will(200, a_saga("COMPLETED", result={"etag": "x"}))
-        told = run("result", "create-zip", SAGA_ID, "--wait", "20")
+        told = run("result", "create-zip", SAGA_ID, "--wait", "20s")
         assert (told.exit_code, json.loads(told.stdout)) == (0, {"etag": "x"})
 
     def test_of_one_that_did_not_complete_in_time_has_the_status_of_then(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga("PENDING")).will(200, a_saga("WAITING"))
-        told = run("result", "create-zip", SAGA_ID, "--wait", "0.000001")  # over when it has asked once
-        assert (told.exit_code, told.stderr) == (1, "sagas: the saga is WAITING: it has no result\n")
+        told = run("result", "create-zip", SAGA_ID, "--wait", "0s")
+        assert (told.exit_code, told.stderr) == (1, "sagas: the saga is WAITING; only COMPLETED sagas have a result\n")
 
     def test_of_one_that_was_purged_is_gone(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga("COMPLETED", result=None, purged_at=BEGAN, purge_reason=""))
         told = run("result", "create-zip", SAGA_ID)
         assert (told.exit_code, told.stdout) == (1, "")
-        assert told.stderr == "sagas: the saga was purged at 2026-11-21 09:48:50 UTC: its result is gone\n"
+        assert told.stderr == "sagas: the saga was purged at 2026-11-21 09:48:50 UTC, with its result\n"
 
 
 class TestLists:
@@ -160,16 +185,21 @@ class TestLists:
 
     def test_one_that_goes_on_says_how(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [a_saga()], "cursor": "abc"})
-        assert run("list", "--limit", "1").stdout.splitlines()[-1] == "There may be more: --cursor abc"
+        assert run("list", "--limit", "1").stdout.splitlines()[-1] == "Continue with --cursor abc"
 
     def test_an_empty_one_says_so(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [], "cursor": None})
-        assert run("list").stdout == "There are no such sagas.\n"
+        assert run("list").stdout == "No sagas.\n"
         assert run("attention").stdout == "No saga needs you.\n"
 
     def test_attention_says_why(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})
         assert "step announce used up its attempts" in run("attention").stdout
+
+    def test_a_pipe_cuts_nothing(self, api: StubApi, run: Run) -> None:
+        reason = "the provider is down " * 60
+        api.will(200, {"sagas": [DEAD | {"why": reason}], "cursor": None})
+        assert reason.strip() in run("attention").stdout
 
     def test_incidents(self, api: StubApi, run: Run) -> None:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"]}
@@ -178,7 +208,7 @@ class TestLists:
         _, first, second, more = run("attention", "--incidents", "create-zip").stdout.splitlines()
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "12"]
         assert second.split()[:3] == ["create-zip", "upload", "12"]
-        assert more == "There are more sagas than were counted."
+        assert more == "More sagas need you than were counted."
         api.answers.clear()
         api.will(200, {"incidents": [], "at_least": False})
         assert run("attention", "--incidents").stdout == "No saga needs you.\n"
@@ -197,14 +227,14 @@ class TestLists:
         ("more", "said"),
         [
             ({}, ""),
-            ({"purged_at": BEGAN}, "the trail of actions is left, without payloads."),
+            ({"purged_at": BEGAN}, "the trail of actions is complete but has no payloads."),
         ],
     )
     def test_audit_verifies(self, api: StubApi, run: Run, more: dict[str, Any], said: str) -> None:
         found = {"saga_id": SAGA_ID, "verified": True, "entries": 3, "broken": None}
         api.will(200, found | more)
         told = run("audit", "create-zip", SAGA_ID, "--verify")
-        assert (told.exit_code, told.stdout.splitlines()[0]) == (0, "3 entries: all are what was written.")
+        assert (told.exit_code, told.stdout.splitlines()[0]) == (0, "3 entries match their hashes.")
         assert said in told.stdout
         assert len(told.stdout.splitlines()) == 1 + bool(said)
         assert api.asked[-1].path.endswith(f"{SAGA_ID}/verification")
@@ -266,24 +296,66 @@ class TestTerminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "80")
 
-    def test_a_list_has_whole_ids_and_a_line_a_saga(self, api: StubApi, run: Run) -> None:
+    def lines(self, run: Run, *arguments: str) -> list[str]:
+        return [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in run(*arguments).stdout.splitlines()]
+
+    def test_a_list_drops_columns_and_shortens_ids(self, api: StubApi, run: Run) -> None:
         sagas = [a_saga("COMPENSATION_FAILED", type="a-type-with-a-rather-long-name"), a_saga("PENDING")]
         api.will(200, {"sagas": sagas, "cursor": None})
-        lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
-        assert len(lines) == 2
-        assert all(line.startswith(SAGA_ID) and len(line) <= 80 for line in lines)
-        assert "d ago create-zip" in lines[1]
+        lines = self.lines(run, "list")
+        assert lines[0].split() == ["id", "type", "status", "started", "changed"]
+        assert all(len(line) <= 80 for line in lines)
+        assert lines[2].split()[:3] == [SAGA_ID[:8], "create-zip", "PENDING"]
+        assert lines[2].endswith("d ago")
+
+    def test_wide_has_all(self, api: StubApi, run: Run) -> None:
+        api.will(200, {"sagas": [DEAD], "cursor": None})
+        head, line = self.lines(run, "attention", "--wide")
+        assert head.split() == ["id", "type", "status", "started", "changed", "reason"]
+        assert line.startswith(f"{SAGA_ID}  create-zip  DEAD_LETTERED  2026-11-21 09:48:50 UTC")
+        assert line.endswith("step announce used up its attempts")
+
+    def test_ids_are_as_long_as_it_takes_to_tell_them_apart(self, api: StubApi, run: Run) -> None:
+        other = SAGA_ID[:10] + "f" + SAGA_ID[11:]
+        api.will(200, {"sagas": [a_saga(), a_saga(saga_id=other)], "cursor": None})
+        assert [line.split()[0] for line in self.lines(run, "list")[1:]] == [SAGA_ID[:11], other[:11]]
 
     def test_a_list_says_whose_type_is_paused(self, api: StubApi, run: Run) -> None:
         sagas = [a_saga("WAITING", type="a-type-with-a-rather-long-name", paused=True), a_saga("COMPENSATION_FAILED")]
         api.will(200, {"sagas": sagas, "cursor": None})
-        lines = [plain(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in run("list").stdout.splitlines()]
-        assert [line.endswith(" paused") for line in lines] == [True, False]
-        assert "d ago a-ty" in lines[0]
+        lines = self.lines(run, "list")[1:]
+        assert ["WAITING paused" in line for line in lines] == [True, False]
         assert all(len(line) <= 80 for line in lines)
 
     def test_an_audit_has_whole_actions_and_times(self, api: StubApi, run: Run) -> None:
         api.will(200, {"entries": [ENTRY | {"action": "CompensationAttemptFailed"}], "cursor": None})
-        told = re.sub("\x1b\\[[0-9;]*m", "", run("audit", "create-zip", SAGA_ID).stdout)
-        assert "2026-11-21 09:48:50.216 CompensationAttemptFailed announce attempt 4" in told
-        assert "by arn:aws:iam::1:user/ann" in told
+        lines = self.lines(run, "audit", "create-zip", SAGA_ID)
+        assert "2026-11-21 09:48:50.216  CompensationAttemptFailed  announce" in lines[1]
+        assert all(len(line) <= 80 for line in lines)
+        wide = self.lines(run, "audit", "create-zip", SAGA_ID, "--wide")
+        assert "arn:aws:iam::1:user/ann" in wide[1]
+
+
+class TestCompletion:
+    """What the shell is offered: from the last list, without a request."""
+
+    def test_types_then_ids_and_steps(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        api.will(200, {"sagas": [a_saga()], "cursor": None}).will(200, {"types": [DEFINITION]})
+        assert run("list").exit_code == 0
+        assert run("types").exit_code == 0
+        requests = len(api.asked)
+
+        def completed(words: str) -> list[str]:
+            monkeypatch.setenv("_SAGAS_COMPLETE", "complete_bash")
+            monkeypatch.setenv("COMP_WORDS", words)
+            monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+            offered = CliRunner().invoke(app, [], prog_name="sagas").stdout.split()
+            monkeypatch.delenv("_SAGAS_COMPLETE")
+            return offered
+
+        assert completed("sagas show ") == ["create-zip", SAGA_ID]
+        assert completed(f"sagas show {SAGA_ID[:6]}") == [SAGA_ID]
+        assert completed("sagas pause create-zip ") == ["upload", "announce", SAGA_ID]
+        assert completed("sagas pause create-zip an") == ["announce"]
+        assert completed("sagas show --stack Shop ") == []
+        assert len(api.asked) == requests

@@ -53,7 +53,7 @@ class TestStart:
         assert run("start", "create-zip", "--data", '{"keys": []}').exit_code == 0
         assert api.asked[0].body == {"keys": []}
         assert run("start", "create-zip", "--data", "{}", "--file", "-", text="{}").exit_code == 2
-        assert run("start", "create-zip", "--data", "{").stderr.startswith("sagas: the request is not JSON")
+        assert run("start", "create-zip", "--data", "{").stderr.startswith("sagas: --data is not JSON")
 
     def test_without_a_file_is_wrong_usage(self, run: Run) -> None:
         assert run("start", "create-zip").exit_code == 2
@@ -83,9 +83,9 @@ class TestWatch:
 
     def test_exits_with_4_when_it_takes_too_long(self, api: StubApi, run: Run) -> None:
         api.will(200, a_saga("RUNNING"))
-        result = run("show", "create-zip", SAGA_ID, "--watch", "--timeout", "0.2")
+        result = run("show", "create-zip", SAGA_ID, "--watch", "--timeout", "0s")
         assert result.exit_code == 4
-        assert "still RUNNING after 0.2 s" in result.stderr
+        assert "still RUNNING after 0 s" in result.stderr
 
     def test_with_json_only_the_end_is_printed(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("PENDING")).will(200, a_saga("RUNNING")).will(200, DEAD)

@@ -108,12 +108,18 @@ def a_step(name: str, status: str = "COMPLETED", **fields: Any) -> dict[str, Any
     return known | fields
 
 
+def attention(reason: str, error: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return why a saga needs an operator."""
+    return {"reason": reason, "since": BEGAN, "error": error and {"step": None, "undo": False, **error}}
+
+
 def a_saga(status: str = "COMPLETED", **fields: Any) -> dict[str, Any]:
     """Return a saga as the API shows it."""
     known = {
         "saga_id": SAGA_ID, "type": "create-zip", "version": "1", "status": status, "in_doubt": [],
         "recovery_attempts": 0, "cancel_requested_at": None, "created_at": BEGAN, "updated_at": BEGAN, "ended_at": None,
         "links": {"self": f"/v1/sagas/create-zip/{SAGA_ID}"}, "request": {}, "steps": [a_step("check")], "error": None,
-        "progress": None, "breaker": None, "paused": False, "resolution": None, "correlation_id": SAGA_ID,
+        "attention": None, "progress": None, "breaker": None, "paused": False, "resolution": None,
+        "correlation_id": SAGA_ID,
     }  # fmt: skip
     return known | fields

@@ -16,6 +16,7 @@ from sagas.client.operate.batch import Batch, choose
 from sagas.client.operate.outcomes import Outcome
 from sagas.client.operate.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
+from tests.unit.client.stub import a_saga, attention
 
 
 class Service(SagaClient):
@@ -71,7 +72,7 @@ class Service(SagaClient):
     def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
         """Likewise."""
         self.asked.append(("attention", type))
-        found = [one for one in self.sagas if "why" in one]
+        found = [one for one in self.sagas if one["attention"]]
         at = int(cursor or 0)
         return {"sagas": found[at : at + 1], "cursor": str(at + 1) if at + 1 < len(found) else None}
 
@@ -89,9 +90,9 @@ class Clock:
         self.slept.append(seconds)
 
 
-def saga(saga_id: str, status: str, error: str = "", message: str = "", *, why: bool = True) -> dict[str, Any]:
-    fault = {"step": "pay", "undo": False, "type": error, "message": message} if error else None
-    return {"saga_id": saga_id, "status": status, "fault": fault} | ({"why": "it failed"} if why else {})
+def saga(saga_id: str, status: str, error: str = "", message: str = "", *, listed: bool = True) -> dict[str, Any]:
+    cause = {"step": "pay", "type": error, "message": message} if error else None
+    return a_saga(status, saga_id=saga_id, error=cause, attention=attention("it failed") if listed else None)
 
 
 def chosen(service: Service, action: str, **filters: Any) -> list[str]:
@@ -117,9 +118,9 @@ class TestChoosing:
     def test_what_the_operation_is_for(self) -> None:
         service = Service(
             saga("a", "DEAD_LETTERED"),
-            saga("b", "FAILED", why=False),
+            saga("b", "FAILED", listed=False),
             saga("c", "COMPENSATION_FAILED"),
-            saga("d", "RUNNING", why=False),
+            saga("d", "RUNNING", listed=False),
             saga("e", "COMPENSATED"),  # with a step in doubt
             saga("f", "PENDING"),  # which nothing answers
         )
@@ -136,6 +137,8 @@ class TestChoosing:
         service = Service(saga("a", "FAILED") | ended, saga("b", "DEAD_LETTERED") | ended)
         assert chosen(service, "resolve", since="2026-11-22T00:00:00") == ["a"]
         assert chosen(service, "resolve", since=datetime(2026, 11, 19, tzinfo=UTC)) == ["a", "b"]
+        assert chosen(service, "resolve", until="2026-11-22T00:00:00") == ["b"]
+        assert chosen(service, "resolve", since="2026-11-21", until="2026-11-23") == ["a"]
         assert chosen(service, "resolve", find={"customer": "c"}) == ["a", "b"]
 
     def test_by_error(self) -> None:

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from sagas import InvalidRequest, Saga, SagaClient, SagaError, step
 from sagas.errors import Conflict, NotFound
-from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
+from tests.unit.client.stub import SAGA_ID, StubApi, a_saga, attention
 
 ONE = f"/v1/sagas/create-zip/{SAGA_ID}"
 
@@ -191,9 +191,9 @@ class TestReading:
         ]
 
     def test_attention(self, api: StubApi, client: SagaClient) -> None:
-        api.will(200, {"sagas": [a_saga("FAILED", why="it failed")], "cursor": "next"})
+        api.will(200, {"sagas": [a_saga("FAILED", attention=attention("it failed"))], "cursor": "next"})
         page = client.attention("create-zip", limit=1)
-        assert (page["sagas"][0].get("why"), page["cursor"]) == ("it failed", "next")
+        assert (page["sagas"][0]["attention"], page["cursor"]) == (attention("it failed"), "next")
         assert api.asked[0].path == "/v1/attention?type=create-zip&limit=1"
 
     def test_audit_reads_all_pages(self, api: StubApi, client: SagaClient) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from sagas.client.read.next_action import Do, next_action
 from sagas.core.text import epoch
-from tests.unit.client.stub import SAGA_ID, a_saga, a_step
+from tests.unit.client.stub import SAGA_ID, a_saga, a_step, attention
 
 NOW = epoch("2026-11-21T09:49:00.000Z")
 ERROR = {"type": "NotFound", "message": "no topic"}
 GONE = {"type": "CodeGone", "message": "the code of announce is not deployed"}
-VAIN = {"type": "WaitTimedOut", "message": "no signal came in time"}
+VAIN = {"type": "WaitTimedOut", "message": "no signal arrived in time"}
 LATER = "2026-11-21T09:50:00.000Z"
 ENDED = "2026-11-21T09:48:52.000Z"
 
@@ -28,15 +28,24 @@ def at(step: str, error: dict[str, str]) -> dict[str, Any]:
 UNDO = {"steps": [a_step("capture", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)]}
 LEASE = {"claimed_at": ENDED, "expires_at": ENDED, "heartbeat_at": None}
 OLD = {**at("announce", ERROR), "updated_at": "2026-11-01T00:00:00.000Z"}
-STALLED = {"why": "it stalled too often and was given up"}
-SILENT = {"why": "nothing answers at step ship: its function handled none of 6 messages in a row"}
-DOUBT = {"why": "the outcome of ship is unknown", "in_doubt": ["ship"]}
+STALLED = {"attention": attention("it stalled too often and was given up")}
+SILENT = {"attention": attention("no response at step ship: its function handled none of 6 messages in a row")}
+DOUBT = {"attention": attention("the outcome of ship is unknown"), "in_doubt": ["ship"]}
 BROKEN = {"breaker": {"step": "score", "open_until": LATER}}
 HELD = "step capture, the pivot of the saga, has completed: it only goes forward"
 PAST = {"past_pivot": "capture"}
-STOPPED = {**PAST, **at("ship", ERROR), "why": f"step ship failed, and {HELD}; retry, or compensate with force"}
-STUCK = {**PAST, "why": f"step ship stalled too often, and {HELD}", "fault": {"step": "ship", "type": "Stalled"}}
-OVERDUE = {**PAST, "why": f"its deadline has passed, and {HELD}"}
+STOPPED = {
+    **PAST,
+    **at("ship", ERROR),
+    "attention": attention(f"step ship failed, and {HELD}; retry, or compensate with force"),
+}
+STUCK = {
+    **PAST,
+    "attention": attention(
+        f"step ship stalled too often, and {HELD}", {"step": "ship", "type": "Stalled", "message": ""}
+    ),
+}
+OVERDUE = {**PAST, "attention": attention(f"its deadline has passed, and {HELD}")}
 WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
 TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("COMPENSATION_FAILED", UNDO, Do.RETRY, "The undo of capture failed", "compensation-failed"),
@@ -87,12 +96,12 @@ def test_the_sections_are_those_of_the_runbook() -> None:
 
 def test_a_redrive_is_of_one_saga_only() -> None:
     action = next_action(a_saga("DEAD_LETTERED", **at("announce", ERROR)), NOW)
-    assert action.command("create-zip", SAGA_ID) == f"sagas dlq redrive create-zip --saga-id {SAGA_ID}"
+    assert action.command("create-zip", SAGA_ID) == f"sagas dlq redrive create-zip {SAGA_ID}"
 
 
 def test_a_summary_is_enough() -> None:
     summary = {key: one for key, one in a_saga("DEAD_LETTERED").items() if key not in ("steps", "error", "request")}
     why = "step announce used up its attempts; its message is in the dead-letter queue"
-    assert next_action({**summary, "why": why}, NOW).do is Do.REDRIVE
-    fault = {"step": "announce", "type": "CodeGone", "message": "", "undo": False}
-    assert next_action({**summary, "why": "x", "fault": fault}, NOW).do is Do.NOTHING
+    assert next_action({**summary, "attention": attention(why)}, NOW).do is Do.REDRIVE
+    error = {"step": "announce", "type": "CodeGone", "message": ""}
+    assert next_action({**summary, "attention": attention("x", error)}, NOW).do is Do.NOTHING

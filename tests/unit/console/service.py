@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sagas.client import DeadLetter, Redrive
 from sagas.errors import Conflict, NotFound, SagaError
-from tests.unit.client.stub import BEGAN, a_saga, a_step
+from tests.unit.client.stub import BEGAN, a_saga, a_step, attention
 
 NOW = 1_795_254_540.0
 """2026-11-21T09:49:00Z, ten seconds after the sagas of the stub began."""
@@ -60,12 +60,13 @@ def a_type(name: str = "create-zip", **fields: Any) -> dict[str, Any]:
 ERROR = {"type": "NotFound", "message": "no topic"}
 
 
-def dead(number: int = 1, **fields: Any) -> dict[str, Any]:
+def dead(number: int = 1, *, error: Mapping[str, str] = ERROR, **fields: Any) -> dict[str, Any]:
     """Return a saga that is DEAD_LETTERED."""
-    steps = [a_step("check"), a_step("upload"), a_step("announce", "FAILED", attempts=4, error=ERROR)]
+    steps = [a_step("check"), a_step("upload"), a_step("announce", "FAILED", attempts=4, error={**error})]
     why = "step announce used up its attempts; its message is in the dead-letter queue"
-    error = {"step": "announce", **ERROR}
-    return a_saga("DEAD_LETTERED", saga_id=numbered(number), steps=steps, error=error, why=why) | fields
+    cause = {"step": "announce", **error}
+    saga = a_saga("DEAD_LETTERED", saga_id=numbered(number), steps=steps, error=cause)
+    return saga | {"attention": attention(why, cause)} | fields
 
 
 class FakeService:
@@ -154,7 +155,7 @@ class FakeService:
 
     def attention(self, name: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Any:
         self._did("attention")
-        return {"sagas": [saga for saga in self.sagas.values() if "why" in saga], "cursor": None}
+        return {"sagas": [saga for saga in self.sagas.values() if saga["attention"]], "cursor": None}
 
     def audit(self, name: str, saga_id: str) -> Any:
         self._did("audit", name, saga_id)

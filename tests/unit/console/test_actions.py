@@ -37,7 +37,7 @@ class TestActions:
     def test_a_redrive_without_a_message_says_what_to_do(self, browser: Browser, service: FakeService) -> None:
         answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive")
         assert answer.status_code == 404
-        assert "retry it instead" in answer.text
+        assert "retry the saga instead" in answer.text
         service.letters = [a_letter()]
         assert browser.submit(f"/sagas/create-zip/{numbered(1)}/redrive", reason="why").status_code == 303
         assert service.did() == [("redrive", numbered(1), ""), ("redrive", numbered(1), "why")]
@@ -61,7 +61,7 @@ class TestActions:
         service.refuses["retry"] = Ambiguous("no answer", 5)
         answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/retry")
         assert answer.status_code == 502
-        assert "It may have happened: look" in answer.text
+        assert "It may have taken effect: look" in answer.text
         assert len(service.did()) == 1
 
     def test_a_service_out_of_reach_is_told(self, browser: Browser, service: FakeService) -> None:
@@ -120,7 +120,7 @@ class TestSignals:
     def test_that_do_not_fit_name_the_field(self, browser: Browser, service: FakeService) -> None:
         answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/signals/approval", **{"value.amount": "x"})
         assert answer.status_code == 422
-        assert "$.amount: is no integer" in answer.text
+        assert "$.amount: is not a valid integer" in answer.text
         assert service.did() == []
 
     def test_that_are_refused_stay_in_the_form(self, browser: Browser, service: FakeService) -> None:
@@ -130,7 +130,7 @@ class TestSignals:
             f"/sagas/create-zip/{numbered(1)}/signals/approval", **form, **{"value.more": "\n[1,\n2]"}
         )
         assert answer.status_code == 502
-        assert "no answer. It may have happened: look before you do it again." in answer.text
+        assert "no answer. It may have taken effect: look before you repeat it." in answer.text
         high, no = '<option selected value="high">high', 'value="false" selected'
         for typed in ('value="ann"', 'value="12"', high, no, "\n\n[1,\n2]<"):
             assert typed in answer.text
@@ -162,7 +162,7 @@ class TestSignals:
         assert browser.submit(path, **{**empty, "value.sure": "false", "value.level": "low"}).status_code == 303
         assert service.did() == [("signal", numbered(1), "approval", {"sure": False, "level": "low", "why": None})]
         service.known_types[0]["steps"][0]["signal"] = None
-        assert "is no json" in browser.submit(path, **{"value.": "[" * 100_000}).text
+        assert "is not valid JSON" in browser.submit(path, **{"value.": "[" * 100_000}).text
 
     @pytest.mark.parametrize(("schema", "sent", "value"), [(None, "[1]", [1]), ({"type": "string"}, "a b", "a b")])
     def test_of_any_type(self, browser: Browser, service: FakeService, schema: Any, sent: str, value: Any) -> None:

@@ -80,7 +80,7 @@ def test_what_no_page_waits_for_is_asked_once_a_minute_and_never_missing_after_t
     s = Setting()
 
     def seen() -> int:
-        return s.cache.meanwhile(("caller",), s.next, 0)
+        return s.cache.in_background(("caller",), s.next, 0)
 
     assert [seen(), seen(), len(s.submitted)] == [0, 0, 1]
     s.run()
@@ -98,9 +98,9 @@ def test_what_could_not_be_asked_is_asked_again() -> None:
     def away() -> int:
         raise Unavailable("away")
 
-    assert s.cache.meanwhile(("caller",), away, 0) == 0
+    assert s.cache.in_background(("caller",), away, 0) == 0
     with pytest.raises(Unavailable):
         s.run()
-    assert s.cache.meanwhile(("caller",), s.next, 0) == 0
+    assert s.cache.in_background(("caller",), s.next, 0) == 0
     s.run()
-    assert s.cache.meanwhile(("caller",), s.next, 0) == 1
+    assert s.cache.in_background(("caller",), s.next, 0) == 1

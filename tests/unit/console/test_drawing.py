@@ -78,4 +78,4 @@ def test_boxes_stay_in_the_frame_and_apart(steps: list[tuple[str, bool, int]]) -
 
 def test_a_pivot_is_named() -> None:
     drawn = graph([a_step("reserve"), a_step("capture", "RUNNING", pivot=True, attempts=2)], {})
-    assert [box.told for box in drawn.boxes] == ["completed", "pivot, running x2"]
+    assert [box.label for box in drawn.boxes] == ["completed", "pivot, running x2"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sagas.console.redaction import Redaction
-from tests.unit.client.stub import a_saga, a_step
+from tests.unit.client.stub import a_saga, a_step, attention
 from tests.unit.console.conftest import SAGA, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_type, numbered
 
@@ -27,7 +27,7 @@ def a_family() -> FakeService:
         [
             a_saga("WAITING", type="basket", saga_id=numbered(1), steps=[a_step("capture"), parcels]),
             child(2, "COMPLETED", 1, "parcels", 0),
-            child(3, "DEAD_LETTERED", 1, "parcels", 1, why="step book used up its attempts"),
+            child(3, "DEAD_LETTERED", 1, "parcels", 1, attention=attention("step book used up its attempts")),
             child(4, "COMPENSATED", 1, "parcels", 2, request={"card": "4111-1111"}, error={"step": "book", **error}),
             child(5, "RUNNING", 3, "labels", 0),
         ]

@@ -22,4 +22,4 @@ def test_anything_else_is_no_boolean(text: str) -> None:
     """It was read as a no."""
     with pytest.raises(InvalidRequest) as refused:
         value_of(APPROVAL, {f"{PREFIX}approved": text})
-    assert refused.value.problems == (Problem("$.approved", "is no boolean"),)
+    assert refused.value.problems == (Problem("$.approved", "is not a valid boolean"),)

@@ -11,7 +11,7 @@ import pytest
 from sagas.console.links import Links, links_of
 from sagas.console.redaction import Redaction, redaction_of
 from sagas.errors import InvalidRequest, SagaError
-from tests.unit.client.stub import BEGAN, a_step
+from tests.unit.client.stub import BEGAN, a_step, attention
 from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_letter, a_type, an_entry, dead, numbered
 
@@ -28,7 +28,7 @@ def _service_of(text: str) -> FakeService:
     progress = {"step": "upload", "fraction": 0.5, "message": text, "at": BEGAN}
     saga |= {
         "progress": progress,
-        "why": text,
+        "attention": attention(text),
         "steps": [a_step("upload", result=text), a_step("announce", "FAILED", error=error)],
     }
     service = FakeService([saga])
@@ -100,9 +100,9 @@ class TestRedaction:
     def test_what_a_list_tells_of_errors_is_hidden_too(self, service: FakeService, path: str) -> None:
         secret, full = "4111-1111-1111-1111", f"{'x' * 190} 4111-1111-1111-1111 was denied"
         failed = {"step": "announce", "type": "Denied", "message": full}
-        fault = {**failed, "message": full[:200], "undo": False}
+        cut = {**failed, "message": full[:200]}
         for saga in service.sagas.values():
-            saga |= {"request": {"card": secret}, "error": failed, "fault": fault}
+            saga |= {"request": {"card": secret}, "error": failed, "attention": attention("it failed", cut)}
             saga["steps"][2]["error"] = {"type": "Denied", "message": full}
         page = opened(service, path)
         assert "Denied: xxx" in page
@@ -175,10 +175,10 @@ class TestRedaction:
         paths = {("items", "[*]", "pin"), ("items", "[1]"), ("whole",)}
         hidden: list[str] = []
         data = {"items": [{"pin": 1, "x": 2}, {"x": 3}, {"pin": 4}], "whole": [5], "pin": 6}
-        shown = Redaction(places=frozenset(paths)).shown(data, hidden)
+        shown = Redaction(places=frozenset(paths)).apply(data, hidden)
         assert shown == {"items": [{"pin": "***", "x": 2}, "***", {"pin": "***"}], "whole": "***", "pin": 6}
         assert sorted(hidden) == ["1", "3", "4", "5"]
-        assert Redaction(places=frozenset({()})).shown({"a": "b"}, []) == "***"
+        assert Redaction(places=frozenset({()})).apply({"a": "b"}, []) == "***"
 
     @pytest.mark.parametrize("wrong", ['["$..a"]', '["a.b"]', "[1]", '["$.a["]'])
     def test_a_wrong_path_is_refused(self, tmp_path: Path, wrong: str) -> None:
@@ -202,7 +202,7 @@ class TestRedaction:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("[tool.sagas.console]\nredacts = []", "redacts: is unknown; there are redact, trace_url, logs_url"),
+            ("[tool.sagas.console]\nredacts = []", "redacts: unknown key; expected one of redact, trace_url, logs_url"),
             ("[tool.sagas]\nconsole = 3", "must be a table"),
             ("[tool]\nsagas = [1]", "must be a table"),
         ],

@@ -11,7 +11,7 @@ from typing import Any
 from sagas.client import Redrive
 from sagas.console.jobs import Item, Job, Jobs
 from sagas.errors import Conflict, Unavailable
-from tests.unit.client.stub import a_saga, a_step
+from tests.unit.client.stub import a_saga
 from tests.unit.console.conftest import Browser, text_of, wait_over
 from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
@@ -109,8 +109,7 @@ class TestAllThatMatch:
         assert len({call[1] for call in service.did()}) == 120
 
     def test_one_first_and_a_text(self) -> None:
-        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
-        other["steps"] = [a_step("announce", "FAILED", error={"type": "Denied", "message": "no"})]
+        other = dead(3, error={"type": "Denied", "message": "no"})
         service = FakeService([dead(1), dead(2), other])
         browser = Browser(service).open()
         form = {"matching": "1", "text": "denied", "do": "retry", "reason": "mended", "rate": "20"}
@@ -154,9 +153,9 @@ def test_a_job_can_be_looked_at_while_it_goes_on() -> None:
 
     thread = threading.Thread(target=job.run, args=(act,))
     thread.start()
-    while not job.over:
+    while not job.ended:
         assert job.report.count("done") <= 2_000
-        assert len(job.told) <= 200
+        assert len(job.listed) <= 200
         assert len(job.unfinished) <= 2_000
         assert job.report.count("failed") == 0
     thread.join()

@@ -70,7 +70,7 @@ class TestLetters:
         answer = browser.submit("/letters/create-zip/delete", message_id="m-1")
         assert answer.status_code == 200
         told = text_of(answer.text)
-        assert "Message m-1 is deleted. Looking at what is left failed: SQS is out of reach." in told
+        assert "Message m-1 is deleted. Reading the remaining messages failed: SQS is out of reach." in told
         assert "none to be seen" not in told
         assert browser.submit("/letters/create-zip/look").status_code == 503
 

@@ -29,7 +29,7 @@ class TestSaga:
         told = text_of(page)
         assert "step announce used up its attempts" in told
         assert "attempt 4 failed: NotFound: no topic" in told
-        assert f"sagas dlq redrive create-zip --saga-id {numbered(1)}" in told
+        assert f"sagas dlq redrive create-zip {numbered(1)}" in told
         assert f'action="/sagas/create-zip/{numbered(1)}/redrive"' in page
         assert f"{numbered(1)}:upload" in told
 

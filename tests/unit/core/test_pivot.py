@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelAsked, ChildrenSeen, CompensateAsked, Event, RetryAsked, StallNoticed
+from sagas.core.commands import CancelArrived, ChildrenSeen, CompensateArrived, Event, RetryArrived, StallNoticed
 from sagas.core.effects import Decision, Refuse, Run, Send, Then, Write
 from sagas.core.events import DeadLetterCause as Cause
 from sagas.core.rules import Plan, next_fact
@@ -32,8 +32,8 @@ def test_until_it_has_completed_nothing_changes() -> None:
     assert kind_of(apply(replace(BEHIND, steps=(BEHIND.steps[0], step(pivot=True), step())), cancel())) is Send
 
 
-def cancel(actor: str = "ann") -> CancelAsked:
-    return CancelAsked(actor)
+def cancel(actor: str = "ann") -> CancelArrived:
+    return CancelArrived(actor)
 
 
 def kind_of(decision: Decision) -> type[Then | Send] | None:
@@ -99,7 +99,7 @@ def test_a_step_behind_it_that_failed_waits_for_an_operator(policy: str, rejecte
     if failure is not None:
         stopped = after(decision.state, decision.then.fact, by=by)
         assert (stopped.status, stopped.attention, failure.type) == (S.DEAD_LETTERED, NOW, "PivotHolds")
-        again = after(stopped, RetryAsked(MINE), ev.SagaRetried(), by=by)
+        again = after(stopped, RetryArrived(MINE), ev.SagaRetried(), by=by)
         assert (again.status, again.rejected) == (S.RUNNING, False)
 
 
@@ -118,8 +118,10 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
     assert isinstance(decision.then.fact, ev.StepDeadLettered)
     stopped = after(decision.state, decision.then.fact)
     assert (stopped.status, stopped.past_pivot) == (S.DEAD_LETTERED, "step1")
-    assert kind_of(apply(stopped, CompensateAsked(MINE))) is Refuse
-    undone = after(stopped, CompensateAsked(MINE, force=True, reason="it was not"), ev.CompensationStarted("operator"))
+    assert kind_of(apply(stopped, CompensateArrived(MINE))) is Refuse
+    undone = after(
+        stopped, CompensateArrived(MINE, force=True, reason="it was not"), ev.CompensationStarted("operator")
+    )
     assert (undone.status, undone.cursor, undone.past_pivot) == (S.COMPENSATING, 0, "step1")
 
 
@@ -138,7 +140,7 @@ def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
         T.FAILED,
         T.COMPLETED,
     )
-    again = after(stopped, RetryAsked(MINE), ev.SagaRetried())
+    again = after(stopped, RetryArrived(MINE), ev.SagaRetried())
     assert (again.recovery.exhausted, kind_of(apply(again, message(again)))) == (False, Run)
 
 
@@ -168,8 +170,8 @@ def test_its_parents_order_does_not_undo_it() -> None:
 def test_an_operator_may_still_have_it_undone(status: SagaStatus) -> None:
     state = OVER if status is S.COMPLETED else replace(BEHIND, status=status)
     for force, reason in ((False, ""), (True, ""), (False, "it was not paid")):
-        assert kind_of(apply(state, CompensateAsked(MINE, force, reason))) is Refuse
-    asked = CompensateAsked(MINE, force=True, reason="the money went back by hand")
+        assert kind_of(apply(state, CompensateArrived(MINE, force, reason))) is Refuse
+    asked = CompensateArrived(MINE, force=True, reason="the money went back by hand")
     turned = after(state, asked, ev.CompensationStarted("operator"))
     assert (turned.status, turned.cause) == (S.COMPENSATING, "operator")
     assert kind_of(apply(replace(state, lease=HELD), asked)) is Refuse
@@ -192,7 +194,7 @@ def test_nobody_but_an_operator_turns_it_round(
     now, state = NOW, _with_pivot(state)
     for event, later in sequence:
         now += later
-        if isinstance(event, CompensateAsked):
+        if isinstance(event, CompensateArrived):
             continue
         decision = decide(by, state, event, now)
         turns = isinstance(event, ev.CompensationStarted)

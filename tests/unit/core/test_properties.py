@@ -16,14 +16,14 @@ from sagas.core import transitions, undoing
 from sagas.core.automaton import ROWS, TABLE, decide
 from sagas.core.commands import (
     Backlog,
-    CancelAsked,
+    CancelArrived,
     ChildrenSeen,
-    CompensateAsked,
+    CompensateArrived,
     Event,
     MessageArrived,
-    ResolveAsked,
-    RetryAsked,
-    SignalAsked,
+    ResolveArrived,
+    RetryArrived,
+    SignalArrived,
     StallNoticed,
 )
 from sagas.core.effects import Decision, Refuse, Run, Write
@@ -45,7 +45,7 @@ from sagas.core.states import (
 )
 from tests.unit.core.making import BOOM, NOW, S, T, commands
 
-OPERATORS = (ev.SagaRetried, ev.SagaResolved, RetryAsked, CompensateAsked, ResolveAsked, ev.CompensationStarted)
+OPERATORS = (ev.SagaRetried, ev.SagaResolved, RetryArrived, CompensateArrived, ResolveArrived, ev.CompensationStarted)
 FORWARD = (ev.StepCompleted, ev.StepFailed, ev.StepLost, ev.StepPostponed)
 IN_ONE_WRITE = (ev.SagaFailed, ev.WaitTimedOut)
 """Journaled and committed at once, on conditions of their own."""
@@ -219,10 +219,10 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         MessageArrived, indices, booleans, st.integers(1, 4), st.just(0), st.sampled_from("mn"), leases, times
     ),
     StallNoticed: st.builds(StallNoticed, leases, backlog=st.sampled_from(Backlog)),
-    CancelAsked: st.just(CancelAsked("somebody")),
-    SignalAsked: st.just(SignalAsked(0)),
-    RetryAsked: st.builds(RetryAsked, leases),
-    CompensateAsked: st.builds(CompensateAsked, leases, booleans, st.sampled_from(["", "it was not paid"])),
+    CancelArrived: st.just(CancelArrived("somebody")),
+    SignalArrived: st.just(SignalArrived(0)),
+    RetryArrived: st.builds(RetryArrived, leases),
+    CompensateArrived: st.builds(CompensateArrived, leases, booleans, st.sampled_from(["", "it was not paid"])),
     ChildrenSeen: st.builds(
         ChildrenSeen,
         leases,
@@ -232,7 +232,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
         | st.builds(ev.SagaRecovered, st.just(False), counts, booleans),
         counts,
     ),
-    ResolveAsked: st.builds(ResolveAsked, leases, st.just("seen"), st.just("none"), st.just(())),
+    ResolveArrived: st.builds(ResolveArrived, leases, st.just("seen"), st.just("none"), st.just(())),
 }
 anything: st.SearchStrategy[Any] = st.one_of(*EVENTS.values())
 sequences = st.lists(st.tuples(anything, st.sampled_from([0.0, 20.0, 100.0])), max_size=12)
@@ -297,7 +297,7 @@ def _check_numbers(state: SagaState, after: SagaState, event: Event) -> None:
     assert after.seq == state.seq + changed
     assert after.dispatch >= state.dispatch
     assert after.lost_until >= state.lost_until
-    claims = after is not state and not isinstance(event, ev.Fact | CancelAsked | SignalAsked)
+    claims = after is not state and not isinstance(event, ev.Fact | CancelArrived | SignalArrived)
     assert after.token == state.token + claims
 
 
@@ -393,7 +393,7 @@ def test_nobody_journals_without_the_lease(given_: tuple[Plan, SagaState], fact:
 @given(sagas())
 def test_a_journaled_fact_stays_valid_when_a_signal_is_accepted(given_: tuple[Plan, SagaState]) -> None:
     plan, state = given_
-    signalled = decide(plan, state, SignalAsked(state.cursor), NOW).state
+    signalled = decide(plan, state, SignalArrived(state.cursor), NOW).state
     if signalled is state:
         return
     for fact in likely(state, plan):
@@ -417,7 +417,7 @@ def test_what_an_arrival_is_to_write_fits(given_: tuple[Plan, SagaState]) -> Non
     plan, state = given_
     mine = Lease("new", NOW + 9, NOW + 9)
     message = MessageArrived(state.cursor, state.undoing, state.dispatch, 0, "x", mine)
-    asked = (RetryAsked(mine), CompensateAsked(mine), ResolveAsked(mine, "seen", "none"))
+    asked = (RetryArrived(mine), CompensateArrived(mine), ResolveArrived(mine, "seen", "none"))
     for event in (message, StallNoticed(mine), *asked):
         decision = decide(plan, state, event, NOW)
         for command in commands(decision):

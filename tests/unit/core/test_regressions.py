@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core import events as ev
-from sagas.core.commands import ResolveAsked
+from sagas.core.commands import ResolveArrived
 from sagas.core.effects import Die, Postpone, Refuse, Write
 from sagas.core.states import DeadLetter, Recovery, SagaState
 from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, commands, message, plan, saga
@@ -45,7 +45,7 @@ def test_a_journaled_giving_up_stays_valid_when_a_deployment_grants_more_patienc
 def test_a_saga_on_its_way_cannot_be_settled_by_hand(status: S, first: T, lease: object) -> None:
     """It was claimed, without a fence and for an entry that then did not fit."""
     busy = saga(status, first, T.FAILED, lease=lease, recovery=Recovery(exhausted=True), attention=NOW)
-    decision = apply(busy, ResolveAsked(MINE, "I saw to it", "refunded"))
+    decision = apply(busy, ResolveArrived(MINE, "I saw to it", "refunded"))
     assert decision.state is busy
     assert isinstance(commands(decision)[0], Refuse)
 

@@ -8,7 +8,15 @@ import pytest
 from msgspec import structs
 
 from sagas.core import events as ev
-from sagas.core.commands import Backlog, CancelAsked, CompensateAsked, Event, ResolveAsked, RetryAsked, StallNoticed
+from sagas.core.commands import (
+    Backlog,
+    CancelArrived,
+    CompensateArrived,
+    Event,
+    ResolveArrived,
+    RetryArrived,
+    StallNoticed,
+)
 from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.rules import Plan, quiet_until
 from sagas.core.states import Cancel, DeadLetter, Polling, SagaState, SagaStatus
@@ -165,7 +173,7 @@ def test_a_postponed_undo_uses_up_none_of_its_budget() -> None:
 
 def test_failed_undos_alone_are_retried() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATED, attention=NOW, cause="cancel")
-    again = after(failed, RetryAsked(MINE), ev.SagaRetried())
+    again = after(failed, RetryArrived(MINE), ev.SagaRetried())
     assert (again.status, again.cursor, again.attention) == (S.COMPENSATING, 0, 0)
     assert after(again, message(again), ev.StepCompensated(0, 3)).status is S.CANCELLED
 
@@ -195,7 +203,7 @@ def test_a_step_that_completes_after_all_was_not_postponed() -> None:
 
 
 def test_a_redriven_step_gets_a_new_budget_and_keeps_its_numbers() -> None:
-    again = after(WAITING, RetryAsked(MINE, "fixed"), ev.SagaRetried("fixed"))
+    again = after(WAITING, RetryArrived(MINE, "fixed"), ev.SagaRetried("fixed"))
     assert (again.status, again.steps[1].status, again.steps[1].attempts.made) == (S.RUNNING, T.RETRYING, 2)
     decision = apply(again, message(again))
     assert commands(decision) == (Run(1, False, 3),)
@@ -212,10 +220,10 @@ def test_an_end_stays_where_it_was_until_a_saga_goes_on() -> None:
 def test_what_is_settled_leaves_the_list_and_is_not_undone_again() -> None:
     failed = saga(S.COMPENSATION_FAILED, T.COMPENSATION_FAILED, T.COMPENSATION_FAILED, attention=NOW)
     by_hand = (failed.steps[0].name,)
-    asked, fact = ResolveAsked(MINE, "paid back", "refund", by_hand), ev.SagaResolved("paid back", "refund", by_hand)
+    asked, fact = ResolveArrived(MINE, "paid back", "refund", by_hand), ev.SagaResolved("paid back", "refund", by_hand)
     settled = after(failed, asked, fact)
     assert (settled.attention, settled.resolution_seq) == (0, settled.seq)
-    again = after(settled, RetryAsked(MINE), ev.SagaRetried())
+    again = after(settled, RetryArrived(MINE), ev.SagaRetried())
     assert (again.cursor, again.steps[0].status) == (1, T.COMPENSATED)
 
 
@@ -303,40 +311,40 @@ def test_the_patience_with_what_nothing_answers_grows_to_an_hour() -> None:
 
 def test_a_retry_sends_anew_what_nothing_answers() -> None:
     silent = saga(S.RUNNING, T.PENDING, unanswered=3, attention=NOW - 10)
-    decision = apply(silent, RetryAsked(MINE, "fixed"))
+    decision = apply(silent, RetryArrived(MINE, "fixed"))
     assert writes(decision) == [ev.SagaRecovered(stall=False)]
     sent = apply(decision.state, ev.SagaRecovered(stall=False))
     assert (kinds(sent), sent.state.unanswered, sent.state.attention) == ([Send], 0, 0.0)
-    assert kinds(apply(structs.replace(silent, lease=HELD), RetryAsked(MINE))) == [Refuse]
+    assert kinds(apply(structs.replace(silent, lease=HELD), RetryArrived(MINE))) == [Refuse]
 
 
 def test_nobody_interferes_with_a_live_lease() -> None:
-    for event in (StallNoticed(MINE), RetryAsked(MINE), CompensateAsked(MINE)):
+    for event in (StallNoticed(MINE), RetryArrived(MINE), CompensateArrived(MINE)):
         assert apply(RUNNING, event).state is RUNNING
 
 
 @pytest.mark.parametrize("status", [S.COMPLETED, S.FAILED, S.COMPENSATED, S.COMPENSATION_FAILED])
 def test_what_is_over_cannot_be_cancelled(status: SagaStatus) -> None:
-    assert kinds(apply(saga(status, T.COMPLETED), CancelAsked("me"))) == [Refuse]
+    assert kinds(apply(saga(status, T.COMPLETED), CancelArrived("me"))) == [Refuse]
 
 
 def test_a_cancel_is_a_flag_until_a_worker_holds_the_saga() -> None:
-    flagged = after(RUNNING, CancelAsked("me"))
+    flagged = after(RUNNING, CancelArrived("me"))
     assert (flagged.seq, flagged.lease, flagged.cancel.by) == (RUNNING.seq, HELD, "me")
-    assert kinds(apply(saga(S.RUNNING, T.RETRYING), CancelAsked("me"))) == [Send]
-    assert apply(flagged, CancelAsked("you")).state is flagged
-    assert apply(UNDOING, CancelAsked("me")) == Decision(UNDOING)
+    assert kinds(apply(saga(S.RUNNING, T.RETRYING), CancelArrived("me"))) == [Send]
+    assert apply(flagged, CancelArrived("you")).state is flagged
+    assert apply(UNDOING, CancelArrived("me")) == Decision(UNDOING)
 
 
 def test_an_operator_may_give_up() -> None:
     for given_up in (WAITING, saga(S.FAILED, T.COMPLETED, T.FAILED, cursor=1)):
-        turned = after(given_up, CompensateAsked(MINE), ev.CompensationStarted("operator"))
+        turned = after(given_up, CompensateArrived(MINE), ev.CompensationStarted("operator"))
         assert (turned.status, turned.cursor, turned.cause) == (S.COMPENSATING, 0, "operator")
-    assert kinds(apply(structs.replace(WAITING, lost_until=NOW + 1), CompensateAsked(MINE))) == [Refuse]
-    assert kinds(apply(saga(S.COMPLETED, T.COMPLETED), CompensateAsked(MINE))) == [Refuse]
+    assert kinds(apply(structs.replace(WAITING, lost_until=NOW + 1), CompensateArrived(MINE))) == [Refuse]
+    assert kinds(apply(saga(S.COMPLETED, T.COMPLETED), CompensateArrived(MINE))) == [Refuse]
 
 
 @pytest.mark.parametrize("state", [RUNNING, UNDOING, saga(S.COMPLETED, T.COMPLETED), saga(S.FAILED, T.FAILED)])
 def test_only_what_waits_or_failed_undoing_can_be_retried(state: SagaState) -> None:
     told = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
-    assert apply(state, RetryAsked(MINE)).then == Refuse(told)
+    assert apply(state, RetryArrived(MINE)).then == Refuse(told)

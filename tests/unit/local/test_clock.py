@@ -11,29 +11,12 @@ import pytest
 
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.clock import SystemClock
-from sagas.errors import InvalidRequest
-from sagas.local.clock import StackClock, length_of
+from sagas.local.clock import StackClock
 from sagas.local.deploy.description import Description
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
 
 DAY = 86_400.0
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("3d", 3 * DAY), ("2h", 7_200.0), ("70m", 4_200.0), ("90s", 90.0), ("3660d", 3_660 * DAY)]
-)
-def test_a_length_is_a_number_and_a_unit(text: str, seconds: float) -> None:
-    assert length_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "3", "d", "0s", "-1d", "+1d", "1.5h", "3w", "3D", "3 d", "3d ", "٣d", "3661d"])
-def test_all_else_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        length_of(text)
-    [problem] = refused.value.problems
-    assert problem.path == "--advance"
-    assert "as in 3d, 2h, 70m or 90s" in problem.message
 
 
 def test_functions_on_an_emulator_have_the_clock_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

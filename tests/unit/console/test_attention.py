@@ -7,20 +7,19 @@ import threading
 import time
 from typing import Any
 
-from tests.unit.client.stub import BEGAN, a_saga, a_step
+from tests.unit.client.stub import BEGAN, a_saga, a_step, attention
 from tests.unit.console.conftest import LATER, Browser, opened, text_of
 from tests.unit.console.service import ERROR, FakeService, a_letter, a_pause, a_type, dead, numbered
 
 
-class TestInbox:
+class TestAttention:
     """Every incident is noticed here, with one right next action."""
 
     def test_is_empty_when_all_is_well(self) -> None:
         assert "Nothing needs you" in opened(FakeService(), "/")
 
     def test_groups_what_has_the_same_problem(self) -> None:
-        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
-        other["steps"] = [a_step("announce", "FAILED", attempts=1, error={"type": "Denied", "message": "no"})]
+        other = dead(3, error={"type": "Denied", "message": "no"})
         told = text_of(opened(FakeService([dead(1), dead(2), other]), "/"))
         assert "dead-lettered 3" in told
         assert "create-zip · step announce used up its attempts 2" in told
@@ -30,7 +29,12 @@ class TestInbox:
 
     def test_a_failed_undo_is_the_worst(self) -> None:
         step = a_step("upload", "COMPENSATION_FAILED", undo_attempts=4, error=ERROR)
-        undo = a_saga("COMPENSATION_FAILED", saga_id=numbered(2), steps=[step], why="the undo of upload failed")
+        undo = a_saga(
+            "COMPENSATION_FAILED",
+            saga_id=numbered(2),
+            steps=[step],
+            attention=attention("the undo of upload failed", {"step": "upload", **ERROR}),
+        )
         page = opened(FakeService([dead(1), undo]), "/")
         assert page.index("The undo of upload failed".lower()[4:]) < page.index("used up its attempts")
         assert "Retry the undo" in page
@@ -74,22 +78,16 @@ class TestInbox:
         told = text_of(opened(FakeService([a_saga("WAITING", saga_id=numbered(1), steps=[step])]), "/"))
         assert "create-zip · approval waits for a signal" in told
 
-    def test_tells_errors_a_few_at_a_time(self) -> None:
-        service = FakeService([dead(number) for number in range(60)])
+    def test_reads_one_saga_of_each_group(self) -> None:
+        denied = [dead(number, error={"type": "Denied", "message": "no"}) for number in range(60, 70)]
+        service = FakeService([*map(dead, range(60)), *denied])
         browser = Browser(service).open()
-        shows = 0
-        for _ in range(3):
+        for _ in range(2):
             browser.get("/")
-            asked = sum(call[0] == "show" for call in service.asked)
-            assert asked - shows <= 24
-            shows = asked
-        assert shows == 60
-        browser.get("/")
-        assert sum(call[0] == "show" for call in service.asked) == 60
+            assert sum(call[0] == "show" for call in service.asked) == 2
 
     def test_what_a_refresh_is_to_know_again_has_a_name_of_its_own(self) -> None:
-        other = dead(3, error={"step": "announce", "type": "Denied", "message": "no"})
-        other["steps"] = [a_step("announce", "FAILED", attempts=1, error={"type": "Denied", "message": "no"})]
+        other = dead(3, error={"type": "Denied", "message": "no"})
         service = FakeService([dead(1), dead(2), other])
         for path in ("/", "/sagas"):
             page = opened(service, path)
@@ -108,8 +106,11 @@ class TestInbox:
             assert "create-zip · its worker is gone" in text_of(opened(service, "/"))
 
     def test_a_message_of_no_saga_is_noticed_beside_a_saga_without_one(self, service: FakeService) -> None:
-        for why in ("the code of step announce is gone: deploy it again", "step announce waited in vain"):
-            service.sagas[numbered(1)]["why"] = why
+        for why in (
+            "the code of step announce is gone: deploy it again",
+            "step announce timed out: no signal arrived in time",
+        ):
+            service.sagas[numbered(1)]["attention"] = attention(why)
             service.letters = [a_letter()]
             assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
 

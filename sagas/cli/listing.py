@@ -1,0 +1,64 @@
+"""One shape for all lists: always a header, columns dropped by priority where the terminal is narrow, ids never cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from sagas.cli.output import plain, screen
+
+Wide = Annotated[bool, typer.Option("--wide", help="Whole ids and times, and all columns")]
+_GAP = 2
+_ENOUGH = 20
+"""Columns that a long text needs at least; it is cut to fit."""
+_SHORTEST_ID = 8
+_WHOLE = ("id", "message", "#", "action", "status", "attempt", "time (UTC)", "started", "changed", "sent")
+"""Titles of columns that are never cut."""
+
+
+def whole(wide: bool) -> bool:
+    """Whether ids and times are printed in full: always where the output is not a terminal."""
+    return wide or not screen().is_terminal
+
+
+def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
+    """Return for each id its start, long enough to differ from all others, or with ``wide`` the whole id."""
+    distinct, length = {*ids}, _SHORTEST_ID
+    while len({saga_id[:length] for saga_id in distinct}) < len(distinct):
+        length += 1
+    return {saga_id: saga_id if wide else saga_id[:length] for saga_id in distinct}
+
+
+def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *, wide: bool = False) -> Table:
+    """Return a table. ``columns``: titles with ranks; 0 stays, others are dropped to fit the terminal, the highest
+    first, and then the longest texts are cut. With ``wide``, and where the output is not a terminal, all is printed."""
+    cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
+    titles, room = [*columns], screen().width
+    widths = [max(len(title), *(row[place].cell_len for row in cells), 0) for place, title in enumerate(titles)]
+    places = [*range(len(titles))]
+
+    def width(place: int, limit: int) -> int:
+        return widths[place] if titles[place] in _WHOLE else min(widths[place], limit)
+
+    def total(limit: int) -> int:
+        return sum(width(place, limit) for place in places) + _GAP * (len(places) - 1)
+
+    limit = max(widths)
+    if not whole(wide):
+        while total(_ENOUGH) > room and any(columns[titles[place]] for place in places):
+            places.remove(max(places, key=lambda place: columns[titles[place]]))
+        while total(limit) > room and limit > _SHORTEST_ID:
+            limit -= 1
+    # With a width of its own, since rich would otherwise remove columns that do not fit.
+    table = Table(box=None, header_style="dim", pad_edge=False, width=total(limit))
+    for place in places:
+        table.add_column(titles[place], no_wrap=True, width=width(place, limit))
+    for row in cells:
+        for place in places:
+            row[place].truncate(width(place, limit), overflow="ellipsis")
+        table.add_row(*(row[place] for place in places))
+    return table
