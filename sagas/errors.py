@@ -170,7 +170,7 @@ class InvalidRequest(SagaError):
         self.problems = tuple(problems)
 
 
-def full_text(error: SagaError) -> str:
+def full_text(error: Exception) -> str:
     """Return the text of an error, with the problems that its message does not name."""
     text, problems = str(error), error.problems if isinstance(error, InvalidRequest) else ()
     lines = (f"{problem.path}: {problem.message}" for problem in problems)

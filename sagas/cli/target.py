@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from sagas.cli.output import fail
-from sagas.errors import Ambiguous, InvalidRequest, NotFound, SagaError, Unavailable
+from sagas.errors import Ambiguous, NotFound, SagaError, Unavailable, full_text
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -107,14 +107,12 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
             function(target, **arguments)  # pyright: ignore[reportCallIssue]
         except NotFound as error:
             fail(f"{error}{_suggestion(target, str(error))}")
-        except InvalidRequest as error:
-            fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
         except Ambiguous as error:
-            fail(f"{error}; it may have taken effect: check before you try again")
+            fail(f"{error}; check before you try again")
         except Unavailable as error:
             fail(f"{error}; try again in {error.retry_after:.0f} s")
         except SagaError as error:
-            fail(str(error))
+            fail(full_text(error))
 
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     common = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from sagas.cli.output import count_of, emit, fail, plain, say
-from sagas.errors import DefinitionError, InvalidRequest, NotFound, SagaError
+from sagas.errors import DefinitionError, InvalidRequest, NotFound, SagaError, full_text
 from sagas.lock import LOCK
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def check(
         definitions = _definitions(sagas or _configured(Path("pyproject.toml")))
         recorded = _recorded(lock, write)
     except SagaError as error:
-        problems = error.problems if isinstance(error, InvalidRequest) else ()
-        fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in problems)]))
+        fail(full_text(error))
     differences = changes(recorded, definitions)
     if write:
         try:

@@ -20,7 +20,7 @@ from sagas.cli.project.console import PORT, listening
 from sagas.cli.target import Target
 from sagas.cli.times import length
 from sagas.core.text import iso, moment, span
-from sagas.errors import InvalidRequest, SagaError
+from sagas.errors import InvalidRequest, SagaError, full_text
 from sagas.loopback import origin_of
 
 if TYPE_CHECKING:
@@ -158,10 +158,8 @@ def tick(
         report = clock.advance(advance)
         say(f"The stack's clock is at {moment(iso(clock.now()))}, {span(clock.ahead)} ahead.")
         show_recovery(cast("RecoveryView", report))
-    except InvalidRequest as error:
-        fail("; ".join([str(error), *(f"{problem.path}: {problem.message}" for problem in error.problems)]))
     except (SagaError, LocalStackError) as error:
-        fail(str(error))
+        fail(full_text(error))
 
 
 def _words_of(command: str) -> list[str]:

@@ -35,10 +35,7 @@ _ERRORS: dict[str, tuple[str, str]] = {
     "429": ("Too many calls.", "throttled"),
     "500": ("An internal error. The service's log has it under the request's id.", "internal"),
     "502": ("The function behind the API failed.", "internal"),
-    "503": (
-        "A store is out of reach, or starts are paused. Try again after Retry-After seconds.",
-        "unavailable paused",
-    ),
+    "503": ("Out of reach, or starts are paused. Try again after Retry-After seconds.", "unavailable paused"),
     "504": ("There was no answer within 29 seconds. The call may have taken effect.", "timeout"),
 }
 _DONE = {"200": "Done.", "202": "Accepted. The saga continues in the background."}
@@ -61,10 +58,7 @@ _LIST = (
     "they apply to the end, and the last saga to end comes first. A page with a cursor can be short, even empty."
 )
 _BEGUN = "The start of an id is enough if it is unique; otherwise the answer is 409."
-_SIGNALLED = (
-    "202: the value is accepted. 200: the same value was accepted before. A signal is stored even if the saga has not "
-    "reached the step yet."
-)
+_SIGNALLED = "202: accepted. 200: the same value was accepted before. A signal can arrive before its step starts."
 _DESCRIPTIONS = {LIST.name: _LIST, LOOK_UP.name: _BEGUN, SIGNAL.name: _SIGNALLED}
 _BY_KEY = "Only the sagas that this Idempotency-Key started. Allowed only with type and limit."
 _GROUP = "Group the sagas by type, step and error type, and count them. limit and cursor are ignored."
@@ -90,9 +84,7 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
     answers = [ref(name) for name in operation.answer.split()]
     answered = {"anyOf": answers} if len(answers) > 1 else {**answers[0]} if answers else itself
     content = _content(answered)
-    responses: Json = {
-        status: {"description": _DONE[status], "content": content} for status in operation.statuses.split()
-    }
+    responses: Json = {code: {"description": _DONE[code], "content": content} for code in operation.statuses.split()}
     responses |= {status: _error(status) for status in sorted({*operation.errors.split(), *_ANYWHERE})}
     described: Json = {
         "operationId": id or operation.name,
@@ -211,8 +203,7 @@ def _cancel(saga: SagaType) -> Json:
     reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
     parameters = [
         _query("force", {"type": "boolean", "default": False}) | {"description": text},
-        _query("reason", reason)
-        | {"description": "The reason. The audit trail keeps that of the first accepted cancel."},
+        _query("reason", reason) | {"description": "The audit trail keeps that of the first accepted cancel."},
     ]
     return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": _NOT_CANCELLABLE})
 
@@ -250,9 +241,7 @@ def _callback_path(sagas: list[SagaType]) -> Json:
 def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API for these saga types."""
     name = one_of(saga.definition.name for saga in sagas)
-    parent = _query("parent", _SAGA_ID) | {
-        "description": "Only children of this saga. Allowed only with limit and cursor."
-    }
+    parent = _query("parent", _SAGA_ID) | {"description": "Children of this saga. Allowed only with limit and cursor."}
     search_keys = sorted({key.name for saga in sagas for key in saga.definition.find_by})
     filters = [parent, _query("type", name), _query("status", one_of(SagaStatus)), *map(_moment, ("since", "until"))]
     filters += [_query("idempotency_key", {"type": "string"}) | {"description": _BY_KEY}, *_paging()]
