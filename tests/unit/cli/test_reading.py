@@ -48,9 +48,9 @@ class TestShow:
         assert wrong.stderr == f"sagas: the saga whose id begins with '{SAGA_ID[:8]}' is a create-zip\n"
 
     def test_by_an_ambiguous_beginning_is_refused(self, api: StubApi, run: Run) -> None:
-        api.will(409, an_error("conflict", "several sagas' ids begin so"))
+        api.will(409, an_error("conflict", "2 saga ids start with 01a1"))
         result = run("show", SAGA_ID[:8])
-        assert (result.exit_code, result.stderr) == (1, "sagas: several sagas' ids begin so\n")
+        assert (result.exit_code, result.stderr) == (1, "sagas: 2 saga ids start with 01a1\n")
         assert run("show").exit_code == 2
 
     @pytest.mark.parametrize("name", [[], ["create-zip"]])
