@@ -42,12 +42,8 @@ Form = Mapping[str, list[str]]
 def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
     """Return the HTTP status of an error, its text, and the invalid fields."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
-    text = str(error)
-    if isinstance(error, Ambiguous):
-        text = f"{error}. It may have taken effect: look before you repeat it."
-    elif isinstance(error, Unavailable):
-        text = f"{error}; try again in {error.retry_after:.0f} s"
-    return status, text, error.problems if isinstance(error, InvalidRequest) else ()
+    more = f"; try again in {error.retry_after:.0f} s" if isinstance(error, Unavailable) else ""
+    return status, f"{error}{more}", error.problems if isinstance(error, InvalidRequest) else ()
 
 
 def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = None) -> tuple[str, str]:

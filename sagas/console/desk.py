@@ -34,7 +34,7 @@ LABELS: Mapping[str, str] = {
     Do.REDRIVE: "Redrive",
     Do.RECOVER: "Recover now",
     Do.RERUN: "Run again",
-    Do.SIGNAL: "Send it",
+    Do.SIGNAL: "Send the signal",
     Do.BREAKER: "Close the breaker",
     Do.NOTHING: "",
 }

@@ -13,7 +13,7 @@ from typing import Any, cast
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID
 from sagas.engine.composition.operating import Operating
 from sagas.engine.composition.starting import Starting
-from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, listed
+from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError, TooLarge, Unavailable, full_text
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer
 from sagas.handlers.tasks.records import records_of
@@ -115,9 +115,7 @@ class _Commands:
                 return self._later(record, cast("AnyCommand", command), self._pause(record))
             self._bury(record, record["body"] if command is None else command.body, command, str(error))
         except (InvalidRequest, Conflict, TooLarge) as error:
-            problems = error.problems if isinstance(error, InvalidRequest) else ()
-            reason = f"{error}: {listed(problems)}" if problems else str(error)
-            self._bury(record, record["body"] if command is None else command.body, command, reason)
+            self._bury(record, record["body"] if command is None else command.body, command, full_text(error))
         except Unavailable as error:
             pause = max(self._pause(record), min(error.retry_after, 60.0))
             return self._later(record, cast("AnyCommand", command), pause)

@@ -372,7 +372,7 @@ class CrashWorld:
                     answered[0] = True
                 except Conflict as error:
                     self.refused.append(str(error))
-                    answered[0] = "at work" not in str(error) and "may still" not in str(error)
+                    answered[0] = "is changing" not in str(error) and "may still" not in str(error)
                 except SagaError:
                     pass
 

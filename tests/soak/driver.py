@@ -222,7 +222,7 @@ def _insist(call: Callable[[], Any]) -> Any:
         except (Unavailable, Ambiguous):
             time.sleep(_PAUSE)
         except Conflict as error:
-            if "at work" not in str(error) and "may still" not in str(error):
+            if "is changing" not in str(error) and "may still" not in str(error):
                 raise
             time.sleep(_PAUSE)
     raise SagaError("nobody ever answered")

@@ -137,7 +137,7 @@ def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
         return "dead-lettered"
     if saga["status"] == "FAILED":
         return "failed"
-    if action.problem.startswith("Nothing answers"):
+    if action.problem.startswith("The function"):
         return "stalled"
     return "recovery exhausted" if action.problem.startswith("Recovery") else "in doubt"
 

@@ -27,9 +27,9 @@ class TestStart:
         result = run("rerun", "create-zip", SAGA_ID, "--json")
         assert (result.exit_code, json.loads(result.stdout)) == (0, new)
         assert api.asked[1].body == DEAD["request"]
-        api.will(404, an_error("not_found", "there is no saga create-zip/x"))
+        api.will(404, an_error("not_found", "no saga with id x (type create-zip)"))
         missing = run("rerun", "create-zip", SAGA_ID)
-        assert (missing.exit_code, missing.stderr) == (1, "sagas: there is no saga create-zip/x\n")
+        assert (missing.exit_code, missing.stderr) == (1, "sagas: no saga with id x (type create-zip)\n")
 
     def test_passes_on_a_correlation_id(self, api: StubApi, run: Run) -> None:
         api.will(202, a_saga("PENDING"))

@@ -104,7 +104,7 @@ class FakeService:
         self._did("show", name, saga_id)
         saga = self.sagas.get(saga_id)
         if saga is None or saga["type"] != name:
-            raise NotFound(f"there is no saga {name}/{saga_id}")
+            raise NotFound(f"no saga with id {saga_id} (type {name})")
         return saga
 
     def list(

@@ -126,7 +126,7 @@ class TestSaga:
     def test_that_is_not_there(self, service: FakeService) -> None:
         answer = Browser(service).open().get("/local/eu-central-1/sagas/create-zip/none")
         assert answer.status_code == 404
-        assert "there is no saga create-zip/none" in answer.text
+        assert "no saga with id none (type create-zip)" in answer.text
 
     def test_short_links_lead_to_whole_ones(self, browser: Browser) -> None:
         answer = browser.get(f"/sagas/create-zip/{numbered(1)}?audit=failed")
