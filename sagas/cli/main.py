@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sagas.cli.operate import breakers, dead_letters, events, operating, restoring, supervising
+from sagas.cli.operate import breakers, dead_letters, events, operating, supervising
 from sagas.cli.output import say
 from sagas.cli.project import check, console, init, layout, local
 from sagas.cli.read import logs, reading, statistics
@@ -30,7 +30,7 @@ app.command()(init.init)
 app.command()(check.check)
 app.command()(layout.layout)
 app.command()(logs.logs)
-app.command()(restoring.trim)
+app.command()(supervising.trim)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(events.commands_app, name="commands")

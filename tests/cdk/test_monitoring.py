@@ -17,7 +17,7 @@ from aws_cdk import aws_sns as sns
 from sagas import AutoDisable
 from sagas.cdk import Archive, Deployment, FunctionOptions, Network, SagaEvents, SagaService, SagaServiceProps
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.counting import MOST_OF_ONE_STACK, counted
+from sagas.cdk.layout.nested_stacks import MOST_OF_ONE_STACK, counted
 from sagas.cdk.messages.commands import CommandFunction
 from sagas.cdk.messages.events import Outbox
 from sagas.cdk.options.service_options import service_options

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagas.handlers.http.actors import actor_of
+from sagas.handlers.http.inputs import actor_of
 from tests.handlers.conftest import Make, request
 from tests.support.sagas import FAIL, Fatal, Stubborn, Trip
 

@@ -6,6 +6,7 @@ functions and alarms, which may move at any time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -15,20 +16,27 @@ from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.cdk.layout.catalogue import Catalogue
-from sagas.cdk.layout.counting import (
-    MOST_AT_ONCE,
-    MOST_OF_ONE_STACK,
-    MOST_RESOURCES,
-    OF_QUEUE,
-    OF_SAGA,
-    counted,
-    of_function,
-)
 from sagas.cdk.layout.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
 _GROUPS = 30
 """Step groups per nested stack. Each may send to many others, and their policies must fit in a template of 1 MB."""
+MOST_RESOURCES = 480
+"""Most resources of the service in its stack, which allows 500."""
+MOST_OF_ONE_STACK = 393
+"""Most resources of a service in a single stack. The rest is for the app's own tables, topics and policies."""
+MOST_AT_ONCE = 2_500
+"""Resources of nested stacks that CloudFormation can change in one operation."""
+_FUNCTIONS = 3
+"""Functions that every service has: the API's, the supervisor's and that of the work queue ``bulk``."""
+OF_SERVICE = 104
+"""Resources of every service: tables, bucket, layer, API, dashboard and those functions, with queue and alarms."""
+OF_SAGA = 9
+"""Alarms of a saga type that has them all."""
+OF_QUEUE = 2
+"""Resources of a queue: itself and its policy."""
+_OF_FUNCTION = 9
+"""Resources of a function: log, role, policy, function, version, alias, event source and two alarms."""
 TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 
@@ -91,7 +99,7 @@ class Layout:
 
 def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
     """Create the places of all sagas: as the service asks, otherwise by the room in its stack. ``parts``: see
-    :func:`~sagas.cdk.layout.counting.counted`."""
+    :func:`~sagas.cdk.layout.nested_stacks.counted`."""
     service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
     if nested is None and alone > MOST_RESOURCES:
@@ -158,3 +166,21 @@ def service_token(scope: Construct) -> str:
     """
     stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
+
+
+def of_function(groups: int, *, gradual: bool) -> int:
+    """Count the resources of a step group's function with its alarms."""
+    return _OF_FUNCTION + (1 if gradual else 0) + max(0, math.ceil((groups - 40) / 20))
+
+
+def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
+    """Count the resources of a service. Returns the count of the whole service, and that of its stack if functions and
+    alarms are nested, with room for later parts. ``parts``: both counts of the optional parts."""
+    groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas], catalogue.gradual
+    queues = OF_QUEUE * (sum(groups) + len(groups))
+    functions = sum(of_function(count, gradual=gradual) * count for count in groups)
+    stacks = sum(1 + count // 20 for count in groups)
+    # CodeDeploy has an application, a role, and a group per function. A network has a security group.
+    once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if catalogue.service_options.network else 0)
+    together, later = parts
+    return once + together + queues + functions + OF_SAGA * len(groups), once + later + queues + stacks

@@ -1,4 +1,4 @@
-"""``sagas recover | sweep``: has the supervisor do its work now."""
+"""``sagas recover | sweep | trim``: has the supervisor do its work now, and makes restored tables consistent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import typer
 from sagas.cli.one_saga import SagaRef, Type, on_saga
 from sagas.cli.output import count_of, emit, fail, plain, say
 from sagas.cli.target import Target, on_target
-from sagas.cli.times import length
+from sagas.cli.times import Moment, length, moment
+from sagas.errors import SagaError
 
 if TYPE_CHECKING:
     from sagas.client import RecoveryView, SweepView
@@ -104,3 +105,41 @@ def _outcome(kind: str, report: SweepView) -> str:
     if report["action"] == "report":
         return f"; {done}"
     return f"; {max(report['deleted'], report['handled'])} {done}"
+
+
+def trim(
+    sagas_table: Annotated[str, typer.Argument(metavar="SAGAS", help="Restored table of sagas", show_default=False)],
+    audit_table: Annotated[str, typer.Argument(metavar="AUDIT", help="Restored audit table", show_default=False)],
+    joins_table: Annotated[
+        str, typer.Argument(metavar="[JOINS]", help="Restored table of joins, if sagas have children")
+    ] = "",
+    restored_to: Annotated[
+        Moment | None, moment(help="Time to which SAGAS was restored; read from DynamoDB by default")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="AWS region of the tables")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+) -> None:
+    """Remove entries from restored tables that are newer than the restored table of sagas, before you use them."""
+    from sagas.aws import PATIENT
+    from sagas.core.text import epoch, iso
+    from sagas.engine.clock import SystemClock
+    from sagas.store.connection import SharedConnection
+    from sagas.store.restored import time_of_restore, trim_audit, trim_joins
+
+    since = None if restored_to is None else epoch(restored_to.at(SystemClock().now()))
+    connection = SharedConnection(region=region)
+    connection.config = PATIENT
+    try:
+        since = time_of_restore(connection, sagas_table) if since is None else since
+        if since is None:
+            fail(f"DynamoDB does not say to which time {sagas_table} was restored; pass --restored-to")
+        question = f"Is {sagas_table} as of {iso(since)}, and does no service use these tables yet?"
+        if not yes and not typer.confirm(question, err=True):
+            raise typer.Exit(1)
+        audit = trim_audit(connection, sagas_table, audit_table, since)
+        say(f"{audit_table}: {count_of(audit.scanned, 'item')} scanned, {audit.removed:,} removed")
+        if joins_table:
+            joins = trim_joins(connection, sagas_table, joins_table, since)
+            say(f"{joins_table}: {count_of(joins.scanned, 'item')} scanned, {joins.removed:,} removed")
+    except SagaError as error:
+        fail(f"{error}; the tables are not trimmed yet; run the command again")

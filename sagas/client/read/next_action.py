@@ -148,9 +148,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         undo = f"The undo of {step}" if step else "An undo"
         if gone:
             return _deploy(f"{undo} was not called", step, (Do.RETRY, Do.RESOLVE))
-        means = (
-            "The saga is partly undone. Fix the cause, then retry: only the failed undo runs again, with the same key."
-        )
+        means = "The saga is partly undone. Fix the cause, then retry: only the failed undo runs again."
         others = (Do.RESOLVE,)
         return NextAction(Do.RETRY, "Retry the undo", f"{undo} failed", means, step, "compensation-failed", others)
     if saga["status"] == SagaStatus.DEAD_LETTERED:

@@ -11,6 +11,9 @@ from sagas.errors import NotFound
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.inputs import Request, checked_id
 
+ACTOR = "callback"
+"""The actor of these signals in the audit trail. Their senders are not authenticated."""
+
 
 def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the function that accepts a signal: 202 for a new value, 200 if the same value was accepted before."""
@@ -25,10 +28,6 @@ def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         return answer(202 if outcome.accepted else 200, linked(request.base, saga))
 
     return [signal]
-
-
-ACTOR = "callback"
-"""The actor of these signals in the audit trail. Their senders are not authenticated."""
 
 
 def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Callbacks) -> None:

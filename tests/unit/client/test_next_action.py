@@ -55,7 +55,7 @@ TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("DEAD_LETTERED", at("approval", VAIN), Do.RETRY, "step approval timed out", "dead-letters"),
     ("FAILED", at("ship", ERROR), Do.COMPENSATE, "Step ship failed", "failed"),
     ("COMPENSATED", STALLED, Do.RESOLVE, "Recovery is exhausted", "needs-attention"),
-    ("RUNNING", SILENT, Do.RETRY, "The function does not respond", "function-errors"),
+    ("RUNNING", SILENT, Do.RETRY, "The function is silent", "function-errors"),
     ("CANCELLED", DOUBT, Do.RESOLVE, "ship may have taken effect", "needs-attention"),
     ("RUNNING", {"lease": LEASE}, Do.RECOVER, "The saga stalled", ""),
     ("RUNNING", {"lease": {**LEASE, "expires_at": LATER}}, Do.NOTHING, "", ""),
