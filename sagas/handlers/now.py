@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from sagas.engine.composition.finding import Families
+from sagas.engine.composition.families import Families
 from sagas.engine.composition.recovering import Recovering
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.observability.tracing import traced, tracer

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from sagas.engine.composition.reading import Reading
-from sagas.engine.observe.telling import OutboxEvent, committed_in, events_of_change, events_of_entry
+from sagas.engine.observe.events import OutboxEvent, committed_in, events_of_change, events_of_entry
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import frames, telemetry
 from sagas.handlers.observability.tracing import traced, tracer

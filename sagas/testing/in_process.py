@@ -29,8 +29,8 @@ from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.births import ChildCreator, first_entry, new_state
-from sagas.engine.supervise.looking import in_time
+from sagas.engine.start.children import ChildCreator, first_entry, new_state
+from sagas.engine.supervise.codeless import in_time
 from sagas.engine.worker import Worker
 from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message.message import Message

@@ -11,7 +11,7 @@ import pytest
 
 from sagas import Context, Exhausted, NotYet, Retry, Saga, sleep, step, wait_for
 from sagas.core.text import epoch, iso
-from sagas.engine.supervise.finding import LOOK_AHEAD, look_ahead
+from sagas.engine.supervise.due_scan import LOOK_AHEAD, look_ahead
 from sagas.handlers.tasks.due import recover_due
 from sagas.messaging.queues import Queues
 from sagas.messaging.work import BULK, Work, parse_work

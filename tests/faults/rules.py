@@ -23,11 +23,11 @@ from sagas.engine import committer
 from sagas.engine.attempt.attempt import SKEW, Attempt
 from sagas.engine.read.remains import Remains
 from sagas.engine.start.starter import Starter
-from sagas.engine.supervise import finding
-from sagas.engine.supervise.finding import Finder
-from sagas.engine.supervise.lanes import StepQueues
+from sagas.engine.supervise import due_scan
+from sagas.engine.supervise.due_scan import Finder
 from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import Recovery, RecoveryReport
+from sagas.engine.supervise.step_queues import StepQueues
 from sagas.errors import Ambiguous
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
@@ -244,7 +244,7 @@ def _handed_out_for_good() -> Generator[None]:
     def busy(self: Any, queue: str, run: Any) -> bool:
         return False
 
-    with patch.object(finding, "ROUND", 10.0**9), patch.object(Finder, "_idle", busy):
+    with patch.object(due_scan, "ROUND", 10.0**9), patch.object(Finder, "_idle", busy):
         yield
 
 

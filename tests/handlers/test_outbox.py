@@ -18,7 +18,7 @@ from sagas.cdk.messages.events import filters_of
 from sagas.core.rules import needs_attention
 from sagas.core.states import Parent, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
-from sagas.engine.observe.telling import SAGA_EVENTS, STEP_EVENTS, event_schema, events_of_entries
+from sagas.engine.observe.events import SAGA_EVENTS, STEP_EVENTS, event_schema, events_of_entries
 from sagas.errors import InvalidRequest, NotFound, Rejected, Unavailable
 from sagas.handlers import outbox, supervisor
 from sagas.handlers.tasks import publishing

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
-from sagas.store.index.findings import SearchKeys, find_key
 from sagas.store.index.listing import Page, Span
+from sagas.store.index.search_keys import SearchKeys, find_key
 from sagas.store.types.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, lease, new_id, saga

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sagas.engine.composition.api import Api
-from sagas.engine.composition.finding import Families
+from sagas.engine.composition.families import Families
 from sagas.engine.composition.running import Running
 from sagas.engine.composition.supervisor import Supervisor
 

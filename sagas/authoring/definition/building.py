@@ -20,10 +20,10 @@ from sagas.authoring.definition.definition import (
 )
 from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
-from sagas.authoring.find_by import find_by_of
 from sagas.authoring.options import SagaOptions
 from sagas.authoring.policies import DEFAULT_RETRY, LONGEST_WAIT, CircuitBreaker, Exhausted, Retry
 from sagas.authoring.redaction import REQUEST, redaction_of
+from sagas.authoring.search_keys import find_by_of
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.signatures.assignability import can_hold, can_hold_context, is_optional

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
-from sagas.authoring.find_by import SearchKey
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
 from sagas.authoring.redaction import Redaction
+from sagas.authoring.search_keys import SearchKey
 from sagas.errors import DefinitionError
 from sagas.paths import EACH, Place
 

@@ -34,7 +34,7 @@ def commands_schema() -> None:
 @events_app.command("schema")
 def events_schema() -> None:
     """Print the JSON Schema of the events."""
-    from sagas.engine.observe.telling import event_schema
+    from sagas.engine.observe.events import event_schema
 
     typer.echo(json.dumps(event_schema(), indent=2))
 

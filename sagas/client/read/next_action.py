@@ -149,8 +149,8 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         if gone:
             return _deploy(f"{undo} was not called", step, (Do.RETRY, Do.RESOLVE))
         means = "The saga is partly undone. Fix the cause, then retry: only the failed undo runs again."
-        others = (Do.RESOLVE,)
-        return NextAction(Do.RETRY, "Retry the undo", f"{undo} failed", means, step, "compensation-failed", others)
+        problem, runbook = f"{undo} failed", "compensation-failed"
+        return NextAction(Do.RETRY, "Retry the undo", problem, means, step, runbook, (Do.RESOLVE,))
     if saga["status"] == SagaStatus.DEAD_LETTERED:
         return _dead_lettered(saga, now, gone=gone)
     if saga["status"] == SagaStatus.FAILED:
@@ -160,9 +160,8 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
             "The step's function handles no message: see its log. Nothing is undone. "
             "Once it runs again, the saga continues within an hour, or at once after a retry."
         )
-        return NextAction(
-            Do.RETRY, "Retry", "The function does not respond", means, step, "function-errors", (Do.CANCEL,)
-        )
+        others = (Do.CANCEL,)
+        return NextAction(Do.RETRY, "Retry", "The function is silent", means, step, "function-errors", others)
     if "stalled" in why:
         means = "The saga stalled too often. Usually its function is killed: see its log."
         problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in OVER else (Do.RERUN,)
@@ -174,8 +173,7 @@ def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAc
     why, (step, kind, _) = reason_of(saga), error_of(saga)
     if gone:
         return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
-    others = (Do.COMPENSATE, Do.RESOLVE)
-    where = f"step {step}" if step else "a step"
+    others, where = (Do.COMPENSATE, Do.RESOLVE), f"step {step}" if step else "a step"
     if kind == "WaitTimedOut" or "timed out:" in why:
         means = "No signal arrived in time. A retry starts the wait again, with its full length."
         return NextAction(Do.RETRY, "Wait again", f"{where} timed out", means, step, "dead-letters", others)
@@ -204,8 +202,7 @@ def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMP
 def _failed(saga: Mapping[str, Any]) -> NextAction:
     step, means = error_of(saga)[0], "Nothing was undone. Undoing runs the undo of each completed step, last first."
     problem = f"Step {step} failed" if step else "A step failed"
-    others = (Do.RERUN, Do.RESOLVE)
-    return NextAction(Do.COMPENSATE, "Undo", problem, means, step, "failed", others)
+    return NextAction(Do.COMPENSATE, "Undo", problem, means, step, "failed", (Do.RERUN, Do.RESOLVE))
 
 
 def _in_doubt(saga: Mapping[str, Any]) -> NextAction:

@@ -29,7 +29,7 @@ from sagas.engine.attempt.runner import LARGEST_RESULT
 from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
-from sagas.engine.start.births import PARENT, ChildCreator
+from sagas.engine.start.children import PARENT, ChildCreator
 from sagas.errors import ChildrenFailed, Unavailable, WrongResult
 from sagas.messaging.message.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from sagas.engine.composition.core import Core
 from sagas.engine.operate.pausing import Pausing
-from sagas.engine.supervise.finding import look_ahead
+from sagas.engine.supervise.due_scan import look_ahead
 from sagas.engine.supervise.recovery import Recovery
-from sagas.store.schedule.lanes import Watermarks
+from sagas.store.schedule.watermarks import Watermarks
 
 
 class Recovering(Core):

@@ -7,9 +7,9 @@ from functools import cached_property
 from sagas.engine.advance import MakesAttempts
 from sagas.engine.attempt.idempotency import IdempotentAttempt
 from sagas.engine.composition.core import Core
-from sagas.engine.supervise.lanes import QueueProgress
+from sagas.engine.supervise.step_queues import QueueProgress
 from sagas.engine.worker import Worker
-from sagas.store.schedule.lanes import Watermarks
+from sagas.store.schedule.watermarks import Watermarks
 
 
 class Running(Core):

@@ -7,8 +7,8 @@ from functools import cached_property
 from sagas.engine.composition.purging import Purging
 from sagas.engine.composition.recovering import Recovering
 from sagas.engine.composition.verifying import Verifying
-from sagas.engine.supervise.finding import Finder, look_ahead
-from sagas.store.schedule.hand_outs import ScanPositions
+from sagas.engine.supervise.due_scan import Finder, look_ahead
+from sagas.store.schedule.scan_positions import ScanPositions
 
 
 class Supervisor(Recovering, Purging, Verifying):

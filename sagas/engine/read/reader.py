@@ -43,8 +43,8 @@ from sagas.formats import NewerFormat
 from sagas.store.children.joined import CARRIED, COMPLETED, FORWARD, NEVER
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
-from sagas.store.index.findings import SearchKeys, find_key
 from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.index.search_keys import SearchKeys, find_key
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed

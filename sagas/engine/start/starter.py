@@ -17,11 +17,11 @@ from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.ports import MessageSender
 from sagas.engine.read.remains import Remains
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.births import first_entry, first_message, new_state, trace_details
-from sagas.engine.start.found_by import named, search_keys_of, values_of
+from sagas.engine.start.children import first_entry, first_message, new_state, trace_details
+from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
 from sagas.store.control.control import ControlItems
-from sagas.store.index.findings import SearchKeys
+from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.types.pauses import Pauses

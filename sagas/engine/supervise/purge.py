@@ -34,8 +34,8 @@ from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
-from sagas.store.index.findings import SearchKeys
 from sagas.store.index.listing import IndexPosition, Listing
+from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, RESULTS, Entry, Tombstone, action_of
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.tombstones import MOST_ACTIONS, Tombstones

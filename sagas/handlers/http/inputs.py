@@ -40,6 +40,15 @@ def invalid(what: str, problems: list[Problem]) -> InvalidRequest:
     return InvalidRequest(f"invalid {what}: {listed(problems)}", problems)
 
 
+ANONYMOUS = "anonymous"
+"""The name of callers of a method without authorization."""
+
+_LONGEST = 200
+"""The maximum length of an identifier that is not an ARN."""
+_TOKEN = re.compile(r"(?i:bearer|basic) .*|eyJ[\w-]+(?:\.[\w-]*){2,4}", re.DOTALL)
+"""Credentials that an authorizer returned as its principal: a header's value, or a JSON Web Token."""
+
+
 class Request:
     """A REST API (v1) event, read field by field. An invalid field raises an error that names it."""
 
@@ -250,15 +259,6 @@ def checked_beginning(text: str) -> str:
     if len(start) < SHORTEST_BEGINNING:
         raise invalid("saga id", [Problem("path.saga_id", f"must be at least {SHORTEST_BEGINNING} characters long")])
     return start
-
-
-ANONYMOUS = "anonymous"
-"""The name of callers of a method without authorization."""
-
-_LONGEST = 200
-"""The maximum length of an identifier that is not an ARN."""
-_TOKEN = re.compile(r"(?i:bearer|basic) .*|eyJ[\w-]+(?:\.[\w-]*){2,4}", re.DOTALL)
-"""Credentials that an authorizer returned as its principal: a header's value, or a JSON Web Token."""
 
 
 def actor_of(context: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sagas.core.text import epoch
 from sagas.engine.composition.reading import Reading
-from sagas.engine.observe.telling import OutboxEvent, events_of_entries
+from sagas.engine.observe.events import OutboxEvent, events_of_entries
 from sagas.errors import InvalidRequest, NotFound, Problem
 from sagas.messaging.bus import LARGEST, EventBus
 

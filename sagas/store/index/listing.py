@@ -24,7 +24,7 @@ from sagas.store.control.mapping import (
     purge_shard,
     wait_shard,
 )
-from sagas.store.index.findings import saga_of
+from sagas.store.index.search_keys import saga_of
 from sagas.store.index.shards import Shards
 from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables

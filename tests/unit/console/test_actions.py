@@ -58,10 +58,10 @@ class TestActions:
         assert "the saga is RUNNING" in answer.text
 
     def test_what_may_have_happened_says_so_and_is_not_sent_again(self, browser: Browser, service: FakeService) -> None:
-        service.refuses["retry"] = Ambiguous("no answer", 5)
+        service.refuses["retry"] = Ambiguous("no response; the request may or may not have taken effect", 5)
         answer = browser.submit(f"/sagas/create-zip/{numbered(1)}/retry")
         assert answer.status_code == 502
-        assert "It may have taken effect: look" in answer.text
+        assert "may or may not have taken effect" in answer.text
         assert len(service.did()) == 1
 
     def test_a_service_out_of_reach_is_told(self, browser: Browser, service: FakeService) -> None:
@@ -124,13 +124,13 @@ class TestSignals:
         assert service.did() == []
 
     def test_that_are_refused_stay_in_the_form(self, browser: Browser, service: FakeService) -> None:
-        service.refuses["signal"] = Ambiguous("no answer")
+        service.refuses["signal"] = Ambiguous("no response; the request may or may not have taken effect")
         form = {"value.by": "ann", "value.amount": "12", "value.level": "high", "value.sure": "false"}
         answer = browser.submit(
             f"/sagas/create-zip/{numbered(1)}/signals/approval", **form, **{"value.more": "\n[1,\n2]"}
         )
         assert answer.status_code == 502
-        assert "no answer. It may have taken effect: look before you repeat it." in answer.text
+        assert "no response; the request may or may not have taken effect" in answer.text
         high, no = '<option selected value="high">high', 'value="false" selected'
         for typed in ('value="ann"', 'value="12"', high, no, "\n\n[1,\n2]<"):
             assert typed in answer.text

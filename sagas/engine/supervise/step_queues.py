@@ -18,7 +18,7 @@ from sagas.errors import NotFound, SagaError
 from sagas.messaging.limits import LONGEST_BACKOFF, LONGEST_DELAY
 from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
-from sagas.store.schedule.lanes import Watermark, Watermarks
+from sagas.store.schedule.watermarks import Watermark, Watermarks
 
 _BETWEEN_NOTES = 30.0
 """Seconds between two notes of one environment about one queue."""

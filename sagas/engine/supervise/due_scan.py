@@ -20,7 +20,7 @@ from sagas.engine.ports import WorkSender
 from sagas.messaging.limits import LONGEST_DELAY
 from sagas.messaging.work import BULK, NOW, DueSagas
 from sagas.store.index.listing import IndexPosition, Listing
-from sagas.store.schedule.hand_outs import ScanPosition, ScanPositions
+from sagas.store.schedule.scan_positions import ScanPosition, ScanPositions
 
 LOOK_AHEAD = 150.0
 """Seconds before the end of a long wait at which its message may be sent, delayed by the remaining time. The supervisor

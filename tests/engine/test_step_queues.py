@@ -10,10 +10,10 @@ from msgspec import structs
 
 from sagas.core.commands import Backlog
 from sagas.core.states import SagaState, StepState
-from sagas.engine.supervise.lanes import QueueProgress, StepQueues
+from sagas.engine.supervise.step_queues import QueueProgress, StepQueues
 from sagas.errors import NotFound, Unavailable
 from sagas.messaging.message.message import Message
-from sagas.store.schedule.lanes import Watermark
+from sagas.store.schedule.watermarks import Watermark
 from tests.support.bench import Bench, ManualClock
 from tests.support.sagas import FAIL, LOG, REJECTED, Trip
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.supervise import finding
-from sagas.engine.supervise.finding import FindReport
+from sagas.engine.supervise import due_scan
+from sagas.engine.supervise.due_scan import FindReport
 from sagas.errors import Unavailable
 from sagas.messaging.work import DueSagas, Work, parse_work
 from sagas.store.index.listing import IndexPosition, Listing
@@ -112,7 +112,7 @@ def test_a_round_ends_however_much_the_queue_holds(bench: Make) -> None:
     second = [one for one in taken(b) if one.task == "recover"]
     assert sorted(ids_in(second)) == sorted(ids)
     assert DueSagas.of(first[0]).until - b.clock.now() <= 60, "the messages of the first round are void by then"
-    assert DueSagas.of(second[0]).until == b.clock.now() + finding.ROUND
+    assert DueSagas.of(second[0]).until == b.clock.now() + due_scan.ROUND
 
 
 def test_two_runs_at_once_hand_out_each_saga_once(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_two_runs_at_once_hand_out_each_saga_once(bench: Make, monkeypatch: pyte
 def test_pages_are_read_until_the_budget_ends(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench(Trip)
     ids = stalled(b, 30)
-    monkeypatch.setattr(finding, "_PAGE", 4)
+    monkeypatch.setattr(due_scan, "_PAGE", 4)
     page = type(b.engine.finder.listing).due_page
 
     def slow(*given: Any) -> Any:

@@ -16,13 +16,13 @@ from sagas.core.states import Parent, SagaState
 from sagas.engine.attempt.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.found_by import named, search_keys_of, values_of
+from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest
 from sagas.messaging.message.carried import fitting
 from sagas.messaging.message.message import Message
 from sagas.messaging.message.trace import trace_in, trace_of
 from sagas.store.control.control import ControlItems
-from sagas.store.index.findings import SearchKeys
+from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.journal import Journal
 
