@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 from urllib.parse import quote
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.errors import NotFound
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -222,7 +222,7 @@ CANCEL = Operation(
         effect="The saga stops, and its completed steps are undone in reverse order.",
         done="The saga is being cancelled.",
     ),
-    many=tuple(status for status in SagaStatus if status not in OVER and status != SagaStatus.COMPENSATING),
+    many=tuple(status for status in SagaStatus if status not in ENDED and status != SagaStatus.COMPENSATING),
     queued=True,
 )
 AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries")

@@ -7,7 +7,7 @@ from itertools import product
 
 from sagas.core.automaton import ROWS
 from sagas.core.events import CompensationStarted
-from sagas.core.states import OVER, SagaStatus, StepStatus
+from sagas.core.states import ENDED, SagaStatus, StepStatus
 
 S, T = SagaStatus, StepStatus
 
@@ -86,7 +86,7 @@ def changes() -> dict[tuple[str, str], list[str]]:
         for source, target in product(row.sources, row.targets) if row.meaning else ():
             if target is source:
                 continue
-            at_once = row.event is CompensationStarted and target in OVER
+            at_once = row.event is CompensationStarted and target in ENDED
             label = f"{row.meaning}, nothing to undo" if at_once else row.meaning
             known = labels.setdefault((source.value, target.value), [])
             known.extend([label] if label not in known else [])
@@ -115,7 +115,7 @@ def svg() -> str:
             f'd="M{" L".join(ends)}" marker-end="url(#tip)"/>'
         )
     for status, (x, y) in _PLACES.items():
-        kind, size = "over" if status in OVER else "open", f'width="{2 * _half(status)}" height="{2 * _HALF_HIGH}"'
+        kind, size = "over" if status in ENDED else "open", f'width="{2 * _half(status)}" height="{2 * _HALF_HIGH}"'
         lines.append(f'<rect class="{kind}" x="{x - _half(status)}" y="{y - _HALF_HIGH}" {size} rx="8"/>')
         lines.append(f'<text x="{x}" y="{y + 4}">{status}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
@@ -134,7 +134,7 @@ def _table(head: str, meanings: dict[SagaStatus, str] | dict[StepStatus, str]) -
 def page() -> str:
     """Return ``docs/concepts/states.md``."""
     sagas = _table("saga", _SAGA)
-    over = ", ".join(f"`{status.value}`" for status in S if status in OVER)
+    over = ", ".join(f"`{status.value}`" for status in S if status in ENDED)
     rows = "".join(f"| `{source}` | `{target}` | {'; '.join(why)} |\n" for (source, target), why in changes().items())
     ends = f"Final: {over}. An operator can still have FAILED undone, and COMPENSATION_FAILED retried.\n"
     parts = (

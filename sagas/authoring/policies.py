@@ -29,7 +29,7 @@ LONGEST_WAIT = timedelta(days=365)
 """A year."""
 
 MOST_CHILDREN = 10_000
-"""Children of one step."""
+"""Children per step."""
 
 
 class Exhausted(StrEnum):

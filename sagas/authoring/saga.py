@@ -148,7 +148,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         redact: values that are shown as ``***``, in addition to those of type ``Secret``: paths into the request or a
             step's result, like ``$.request.card.number`` or ``$.book.seats[*].code``.
         find_by: search keys: at most four values of the request by name, like ``{"customer": "$.customer.id"}``. They
-            must be texts, whole numbers or booleans.
+            must be strings, integers or booleans.
     """
 
     if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sagas.errors import DefinitionError
 from sagas.paths import EACH, Place, parse_path, value_at
 
 MOST = 4
-"""The most search keys of a type: every start writes an item for each."""
+"""Limit of a type's search keys: every start writes an item for each."""
 RESERVED = frozenset(
     (
         "type",

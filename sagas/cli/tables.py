@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sagas.cli.listing import listing, short_ids, whole
 from sagas.cli.output import count_of, display, plain, plain_line, pretty
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import ago, between, clock_time, end_of, moment, span
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
 
     title = Text.assemble((saga["type"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     lasted = f"took {between(saga['created_at'], end_of(saga))}"
-    when = f"started {moment(saga['created_at'])}, {lasted if saga['status'] in OVER else ago(saga['created_at'], now)}"
+    since = lasted if saga["status"] in ENDED else ago(saga["created_at"], now)
+    when = f"started {moment(saga['created_at'])}, {since}"
     when += f", last changed {ago(saga['updated_at'], now)}"
     if saga.get("paused"):
         title.append(" paused", "red")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.engine.read.answers import SagaView
 from sagas.errors import Unavailable
 
@@ -18,7 +18,7 @@ _FAILURES = 3
 
 def at_rest(status: str) -> bool:
     """Whether a saga of this status has ended, or waits for an operator."""
-    return status in OVER or status == SagaStatus.DEAD_LETTERED
+    return status in ENDED or status == SagaStatus.DEAD_LETTERED
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def _interrupted(state: SagaState) -> bool:
     A saga that waits for an operator, or has ended, runs no user code, so a plain claim is enough. An entry that the
     holder journaled is adopted either way.
     """
-    return state.lease is not None and not state.over and state.status is not SagaStatus.DEAD_LETTERED
+    return state.lease is not None and not state.ended and state.status is not SagaStatus.DEAD_LETTERED
 
 
 def _held(state: SagaState, now: float) -> bool:
@@ -237,7 +237,7 @@ def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: floa
     """Set the flag; the current lease holder, or the next one, acts on it."""
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
-    if state.over:
+    if state.ended:
         return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel.at:
         return Decision(state)
@@ -266,7 +266,7 @@ def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: floa
 def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float) -> Decision:
     """Grant a failed step or undo a new budget of attempts, or send an unanswered message again at once."""
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
-        if state.unanswered and not state.over and state.lease is None:
+        if state.unanswered and not state.ended and state.lease is None:
             return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
         text = f"the saga is {state.status}; only DEAD_LETTERED and COMPENSATION_FAILED can be retried"
         return Decision(state, Refuse(text))
@@ -296,12 +296,12 @@ def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, n
 
 def resolve_arrived(plan: Plan, state: SagaState, event: ResolveArrived, now: float) -> Decision:
     """Take the saga off the attention list."""
-    at_rest = state.over or state.status is SagaStatus.DEAD_LETTERED
+    at_rest = state.ended or state.status is SagaStatus.DEAD_LETTERED
     if not state.attention or not at_rest:
         return Decision(state, Refuse(f"the saga is {state.status}; it has nothing to resolve"))
     if _held(state, now):
         return Decision(state, Refuse("a worker, the supervisor or another operator is changing this saga; try again"))
-    if event.steps and not state.over:
+    if event.steps and not state.ended:
         return Decision(state, Refuse(f"the saga is {state.status}; none of its steps was to be undone yet"))
     fact = ev.SagaResolved(event.reason, event.taken, event.steps)
     return Decision(_claimed(state, event.lease), Write(fact))

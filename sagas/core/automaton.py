@@ -40,7 +40,7 @@ from sagas.core.commands import (
 )
 from sagas.core.effects import Decision
 from sagas.core.rules import Plan, forward, has_failed, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus
+from sagas.core.states import ENDED, SagaState, SagaStatus
 
 S = SagaStatus
 _UNDONE = (S.COMPENSATING, S.COMPENSATED, S.CANCELLED, S.COMPENSATION_FAILED)
@@ -116,12 +116,12 @@ ROWS: tuple[Row, ...] = (
     Row(_ACTIVE, ev.SagaRecovered, transitions.recovered, ()),
     Row(_ON, ev.SagaRecoveryExhausted, transitions.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
-    Row((S.DEAD_LETTERED, *sorted(OVER)), ev.SagaResolved, transitions.resolved, ()),
+    Row((S.DEAD_LETTERED, *sorted(ENDED)), ev.SagaResolved, transitions.resolved, ()),
     # Arrivals: a message, or a request of the supervisor, an operator or a caller. They change nothing but claims.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it polls again"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), MessageArrived, arrivals.message_arrived, ()),
-    Row(tuple(sorted(OVER)), MessageArrived, arrivals.message_arrived_late, ()),
+    Row(tuple(sorted(ENDED)), MessageArrived, arrivals.message_arrived_late, ()),
     Row((*_ACTIVE, S.DEAD_LETTERED), StallNoticed, arrivals.stall_noticed, ()),
     Row(_STANDING, StallNoticed, arrivals.order_noticed, ()),
     Row((S.WAITING, S.COMPENSATING), ChildrenSeen, arrivals.children_seen, ()),
@@ -150,13 +150,13 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         return decision
     after = decision.state
     # Later changes of an ended saga, such as a resolve, keep its time of ending.
-    end = state.ended_at if state.over else now
+    end = state.ended_at if state.ended else now
     attention = (after.attention or now) if needs_attention(after) else 0.0
     complete = replace(
         after,
         attention=attention,
         updated_at=now if isinstance(event, ev.Fact) else after.updated_at,
-        ended_at=end if after.over else 0.0,
+        ended_at=end if after.ended else 0.0,
         failed=after.failed or has_failed(after),
         error_type=_error_type(state, after, event) if attention or forward(after) or after.in_doubt else "",
     )

@@ -8,7 +8,7 @@ A circuit breaker is a pure automaton (Nygard, "Release It!", 2007, chapter "Cir
     probed     --success-->  closed    --failure-->  open    --no outcome, or no report-->  half-open
     any        --an operator-->                     closed
 
-Time alone makes an open breaker half-open, so that takes no write. The probe is a saga, which has one execution at a
+Time alone makes an open breaker half-open: no write is needed. The probe is a saga, which has one execution at a
 time. So the outcome of that saga, reported by its function or by a takeover, is the outcome of the probe. Outcomes of
 other sagas that began before the breaker opened change nothing until it is closed.
 

@@ -177,7 +177,7 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
 
     An accepted signal comes before a cancel: its sender got a response, and it may have to be undone.
     """
-    if state.over:
+    if state.ended:
         return order_to_obey(state)
     step = state.current
     if in_wait(state) and step is not None and step.signalled and not state.cancel.journaled:
@@ -333,7 +333,7 @@ def step_in_trouble(state: SagaState) -> str:
     """Return the name of the step that makes a saga need an operator."""
     undone = (step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED)
     current = state.current.name if state.current else state.steps[-1].name
-    in_doubt = state.in_doubt[:1] if state.over and state.status is not SagaStatus.FAILED else ()
+    in_doubt = state.in_doubt[:1] if state.ended and state.status is not SagaStatus.FAILED else ()
     return next(undone, None) or next(iter(in_doubt), current)
 
 
@@ -345,6 +345,6 @@ def needs_attention(state: SagaState) -> bool:
         stuck = ()
     overdue = state.overdue and forward(state)
     unanswered = bool(state.unanswered and state.attention)
-    in_doubt = state.over and bool(state.in_doubt)
+    in_doubt = state.ended and bool(state.in_doubt)
     needed = state.status in stuck or state.recovery.exhausted or overdue or unanswered or in_doubt
     return needed and not state.resolution_seq

@@ -23,7 +23,7 @@ class SagaStatus(StrEnum):
     COMPENSATION_FAILED = "COMPENSATION_FAILED"
 
 
-OVER = frozenset(map(SagaStatus, ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")))
+ENDED = frozenset(map(SagaStatus, ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")))
 """The final statuses: such a saga changes only at someone's request."""
 
 
@@ -353,9 +353,9 @@ class SagaState(Struct, frozen=True):
     paused: bool = False
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether the saga has ended."""
-        return self.status in OVER
+        return self.status in ENDED
 
     @property
     def undoing(self) -> bool:
@@ -398,7 +398,7 @@ class SagaState(Struct, frozen=True):
         """When the saga's own deadline takes effect; 0 without one, or if the saga is being undone or has ended. Past
         its pivot the deadline only puts the saga on the attention list, unless it is there already."""
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
-        return 0.0 if self.over or self.undoing or self.cancel.at or listed else self.deadline
+        return 0.0 if self.ended or self.undoing or self.cancel.at or listed else self.deadline
 
     def in_time(self, due: float) -> float:
         """Return when the supervisor looks at the saga: at ``due``, or at the saga's own deadline if that comes first.
@@ -408,7 +408,7 @@ class SagaState(Struct, frozen=True):
     @property
     def in_doubt(self) -> tuple[str, ...]:
         """Names of steps in doubt: with an execution of unknown outcome that nothing settles (rule 11)."""
-        if not self.undoing and not self.over:
+        if not self.undoing and not self.ended:
             return ()
         settled = (StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATED)
         return tuple(s.name for s in self.steps if s.outcome_unknown and s.status not in settled)

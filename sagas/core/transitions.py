@@ -53,7 +53,7 @@ def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     """After a commit: journal the next fact, or release the lease and send the current message."""
     fact = next_fact(plan, state) or owed_by_time(state, now)
     if fact is None:
-        idle = state.over or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
+        idle = state.ended or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
         return released(state) if idle else released(state, send_current(state))
     if waits(state, fact, now):
         later = replace(state, not_before=max(state.not_before, state.lost_until), dispatch=state.dispatch + 1)

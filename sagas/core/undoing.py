@@ -25,7 +25,7 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
     if state.lease is None or busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
     after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
-    after = replace(after, order=_closed_order(state), not_before=0.0 if state.over else after.not_before)
+    after = replace(after, order=_closed_order(state), not_before=0.0 if state.ended else after.not_before)
     turned, step = next_undo(plan, replace(after, recovery=state.recovery.progressed())), state.current
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor

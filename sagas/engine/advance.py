@@ -119,7 +119,7 @@ class Advancer:
         if message.index >= len(names) or names[message.index] != message.step:
             problem = Problem("$.index", "is not this step's position")
             raise InvalidRequest("the message names a step that this saga does not have", [problem])
-        current = message.dispatch == state.dispatch and not state.over
+        current = message.dispatch == state.dispatch and not state.ended
         if current and message.index != min(state.cursor, len(names) - 1):
             problem = Problem("$.index", "is not the current step's")
             raise InvalidRequest("the message names a step that this saga does not have", [problem])
@@ -167,7 +167,7 @@ class Advancer:
         """Return the message for the saga's current step. The current message of a saga that advanced within an
         invocation stands for the saga, whatever step it was sent for."""
         step = state.current
-        if message.dispatch != state.dispatch or state.over or step is None or message.index >= len(state.steps):
+        if message.dispatch != state.dispatch or state.ended or step is None or message.index >= len(state.steps):
             return message
         elsewhere = (message.index, message.undo) != (state.cursor, state.undoing)
         same_step = state.steps[message.index].name == message.step

@@ -123,7 +123,7 @@ class Committer:
             return self._poll_again(plan, state, fact, context, decision), None, False
         entry = self._entry(state, decision.state, fact, context)
         decision = _proven(decision, state, entry)
-        ends = decision.state.over or decision.state.status is SagaStatus.DEAD_LETTERED
+        ends = decision.state.ended or decision.state.status is SagaStatus.DEAD_LETTERED
         if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
             # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
             try:

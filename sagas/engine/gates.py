@@ -34,7 +34,7 @@ class Gate(Protocol):
         """Decide about a message whose claim this gate refused, and whose step would run now.
 
         Args:
-            message: the current message.
+            message: the refused one.
             state: its saga, by a consistent read; the message is its current one.
             act_until: epoch seconds after which the message's function can no longer act.
 

@@ -175,7 +175,7 @@ def _receives(record: dict[str, Any]) -> int:
 
 
 def _since(record: dict[str, Any]) -> float:
-    """Return when the command was first sent, in epoch seconds. A copy carries this time."""
+    """Return when the command was first sent, in epoch seconds. A retry's copy keeps it."""
     sent_at = int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
     with suppress(ValueError):
         first = float(_attribute(record, "since"))

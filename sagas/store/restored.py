@@ -18,7 +18,7 @@ from threading import Event
 from typing import Any
 
 from sagas.core.ids import child_id
-from sagas.core.states import OVER
+from sagas.core.states import ENDED
 from sagas.core.text import iso
 from sagas.store.children.joined import FORWARD
 from sagas.store.connection import SharedConnection
@@ -131,7 +131,7 @@ def _child_of(end: Item) -> str:
 def _has_come(end: Item, child: Item) -> bool:
     phase, order = end["part"]["S"].partition("#")[0], number_in(child, "order")
     if phase == FORWARD:
-        return order != 0 or ("status" in child and child["status"]["S"] in OVER)
+        return order != 0 or ("status" in child and child["status"]["S"] in ENDED)
     number = int(phase[1:])  # of the undoing; negative in the child, once that has ended
     return order > number or -order >= number
 

@@ -1,8 +1,8 @@
 """Crash points: run a scenario once for each AWS request that it makes, and make the process die there.
 
-Every request of boto3 and PynamoDB passes through botocore, where it can fail in each way that occurs in a distributed
-system. The request is never sent, or it takes effect and the response is lost. Then the process dies, or retries, or
-pauses while other processes act. ``crash_points`` tries all of these::
+Every request of boto3 and PynamoDB passes through botocore, where tests can make it fail in any way a
+distributed system can. The request is never sent, or it takes effect and the response is lost. Then the process dies,
+or retries, or pauses while other processes act. ``crash_points`` tries all of these::
 
     def scenario(wire: Wire) -> None:
         tables = make_tables()              # not counted: no process is running

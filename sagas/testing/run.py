@@ -75,7 +75,7 @@ class Outcome:
         audit: the audit trail, oldest first: ``seq``, ``at``, ``action``, ``step``, ``attempt``, ``status``,
             ``details`` and the other fields of the API.
         steps: the last status of each step, by its name.
-        in_doubt: names of the steps in doubt.
+        in_doubt: steps of unknown outcome.
         result: the saga's result: that of its last step, or of the step that the class keyword ``result`` names;
             ``None`` unless the saga is COMPLETED.
         waited: how long each wait took, by its name.

@@ -71,7 +71,7 @@ def main() -> None:
             bench.run()
         state = bench.state(saga)
         print(f"30 days later: {state.status}, cancel accepted: {state.cancel.at > 0}, parked: {state.paused}, {DID}")
-        print("BROKEN: the accepted cancel was forgotten" if not state.over else "HELD")
+        print("BROKEN: the accepted cancel was forgotten" if not state.ended else "HELD")
 
 
 main()

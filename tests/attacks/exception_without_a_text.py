@@ -55,7 +55,7 @@ def main() -> None:
                 bench.run()
             except KeyError as error:
                 print("left the worker:", repr(error))
-            if bench.state(saga).over:
+            if bench.state(saga).ended:
                 break
             bench.clock.advance(120)
             bench.recover()

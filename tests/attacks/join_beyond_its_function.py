@@ -92,7 +92,7 @@ def main() -> None:
                 tries += 1
             bench.clock.advance(21_600)
             bench.recover()
-            if tries == 10 or bench.state(saga).over:
+            if tries == 10 or bench.state(saga).ended:
                 break
         kids = Counter(one["status"] for one in bench.engine.reader.children(saga, 100, None)["sagas"])
         print(

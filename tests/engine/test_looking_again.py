@@ -44,7 +44,7 @@ def look(b: Bench, times: int = 1) -> None:
         b.clock.advance(20)
         b.lose_messages()
         state = next(iter(b.engine.control.get_many([saga["saga_id"] for saga in listed(b)]).values()))
-        if not state.over:
+        if not state.ended:
             b.engine.recovery.advancer.send_again(state, 0.0)
 
 
@@ -261,7 +261,7 @@ def test_patience_counts_the_delays_of_a_queue(bench: Make) -> None:
     b, saga_id = begun(bench, 99, _1=(2 * 86_400, "the bank"))
     began = b.clock.now()
     b.deliver("looking-again", "settle")
-    while not b.state(saga_id).over:
+    while not b.state(saga_id).ended:
         look_after(b, saga_id, 30)
     assert b.status(saga_id) == "COMPENSATED"
     assert b.clock.now() - began == pytest.approx(20 * 86_400 + 30)

@@ -117,7 +117,7 @@ class Service:
         while clock.now() < until + 600:
             self._arrive()
             self.b.run()
-            if self.b.state(saga_id).over:
+            if self.b.state(saga_id).ended:
                 return round(clock.now() - until, 3)
             upcoming = min([tick, *(at for at, _ in self.late)])
             clock.advance(max(upcoming - clock.now(), 0.0))

@@ -156,7 +156,7 @@ def check_chain(state: SagaState, entries: list[tuple[int, Entry | None]]) -> It
 
 
 def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
-    if not state.over and state.status is not SagaStatus.DEAD_LETTERED:
+    if not state.ended and state.status is not SagaStatus.DEAD_LETTERED:
         yield f"the saga is left {state.status}"
     if state.lease is not None:
         yield "the lease is not free"
@@ -165,7 +165,7 @@ def _end(remains: Remains, state: SagaState, entries: Rows) -> Iterator[str]:
     of_its_parent = state.parent is not None and state.status is SagaStatus.FAILED
     if state.status in _NEEDY and not of_its_parent and not state.attention and not state.resolution_seq:
         yield f"the saga is {state.status}, and nobody is told"
-    if state.over and state.in_doubt and not state.attention and not state.resolution_seq:
+    if state.ended and state.in_doubt and not state.attention and not state.resolution_seq:
         yield f"{state.in_doubt} is in doubt, and nobody is told"
     dead = [letter.message_id for letter in remains.dead_letters]
     died = state.dead is not None and state.dead.message_id in dead
@@ -204,7 +204,7 @@ def _steps(state: SagaState, saga_type: SagaType, entries: Rows) -> Iterator[str
             yield f"{step.name} is left {step.status}"
         asked = any(entry["action"] in _ASKED and entry["step"] == step.name for entry in entries)
         known = done[step.name] or asked or undone[step.name] or step.name in state.in_doubt
-        if state.over and step.name in lost and not known and not state.resolution_seq:
+        if state.ended and step.name in lost and not known and not state.resolution_seq:
             yield f"an execution of {step.name} was lost or late, and nothing tells of it"
 
 

@@ -83,9 +83,9 @@ def _family(remains: Families, there: dict[str, SagaState], parent: SagaState, s
                 yield f"{what} is there, though it was never to start"
             if child is not None:
                 yield from (f"{what} {wrong}" for wrong in _joined(parent, child, own))
-            elif parent.over and saga_id in begun:
+            elif parent.ended and saga_id in begun:
                 yield f"{what} was begun and never came to be"
-            elif parent.over and saga_id not in never and own.get("f") != "carried":
+            elif parent.ended and saga_id not in never and own.get("f") != "carried":
                 yield f"{what} was handed out, and neither started nor closed"
     if parent.status is SagaStatus.COMPLETED and completed < step.fan_out.children - step.fan_out.tolerate:
         yield f"the saga is COMPLETED, of its {step.fan_out.children} children {completed} are"
@@ -93,8 +93,8 @@ def _family(remains: Families, there: dict[str, SagaState], parent: SagaState, s
 
 def _joined(parent: SagaState, child: SagaState, own: dict[str, str]) -> Iterator[str]:
     """What is wrong with a child, given its outcomes by phase."""
-    if not child.over:
-        if parent.over or parent.status is SagaStatus.DEAD_LETTERED:
+    if not child.ended:
+        if parent.ended or parent.status is SagaStatus.DEAD_LETTERED:
             yield f"is left {child.status}, and its parent is {parent.status}"
         return
     if parent.status in _UNDONE and not parent.resolution_seq and child.status not in _UNDONE:

@@ -435,7 +435,7 @@ def _given_up_is_failed() -> Generator[None]:
 
     def failed(plan: Plan, state: SagaState) -> SagaState:
         after = next_undo(plan, state)
-        given_up = after.over and state.recovery.exhausted and state.undoing
+        given_up = after.ended and state.recovery.exhausted and state.undoing
         return structs.replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
 
     with _in_place("next_undo", failed):

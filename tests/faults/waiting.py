@@ -178,7 +178,7 @@ def _cancelled_while_a_pause_parks_it(world: CrashWorld) -> None:
     _paused(world, 0)
     world.cancel_once()
     world.settle()
-    if any(state.cancel.at and not state.over for state in world.states()):
+    if any(state.cancel.at and not state.ended for state in world.states()):
         raise AssertionError("an accepted cancel waits for the end of a pause")
     world.call(lambda engine: engine.pausing.resume("pair", "ada"))
     world.settle()

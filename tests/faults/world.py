@@ -358,7 +358,7 @@ class CrashWorld:
         """The control items of sagas that are over are lost: deleted by hand, or by a restore."""
         self.lost_items = True
         for state in self.states():
-            if state.over:
+            if state.ended:
                 self.tables.forget(self.settings.sagas_table, state.saga_id)
 
     def call(self, operation: Callable[[Engine], Any]) -> None:
@@ -573,7 +573,7 @@ class CrashWorld:
         found: list[str] = []
         with self.wire.aside():
             for state in self.states():
-                left = self.engine.reader.remains.of(state.saga_id) if state.over else None
+                left = self.engine.reader.remains.of(state.saga_id) if state.ended else None
                 unsure = bool(state.cancel.at)
                 told, known = left and _seen(left.state, unsure), _seen(state, unsure)
                 if left is not None and told != known:
@@ -643,7 +643,7 @@ def _seen(state: SagaState, unsure: bool) -> object:
 
 def _at_rest(state: SagaState) -> bool:
     parked = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    return state.over or parked
+    return state.ended or parked
 
 
 @contextmanager

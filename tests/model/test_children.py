@@ -61,7 +61,7 @@ class World(NamedTuple):
 
 
 STANDING = ("done",)
-OVER = ("done", "undone")
+ENDED = ("done", "undone")
 
 
 def moves(at: World, off: Rules) -> Iterator[tuple[str, World]]:

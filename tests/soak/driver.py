@@ -139,7 +139,7 @@ class Driver:
                 course.cancelled = "asked"
                 course.tasks.append(self._hands.submit(self._cancel, course))
             return False
-        if not (state.over or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at)):
+        if not (state.ended or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at)):
             return False
         if life.then and not course.attended and state.status in _FITS[life.then]:
             course.attended = True

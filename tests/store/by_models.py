@@ -83,7 +83,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
     values |= {name: getattr(state, name) or None for name in _PLAIN}
     values |= {name: iso(getattr(state, name)) if getattr(state, name) else None for name in _TIMES}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    purge, kept = state.purge, state.attention or not state.over or not settings.retention
+    purge, kept = state.purge, state.attention or not state.ended or not settings.retention
     if purge:
         values["purge"] = {"at": iso(purge.at)}
         values["purge"] |= {} if purge.by == "supervisor" else {"by": purge.by}
@@ -94,11 +94,11 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values["polling"] = {"since": iso(state.polling.since), "looks": state.polling.looks}
         values["polling"] |= {"due": iso(state.polling.due), "message": state.polling.message}
         values["polling"] |= {"after": state.polling.after}
-    overdue = state.overdue and not state.over and not state.undoing
-    if state.attention and (state.over or waiting or state.unanswered or overdue):
+    overdue = state.overdue and not state.ended and not state.undoing
+    if state.attention and (state.ended or waiting or state.unanswered or overdue):
         shard = shard_of(state.saga_id, settings.shards)
         undo = [step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
-        doubt = state.in_doubt if state.over and state.status is not SagaStatus.FAILED else ()
+        doubt = state.in_doubt if state.ended and state.status is not SagaStatus.FAILED else ()
         here = state.steps[min(state.cursor, len(state.steps) - 1)].name
         key = f"{iso(state.attention)[:19]}Z#{state.saga}#{[*undo, *doubt, here][0]}#{state.error_type}"
         values |= {"attention_shard": str(shard), "attention_at": key}
@@ -111,7 +111,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         values |= {"open_shard": f"purge#{shard}", "due": iso(due)}
     elif state.attention and waiting and state.deadline and not state.past_pivot:
         values |= {"open_shard": str(shard_of(state.saga_id, settings.shards)), "due": iso(state.deadline)}
-    elif not (state.attention and waiting) and not state.over:
+    elif not (state.attention and waiting) and not state.ended:
         shard = shard_of(state.saga_id, settings.shards)
         long = state.status is SagaStatus.WAITING and not state.lease and state.not_before - state.updated_at > 900
         long = long and (not state.deadline or bool(state.cancel.at) or state.deadline >= state.not_before)

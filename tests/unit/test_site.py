@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -50,7 +50,7 @@ def test_every_metric_that_is_written_is_on_the_page_and_no_other() -> None:
     metrics: Any = importlib.import_module("sagas.handlers.observability.metrics")
     handlers = "\n".join(path.read_text() for path in sorted((ROOT / "sagas" / "handlers").rglob("*.py")))
     written = set(re.findall(r'\.(?:count|measure|add_metric)\(\s*"(\w+)"', handlers))
-    ends = {f"Saga{status.title().replace('_', '')}" for status in [*OVER, SagaStatus.DEAD_LETTERED]}
+    ends = {f"Saga{status.title().replace('_', '')}" for status in [*ENDED, SagaStatus.DEAD_LETTERED]}
     assert written | ends == set(metrics.METRICS)
 
 

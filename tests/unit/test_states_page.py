@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from sagas.core.automaton import ROWS
-from sagas.core.states import OVER, SagaStatus, StepStatus
+from sagas.core.states import ENDED, SagaStatus, StepStatus
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_ext"))
 
@@ -37,7 +37,7 @@ def test_the_drawing_has_every_change_of_status_and_no_way_back() -> None:
 def test_the_drawing_shows_every_status_and_which_are_final() -> None:
     boxes = re.findall(r'<rect class="(\w+)"[^>]*/>\n<text[^>]*>(\w+)</text>', svg())
     assert {status for _, status in boxes} == {status.value for status in SagaStatus}
-    assert {status for kind, status in boxes if kind == "over"} == {status.value for status in OVER}
+    assert {status for kind, status in boxes if kind == "over"} == {status.value for status in ENDED}
     assert "http" not in svg().replace("http://www.w3.org/2000/svg", "")  # nothing foreign
 
 

@@ -160,7 +160,7 @@ class _Builder:
         pivot = self._pivot_before(step)
         if pivot and policy in (Exhausted.COMPENSATE, Exhausted.FAIL):
             expected = f'{option} must be DEAD_LETTER or CONTINUE after the pivot "{pivot}"'
-            raise DefinitionError(f"{where}: {expected}, not {policy}; nothing is undone there")
+            raise DefinitionError(f"{where}: {expected}, not {policy}; the saga must complete")
         return policy or (Exhausted.DEAD_LETTER if pivot else Exhausted.COMPENSATE)
 
     def _check_pivot(self, definition: StepDefinition, where: str) -> None:

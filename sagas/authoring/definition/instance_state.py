@@ -26,7 +26,7 @@ _UNCLEAR = frozenset({"super", "suppress", "AttributeError", "Exception", "BaseE
 
 
 def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinition]) -> None:
-    """Check that no step or undo reads an attribute of its instance that only another one sets."""
+    """Check that no step or undo reads a ``self`` attribute that only another of them sets."""
     functions = dict(_functions(steps))
     codes = [function.__code__ for function in functions.values() if isinstance(function, FunctionType)]
     if not any(_STORE in code.co_code[::2] for code in codes):

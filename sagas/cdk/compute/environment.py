@@ -109,7 +109,7 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
 
 
 def _resolved_size(value: Any, stack_name: int) -> int:
-    """Return the bytes of a CloudFormation value. A generated name has the stack's name, the logical id and 13
+    """Count the bytes of a CloudFormation value. A generated name has the stack's name, the logical id and 13
     characters, at most 80."""
     match value:
         case str():

@@ -65,8 +65,8 @@ def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> N
 
 
 def allow_commands(role: iam.Role, tables: Tables) -> None:
-    """Let the function of the command queue start, signal and cancel. It has a step's rights, checks whether a saga
-    that is started again was purged, and joins a child that a signal or a cancel ends."""
+    """Let the function of the command queue start, signal and cancel. Besides a step's rights, it can check that a
+    saga to start was not purged, and join a child that a signal or cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
     allow_listing(role, tables)
@@ -122,7 +122,7 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
     several = list(queues)
     arns = [arn for own in several for arn in own.arns(role)]
     if len(arns) > _MOST_NAMED:
-        # No other service of the account has queues whose names end like this.
+        # Both patterns end in the service's token, so no others match.
         letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
         role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
         arns = [several[0].arn_of_all(role)]

@@ -97,7 +97,7 @@ class SagaQueues(Part):
 
     def arn_of_letters(self, scope: Construct) -> str:
         """Return the ARN of the dead-letter queue, for a permission in the stack of ``scope``."""
-        # In a nested stack, by name: a stack can export no more than 200 values to others.
+        # A nested queue is named, not referenced: a stack can export at most 200 values.
         if self._in_service:
             return self.dead_letters.queue_arn
         return self._arn(DEAD_LETTERS, within=self._layout.token_in(scope) is not None)

@@ -54,8 +54,8 @@ class StepGroup:
             )
         if self.timeout < self._needed(1):
             raise DefinitionError(
-                f"step {self._slowest.name}: the option timeout must be at least {self._needed(1)} s, the step's own "
-                f"{_longest(self._slowest):g} s plus {_SPARE} s to record the outcome, not {self.timeout}"
+                f"step {self._slowest.name}: the option timeout must be at least {self._needed(1)} s, "
+                f"not {self.timeout}: the step's own {_longest(self._slowest):g} s plus {_SPARE} s to commit"
             )
 
     @property

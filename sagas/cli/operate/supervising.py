@@ -133,7 +133,7 @@ def trim(
         since = time_of_restore(connection, sagas_table) if since is None else since
         if since is None:
             fail(f"DynamoDB does not say to which time {sagas_table} was restored; pass --restored-to")
-        question = f"Is {sagas_table} as of {iso(since)}, and does no service use these tables yet?"
+        question = f"Was {sagas_table} restored to {iso(since)}, and are these tables still unused?"
         if not yes and not typer.confirm(question, err=True):
             raise typer.Exit(1)
         audit = trim_audit(connection, sagas_table, audit_table, since)

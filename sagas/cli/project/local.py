@@ -140,7 +140,7 @@ def down() -> None:
 @app.command()
 def tick(
     stale_after: StaleAfter = None,
-    advance: Annotated[float | None, length(help="Skip time first, on all clocks and in ctx.now")] = None,
+    advance: Annotated[float | None, length(help="Skip LENGTH first, on all clocks and ctx.now")] = None,
 ) -> None:
     """Recover stalled sagas now, or skip time and run everything that becomes due."""
     from sagas.client import SagaClient

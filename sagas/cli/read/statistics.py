@@ -29,7 +29,7 @@ _EVERY = 30.0
 def top(
     target: Target,
     name: OneType = None,
-    since: Annotated[Moment | None, moment_option(help="Count sagas that ended since; 1d by default")] = None,
+    since: Annotated[Moment | None, moment_option(help="Count sagas ended since TIME; 1d by default")] = None,
     watching: Annotated[bool, typer.Option("--watch", help="Repeat every 30 s until Ctrl-C")] = False,
 ) -> None:
     """Show how many sagas there are by type and status, starts and ends per minute, and waiting messages."""
@@ -52,7 +52,7 @@ def top(
 
 
 def _page(stats: StatsView) -> RenderableType:
-    head = f"at {moment(stats['at'])}; ended sagas since {moment(stats['since'])}"
+    head = f"at {moment(stats['at'])}; sagas ended since {moment(stats['since'])}"
     parts: list[RenderableType] = [Text(head, style="dim"), *stats_tables(stats["types"])]
     if any(queue["messages"] != 0 for queue in stats["queues"]):
         parts.append(queue_table(stats["queues"]))

@@ -23,7 +23,7 @@ from sagas.client.operate.outcomes import Outcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
 from sagas.client.read.next_action import error_of
 from sagas.core.ids import LONGEST_CANCEL_REASON
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import end_of
 from sagas.engine.read.answers import Page, Summary
 from sagas.errors import SagaError
@@ -36,7 +36,7 @@ _USUAL: Mapping[str, Sequence[SagaStatus]] = {name: operation.many for name, ope
 """The statuses of the sagas that an operation is for by default."""
 ACTIONS = (*_USUAL,)
 """The operations on many sagas."""
-_AT_REST = (*OVER, SagaStatus.DEAD_LETTERED)
+_AT_REST = (*ENDED, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
 LONGEST_REASON = 3_000
 """The maximum length of a reason, without the job's id before it."""
@@ -115,7 +115,7 @@ def _is_between(since: datetime | str | None, saga: Summary, until: datetime | s
 
     if since is None and until is None:
         return True
-    at = moment(end_of(saga) if saga["status"] in OVER else saga["created_at"])
+    at = moment(end_of(saga) if saga["status"] in ENDED else saga["created_at"])
     return (since is None or at >= moment(since)) and (until is None or at < moment(until))
 
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from sagas.aws import code_of, translated
 from sagas.client.operate.queue_walk import OnProgress, QueueWalk
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import SystemClock
 from sagas.errors import NotFound, SagaError, full_text
@@ -111,7 +111,7 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     if not letter.saga or not letter.saga_id or letter.number is None:
         return "it is not a message of a saga"
     try:
-        if sagas.show(letter.saga, letter.saga_id)["status"] in OVER:
+        if sagas.show(letter.saga, letter.saga_id)["status"] in ENDED:
             return ""
         # Read the trail first: if the saga is not DEAD_LETTERED afterwards, dead letters in the trail are stale.
         died: tuple[int, int] | None = None
@@ -124,7 +124,7 @@ def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
     except NotFound:
         return "its saga does not exist"
     status = saga["status"]
-    if status in OVER:
+    if status in ENDED:
         return ""
     if status != SagaStatus.DEAD_LETTERED:
         return "" if died is not None and letter.number <= died else f"the saga is {status}, and may need it"

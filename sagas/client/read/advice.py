@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sagas.client.read.next_action import Do, next_action
-from sagas.core.states import OVER
+from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _undone(saga: SagaView) -> str:
 def _lease(saga: SagaView, now: float) -> Iterator[str]:
     """The sentence about the worker with the saga's lease, and its last heartbeat."""
     lease = saga.get("lease")
-    if not lease or saga["status"] in OVER:
+    if not lease or saga["status"] in ENDED:
         return
     beat = f", last heartbeat {ago(lease['heartbeat_at'], now)}" if lease.get("heartbeat_at") else ""
     remaining = epoch(lease["expires_at"]) - now

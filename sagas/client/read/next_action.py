@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import epoch
 
 _LETTER_KEPT = 13 * 86400
@@ -92,7 +92,7 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
         SagaStatus.COMPENSATION_FAILED,
     ):
         return _needed(saga, now)
-    if saga["status"] in OVER:
+    if saga["status"] in ENDED:
         if saga["status"] == SagaStatus.FAILED:
             return _failed(saga)
         return _in_doubt(saga) if saga.get("in_doubt") else NextAction(Do.NOTHING, others=(Do.RERUN,))
@@ -164,7 +164,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         return NextAction(Do.RETRY, "Retry", "The function is silent", means, step, "function-errors", others)
     if "stalled" in why:
         means = "The saga stalled too often. Usually its function is killed: see its log."
-        problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in OVER else (Do.RERUN,)
+        problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in ENDED else (Do.RERUN,)
         return NextAction(Do.RESOLVE, "Mark as settled", problem, means, step, "needs-attention", others)
     return _in_doubt(saga)
 

@@ -21,7 +21,7 @@ from sagas.operations import VERBS
 
 _PAGE = 200
 _FAMILY = 100
-"""Sagas of a family in a page; the list has the others."""
+"""Sagas of a family per page; the list has the rest."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID: Mapping[str, str] = {name: operation.verb.done for name, operation in VERBS.items()} | {
     Do.REDRIVE: "Its message is on its way back to its queue.",
@@ -116,7 +116,7 @@ def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any
 
 
 def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the errors of children by id. A text needs the full child, which says what to redact."""
+    """Return the errors of children by id. Redacting a text takes the full child."""
     failures = dict[str, Any]()
     for step in saga["steps"]:
         of: dict[str, Any] = step.get("children") or {}

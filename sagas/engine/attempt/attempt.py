@@ -404,8 +404,8 @@ class Attempt:
             raise NotCommitted(pending, message) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
-        """Return what ``request`` returns, with retries while there is time. ``until``: epoch seconds by which the last
-        try must have ended, if it takes as long as the previous one."""
+        """Return what ``request`` returns, with retries while there is time. ``until``: no retry begins that would
+        end after these epoch seconds if it took as long as the last try."""
         clock = self._services.clock
         for pause in PAUSES:
             began = clock.now()

@@ -130,7 +130,7 @@ def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.
 
 
 def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
-    """Return the trace from the saga's own code on: the frames above are always the same, and bytes cost money."""
+    """Return the trace below the library's frames: those are always the same, and bytes cost money."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next

@@ -355,9 +355,9 @@ class Children:
                 recorded = True
             elif child is not None:
                 ordered = child.order if child.order is not None and child.order.number >= number else None
-                if child.over and ordered is None:  # a refusal means that the order is stored already
+                if child.ended and ordered is None:  # a refusal means that the order is stored already
                     self.control.order(child, number, self._now)
-                if thorough or (child.over and (ordered is None or ordered.open)):
+                if thorough or (child.ended and (ordered is None or ordered.open)):
                     to_wake.append(saga_id)
         self._wake(to_wake, thorough)
         return recorded
@@ -375,7 +375,7 @@ def _undone_already(child: SagaState | None, number: int) -> str:
     tried = child.order is not None and child.order.number >= number and not child.order.open
     if child.status is SagaStatus.COMPENSATION_FAILED and (tried or (number == 1 and child.order is None)):
         return STUCK
-    return UNDONE if child.over and child.status not in (*_STANDING, SagaStatus.COMPENSATION_FAILED) else ""
+    return UNDONE if child.ended and child.status not in (*_STANDING, SagaStatus.COMPENSATION_FAILED) else ""
 
 
 def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) -> str:

@@ -36,7 +36,7 @@ class JoinObserver:
 
     def committed(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
         """Wake the parent if the saga is a child link end makes a difference to it."""
-        ended = after.over and (before.status is not after.status or before.order != after.order)
+        ended = after.ended and (before.status is not after.status or before.order != after.order)
         if after.parent is None or not ended:
             return
         try:

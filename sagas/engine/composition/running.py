@@ -17,7 +17,7 @@ class Running(Core):
 
     @cached_property
     def attempts(self) -> MakesAttempts:
-        """Makes the attempts, under Powertools' idempotency, with spans if sagas are traced."""
+        """Makes the attempts, which Powertools drives, with spans if sagas are traced."""
         if self.tracer is None:
             return IdempotentAttempt
         from sagas.engine.observe.tracing import traced_attempts

@@ -65,10 +65,10 @@ class Operations:
 
     def _waiting_parent(self, state: SagaState) -> SagaState | None:
         """The parent that waits for the end of a saga, by a consistent read; ``None`` if there is none."""
-        if state.over or state.parent is None:
+        if state.ended or state.parent is None:
             return None
         parent = self.control.get(state.parent.saga_id)
-        return None if parent is None or parent.over else parent
+        return None if parent is None or parent.ended else parent
 
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
         """Act on an accepted cancel, unless a worker holds the saga: that will act on it."""
@@ -98,7 +98,7 @@ class Operations:
         """Take a saga off the attention list, with a reason. Naming a step with children resolves those, too."""
         before = self.reader.state(name, saga_id)
         if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
-            text = f"the parent {parent.saga}/{parent.saga_id} waits for this saga, which would never end once resolved"
+            text = f"the parent {parent.saga}/{parent.saga_id} waits for this saga to end, which resolving does not do"
             raise Conflict(f"{text}: retry it, compensate it, or cancel it with force")
         return self._resolve(before, reason, action, steps, actor)
 
@@ -110,9 +110,9 @@ class Operations:
         # Resolve the steps' children that need an operator, too: their failed undos count as done by hand.
         selected = tuple(step if step.name in steps else replace(step, fan_out=FanOut()) for step in before.steps)
         for child in self.control.get_many(children_ids(replace(before, steps=selected)), consistent=True).values():
-            if child.attention and (child.over or child.status is SagaStatus.DEAD_LETTERED):
+            if child.attention and (child.ended or child.status is SagaStatus.DEAD_LETTERED):
                 failed = (step for step in child.steps if step.status is StepStatus.COMPENSATION_FAILED)
-                by_hand = tuple(step.name for step in failed) if child.over else ()
+                by_hand = tuple(step.name for step in failed) if child.ended else ()
                 self._resolve(child, reason, action, by_hand, actor)
         return self._operate(
             before.saga, before.saga_id, actor, lambda lease: ResolveArrived(lease, reason, action, steps)

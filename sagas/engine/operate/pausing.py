@@ -115,7 +115,7 @@ class Pausing:
         state = self.control.get(scope.saga_id)
         if state is None or state.saga != scope.name:
             raise NotFound(f"no saga with id {scope.saga_id} (type {scope.name})")
-        if state.over:
+        if state.ended:
             raise Conflict(f"the saga is {state.status.value}; only sagas in flight can be paused")
 
     def _make_room(self) -> None:
@@ -124,7 +124,7 @@ class Pausing:
         if len(on) < _MOST_SAGAS:
             return
         states = self.control.get_many([other.saga_id for other in on])
-        ended = [other for other in on if other.saga_id not in states or states[other.saga_id].over]
+        ended = [other for other in on if other.saga_id not in states or states[other.saga_id].ended]
         if not ended:
             raise Conflict(f"{len(on)} sagas are paused singly, which is the limit; pause a step or the type instead")
         for other in ended:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
 from sagas.core.rules import forward, needs_attention
-from sagas.core.states import OVER, SagaState, SagaStatus
+from sagas.core.states import ENDED, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import claimed_at
 from sagas.engine.operate.breaker import Breakers
@@ -240,7 +240,7 @@ class Reader:
 
     def _pause(self, state: SagaState) -> tuple[Scope, Pause] | None:
         """The widest pause that holds the saga."""
-        if state.over or state.status is SagaStatus.DEAD_LETTERED:
+        if state.ended or state.status is SagaStatus.DEAD_LETTERED:
             return None
         scope = self.pauses.holding_back(state)
         return (scope, self.pauses.get(scope)) if scope else None
@@ -305,7 +305,7 @@ class Reader:
         """Return summaries, newest first. A page may be short although its cursor leads to more."""
         if values:
             states, cursor = self._by_values(names, values, limit, cursor, within)
-        elif status in OVER:
+        elif status in ENDED:
             page = self.listing.by_end(names, str(status), limit, cursor, within)
             states, cursor = readable(self.control, page.saga_ids), page.cursor
         else:
@@ -354,7 +354,7 @@ class Reader:
         return [state for _, state in page], page[-1][0].cursor if len(matches) > limit else None
 
     def by_keys(self, names: Iterable[str], key: str) -> Page:
-        """Return the sagas that were started with an idempotency key, at most one per type; also purged ones."""
+        """Return the sagas started with this idempotency key, also purged ones: at most one per type."""
         summaries = builtins.list[Summary]()
         for name in names:
             saga_id = id_for_key(name, key)
@@ -374,7 +374,7 @@ class Reader:
         return self.registry.get(state.saga).definition.name
 
     def beginning_with(self, prefix: str) -> str:
-        """Return the id of the only saga whose id starts with a prefix of at least four lower-case characters.
+        """Return the id of the only saga whose id starts with ``prefix``: four or more lower-case characters.
 
         Ids that are not derived from an idempotency key start with the time. The search covers up to five hundred sagas
         of that time, and the five hundred that were started last.

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from sagas.core.events import FACTS, DeadLetterCause
-from sagas.core.states import OVER, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
+from sagas.core.states import ENDED, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
 from sagas.engine.registry import Registry
 from sagas.errors import TypeChanged
@@ -102,7 +102,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
     first, last = entries[0], entries[-1]
     by_name = {step.name: step for step in steps}
     settling = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
-    ended = [*takewhile(lambda entry: entry.status in OVER, reversed(entries))]
+    ended = [*takewhile(lambda entry: entry.status in ENDED, reversed(entries))]
     state = SagaState(
         saga_id=first.saga_id,
         saga=first.saga,

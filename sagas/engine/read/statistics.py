@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from sagas.core.gates import NO_PAUSE, Scope
-from sagas.core.states import OVER, SagaStatus
+from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
@@ -84,7 +84,7 @@ class Statistics:
                 "type": name,
                 "paused": pauses.get(Scope(name), NO_PAUSE).holds(undo=False),
                 "statuses": {status.value: counts.statuses[status] for status in SagaStatus},
-                "in_flight": sum(counts.statuses[status] for status in SagaStatus if status not in OVER),
+                "in_flight": sum(counts.statuses[status] for status in SagaStatus if status not in ENDED),
                 "attention": counts.attention,
                 "started_per_minute": round(counts.started * 60 / _RATE, 2),
                 "ended_per_minute": round(counts.ended * 60 / _RATE, 2),
@@ -110,7 +110,7 @@ class Statistics:
         shards, counted = range(self.listing.shards.number()), {name: _Counted() for name in names}
         lately, day = Span(now - _RATE, now + 1), Span(since, now + 1)
         starts = [(name, f"{name}#{shard}") for name in names for shard in shards]
-        ends = [(name, status, shard) for name in names for status in sorted(OVER) for shard in shards]
+        ends = [(name, status, shard) for name in names for status in sorted(ENDED) for shard in shards]
         count = self.listing.counted
         calls = [partial(count, "by_name", key, "created_at", lately, _MOST) for _, key in starts]
         calls += [partial(count, "ended", ended_shard(*end), "ended_at", day, _MOST) for end in ends]
@@ -140,7 +140,7 @@ class Statistics:
             if counts is None:
                 continue
             counts.attention += state.saga_id in attention and bool(state.attention)
-            if not state.over:
+            if not state.ended:
                 counts.statuses[state.status] += 1
                 counts.oldest = min(counts.oldest or state.created_at, state.created_at)
         about = list[str]()
@@ -149,7 +149,7 @@ class Statistics:
         if needing.cursor is not None:
             about.append(_ABOUT_ATTENTION)
         for counts in counted.values() if about else ():
-            counts.at_least |= {status.value for status in SagaStatus if status not in OVER} | {"attention"}
+            counts.at_least |= {status.value for status in SagaStatus if status not in ENDED} | {"attention"}
         return about
 
     def _queues(self, names: Sequence[str]) -> list[QueueStats]:

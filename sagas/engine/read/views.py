@@ -172,7 +172,7 @@ def _payload(entry: Entry | None) -> Any:
 
 
 def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """Return a step's last error without a later success: that of its undo, else its own."""
+    """Return a step's last error if no success followed: that of its undo, else its own."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
@@ -224,7 +224,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     own = _since_last_wait(entries, step.name)
     past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
-    waits = state.cursor == index and not state.over and state.lease is None
+    waits = state.cursor == index and not state.ended and state.lease is None
     # A waiting step has not failed. If its children are started again, no entry says so.
     waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     view: StepView = {
@@ -299,7 +299,7 @@ def pause_view(scope: Scope, pause: Pause, until: float = 0.0) -> PauseView:
 
 def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
     """Return what a saga waits for according to its control item."""
-    if state.over or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at):
+    if state.ended or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at):
         return None
     if state.lease is not None:
         return {"kind": "lease", "until": iso(state.lease.expires_at)}

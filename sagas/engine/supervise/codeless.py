@@ -50,7 +50,7 @@ class CodelessAdvancer:
         seconds; 0 for never: it has ended, is handled by others, or waits so long that the supervisor will find it."""
         clock = self.advancer.services.clock
         current = self.control.get(saga_id)
-        if current is None or current.over:
+        if current is None or current.ended:
             return 0.0
         if current.lease is not None and current.lease.expires_at > clock.now():
             return current.lease.expires_at  # its holder may be dead

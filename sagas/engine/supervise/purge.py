@@ -115,7 +115,7 @@ class Purger:
     def _purged(self, position: IndexPosition) -> bool:
         """Purge a saga whose retention has expired, or continue an interrupted purge; return whether it did."""
         state, now = self.control.get(position.saga_id), self.clock.now()
-        if state is None or not state.over:
+        if state is None or not state.ended:
             return False
         due = purge_at(state, self.settings)
         if not due or due > now:  # the service's retention has changed since the saga ended
@@ -272,7 +272,7 @@ def _first_of(objects: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]
 
 def _refusal(state: SagaState, now: float) -> str:
     """Why a saga cannot be purged now; empty if it can."""
-    if not state.over:
+    if not state.ended:
         return f"the saga is {state.status}; only sagas that have ended can be purged"
     if state.parent is not None:
         parent = state.parent

@@ -109,7 +109,7 @@ class Recovery:
         sagas: list[SagaState] = []
         for position in self._due(_LONGEST_LIST, stale_after):
             state = self.control.get(position.saga_id)
-            if state is None or state.over or name not in (None, state.saga):
+            if state is None or state.ended or name not in (None, state.saga):
                 continue
             if max_recovery_attempts is None or state.recovery.attempts < max_recovery_attempts:
                 sagas.append(state)
@@ -244,7 +244,7 @@ class Recovery:
         if backlog is Backlog.WAITING:  # the longer it has waited, the longer until the next look
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(due)
-        if position.sort <= iso(clock.now()) and due > clock.now() and not state.over:
+        if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
             self.control.push_due(position.saga_id, position.sort, due)  # unless its position has changed
 
     def _report_overdue(self, state: SagaState, position: IndexPosition, report: RecoveryReport) -> None:
@@ -293,5 +293,5 @@ class Recovery:
 
 def _owes_message(state: SagaState) -> bool:
     """Whether a message must be on its way: no worker holds the saga, and it neither waits nor has stopped."""
-    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.over
+    at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.ended
     return state.lease is None and not at_rest

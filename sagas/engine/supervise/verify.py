@@ -25,7 +25,7 @@ class SampleReport:
 
     Args:
         verified: how many trails were verified, including the broken ones.
-        broken: trails with an entry that is not as it was written: type, id, and the first such entry.
+        broken: type and id of each trail that does not match its hashes, and its first bad entry.
         failed: how many trails could not be verified.
     """
 

@@ -56,7 +56,7 @@ def error(
 
 
 def answer_error(exception: SagaError) -> Response[str]:
-    """Return the answer for an error of the library."""
+    """Return the response for a :class:`SagaError`."""
     details: list[ProblemView] | None = None
     headers: dict[str, str] | None = None
     if isinstance(exception, InvalidRequest):

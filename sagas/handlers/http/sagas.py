@@ -200,7 +200,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
         attempts, state = read_body(request, Attempts).attempts, engine.reader.state(name, checked_id(saga_id))
-        if state.over:
+        if state.ended:
             raise Conflict(f"the saga is {state.status}; only sagas in flight can be recovered")
         engine.recovery.set_recovery_attempts(state.saga_id, attempts)
         # Logged, but not in the audit trail: the number only decides when the supervisor gives up.

@@ -47,8 +47,8 @@ class Telemetry:
         # An undo that failed for good is logged as an error, so that almost every log level includes it.
         log = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
         log(fact.action, extra={key: value for key, value in fields.items() if value is not None})
-        if after.status is not before.status and (after.over or after.status is SagaStatus.DEAD_LETTERED):
-            if after.over:
+        if after.status is not before.status and (after.ended or after.status is SagaStatus.DEAD_LETTERED):
+            if after.ended:
                 duration = round((after.updated_at - after.created_at) * 1000)
                 self._metrics.add_metric("SagaDuration", METRICS["SagaDuration"].unit, duration)
             self.count(f"Saga{after.status.value.title().replace('_', '')}", after.saga)

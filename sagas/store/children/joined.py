@@ -79,7 +79,7 @@ def phase_of(child: SagaState) -> str:
 def outcome_of(before: SagaState, after: SagaState) -> tuple[str, Outcome] | None:
     """Return the phase and outcome of a child that a commit ends; ``None`` if it ends none."""
     changed = before.status is not after.status or before.order != after.order
-    if after.parent is None or not after.over or not changed:
+    if after.parent is None or not after.ended or not changed:
         return None
     parent, how = after.parent, _HOW[after.status]
     return phase_of(after), Outcome(parent.position, how, after.error_seq, parent.round, after.updated_at)

@@ -247,7 +247,7 @@ class ControlItems(ControlMarks):
 
     @staticmethod
     def _own_claim(refused: Refused, lease: Lease) -> SagaState | None:
-        """Rule 10: a refused claim may have met its own earlier success, whose answer was lost. The nonce shows it."""
+        """Rule 10: a claim may be refused because an earlier try won and its answer was lost. Then nonces match."""
         item = refused.items.get(0)
         state = None if item is None else state_of(item)
         return state if state is not None and state.lease is not None and state.lease.owner == lease.owner else None

@@ -139,7 +139,7 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
         return max(state.purge.at, began + STARTING, state.lost_until + OVERTAKEN if state.lost_until else 0.0)
     # A child is kept as long as its parent, and purged with it.
     never = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
-    return 0.0 if never or state.attention or not state.over else state.updated_at + settings.retention
+    return 0.0 if never or state.attention or not state.ended else state.updated_at + settings.retention
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
@@ -219,7 +219,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
     if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    stopped = bool(state.attention) and (state.over or waiting)
+    stopped = bool(state.attention) and (state.ended or waiting)
     if stopped or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
         # In an index of its own, because the supervisor looks at the saga at another time, or never.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
@@ -233,13 +233,13 @@ def _open_place(
 ) -> tuple[str, float] | None:
     """Return a saga's key in the index of due sagas, and its time. ``stopped``: it waits for an operator."""
     shard = shard_of(state.saga_id, settings.shards)
-    if state.over and state.order and state.order.open:
+    if state.ended and state.order and state.order.open:
         return str(shard), due_at(state, stale_after)
     if to_purge := purge_at(state, settings):
         return purge_shard(shard), to_purge
     if stopped:
         return (str(shard), state.ends_at) if state.ends_at else None
-    if state.over:
+    if state.ended:
         return None
     if state.paused:
         return paused_shard(state.saga, shard, undo=state.undoing), paused_until(state)

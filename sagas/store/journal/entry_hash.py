@@ -2,7 +2,7 @@
 
 An entry's payload and its details have a hash each, salted with the entry's own random salt. It is the first 128 bits
 of SHA-256 over domain, salt and text, each prefixed by its length, in base64url without padding. The domain
-distinguishes the two kinds. Two proofs of integrity cover these hashes, never the texts:
+distinguishes payload and details. Two proofs of integrity cover these hashes, never the texts:
 
 - the rolling digest in the control item, over the results so far (:func:`chained`). It shows whether a payload in a
   message is the one that was journaled;

@@ -13,7 +13,7 @@ from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, why_n
 from sagas.errors import NotFound, Unavailable
 from tests.unit.client.stub import BEGAN, a_saga
 
-OVER = ["COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED"]
+ENDED = ["COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED"]
 UNDER_WAY = ["PENDING", "RUNNING", "WAITING", "COMPENSATING"]
 
 
@@ -48,7 +48,7 @@ def _why(sagas: Sagas, letter: DeadLetter | None = None) -> str:
     return why_needed(sagas, letter or _letter())
 
 
-@pytest.mark.parametrize("status", OVER)
+@pytest.mark.parametrize("status", ENDED)
 def test_nobody_needs_a_message_of_a_saga_that_is_over(status: str) -> None:
     assert _why(Sagas({"one": [a_saga(status)]})) == ""
 

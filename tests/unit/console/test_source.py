@@ -59,13 +59,13 @@ def test_each_page_tells_how_much_waits_at_the_others_and_who_acts(service: Fake
     known.letters = [a_letter(), a_letter(message_id="m-2")]
     known.known_breakers = [{"state": "closed"}]
     browser, end = Browser(known, stack="shop").open(), time.monotonic() + 10
-    while "Attention 1 Sagas Letters 2 Types Breakers Sweeps" not in (told := text_of(browser.get("/types").text)):
+    while "Attention 1 Sagas Dead letters 2 Types Breakers Sweeps" not in (told := text_of(browser.get("/types").text)):
         assert time.monotonic() < end, told
         time.sleep(0.01)
     while "shop · eu-central-1 · anna" not in (told := text_of(browser.get("/types").text)):
         assert time.monotonic() < end, told
         time.sleep(0.01)
     browser.submit("/sagas/create-zip/" + numbered(1) + "/retry", reason="")
-    assert "Attention 1 Sagas Letters 2" in text_of(browser.get("/types").text)  # until it is asked anew
+    assert "Attention 1 Sagas Dead letters 2" in text_of(browser.get("/types").text)  # until it is asked anew
     known.away = Unavailable("the API is out of reach", 5)
     assert "anna" in browser.get("/search").text

@@ -21,7 +21,7 @@ BEHIND = saga(S.RUNNING, T.COMPLETED, PIVOT, T.PENDING, cursor=2)
 BUSY = saga(S.RUNNING, T.COMPLETED, PIVOT, step(T.RUNNING, attempts=2), cursor=2, lease=HELD)
 AT_IT = saga(S.RUNNING, T.COMPLETED, step(T.RUNNING, pivot=True), T.PENDING, cursor=1, lease=HELD)
 DOUBT = saga(S.RUNNING, T.COMPLETED, step(T.RETRYING, pivot=True, outcome_unknown=True), T.PENDING, cursor=1)
-OVER = saga(S.COMPLETED, T.COMPLETED, PIVOT, T.COMPLETED, cursor=3)
+ENDED = saga(S.COMPLETED, T.COMPLETED, PIVOT, T.COMPLETED, cursor=3)
 FORWARD = (S.PENDING, S.RUNNING, S.WAITING, S.DEAD_LETTERED, S.COMPLETED)
 
 
@@ -162,13 +162,13 @@ def test_one_that_nothing_answers_needs_a_person_and_goes_on() -> None:
 
 
 def test_its_parents_order_does_not_undo_it() -> None:
-    ordered = replace(OVER, order=Order(1))
+    ordered = replace(ENDED, order=Order(1))
     assert apply(ordered, StallNoticed(MINE)).state is ordered
 
 
 @pytest.mark.parametrize("status", FORWARD[1:])
 def test_an_operator_may_still_have_it_undone(status: SagaStatus) -> None:
-    state = OVER if status is S.COMPLETED else replace(BEHIND, status=status)
+    state = ENDED if status is S.COMPLETED else replace(BEHIND, status=status)
     for force, reason in ((False, ""), (True, ""), (False, "it was not paid")):
         assert kind_of(apply(state, CompensateArrived(MINE, force, reason))) is Refuse
     asked = CompensateArrived(MINE, force=True, reason="the money went back by hand")
@@ -180,7 +180,7 @@ def test_an_operator_may_still_have_it_undone(status: SagaStatus) -> None:
 
 def _with_pivot(state: SagaState) -> SagaState:
     """The saga with a pivot that is done: before the step under the cursor, or the last of one that is over."""
-    index = len(state.steps) - 1 if state.over else state.cursor - 1
+    index = len(state.steps) - 1 if state.ended else state.cursor - 1
     pivot = replace(state.steps[index], status=T.COMPLETED, waits_for="", pivot=True)
     return state.with_step(index, pivot)
 
@@ -190,7 +190,7 @@ def test_nobody_but_an_operator_turns_it_round(
     drawn: tuple[Plan, SagaState], sequence: list[tuple[Event, float]]
 ) -> None:
     by, state = drawn
-    assume(state.status in FORWARD and not state.cancel.journaled and (state.cursor or state.over))
+    assume(state.status in FORWARD and not state.cancel.journaled and (state.cursor or state.ended))
     now, state = NOW, _with_pivot(state)
     for event, later in sequence:
         now += later

@@ -29,7 +29,7 @@ from sagas.core.commands import (
 from sagas.core.effects import Decision, Refuse, Run, Write
 from sagas.core.rules import Plan, StepPlan, needs_attention, next_fact
 from sagas.core.states import (
-    OVER,
+    ENDED,
     Attempts,
     Cancel,
     DeadLetter,
@@ -160,7 +160,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         dead=dead,
         updated_at=draw(st.sampled_from([NOW - 500, NOW])),
         polling=polling,
-        order=draw(st.none() | st.builds(Order, st.integers(1, 2), st.booleans())) if status in OVER else None,
+        order=draw(st.none() | st.builds(Order, st.integers(1, 2), st.booleans())) if status in ENDED else None,
     )
     state = structs.replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
     return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
@@ -286,7 +286,7 @@ def check(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         assert not commands(decision)
     if any(isinstance(command, Refuse) for command in commands(decision)):
         assert after is state
-    if state.over and after is not state and not (isinstance(event, StallNoticed) and state.order):
+    if state.ended and after is not state and not (isinstance(event, StallNoticed) and state.order):
         assert isinstance(event, OPERATORS)
     _check_backward(state, decision, event)
     return decision
@@ -302,7 +302,7 @@ def _check_numbers(state: SagaState, after: SagaState, event: Event) -> None:
 
 
 def _check_backward(state: SagaState, decision: Decision, event: Event) -> None:
-    back = state.undoing or state.over
+    back = state.undoing or state.ended
     runs = [command for command in commands(decision) if isinstance(command, Run)]
     assert not (back and any(not run.undo for run in runs))
     assert not (back and decision.state.status in (S.PENDING, S.RUNNING, S.WAITING))
@@ -345,7 +345,7 @@ def test_any_events_in_any_order_and_number(
         for _ in range(data.draw(st.integers(1, 2))):
             before, decision = state, check(plan, state, chosen, now)
             state = decision.state
-            turned = turned or before.undoing or before.over
+            turned = turned or before.undoing or before.ended
             assert not turned or not any(isinstance(c, Run) and not c.undo for c in commands(decision))
             if isinstance(chosen, ev.StepCompleted) and state is not before:
                 assert (chosen.index, chosen.attempt) not in completed, "a step is committed twice"
@@ -432,7 +432,7 @@ def test_once_events_stop_it_is_over_or_waits_for_a_person(given_: tuple[Plan, S
     plan, state = given_
     now = NOW
     for _ in range(400):
-        if state.over or (state.status is S.DEAD_LETTERED and not state.cancel.at):
+        if state.ended or (state.status is S.DEAD_LETTERED and not state.cancel.at):
             return
         state, waiting = _live(plan, state, now, data)
         now += 2_000 * waiting
@@ -481,7 +481,7 @@ def test_every_pair_of_status_and_event_has_one_row_at_most() -> None:
 def test_no_row_leads_back() -> None:
     for row in ROWS:
         for source in row.sources:
-            if source is S.COMPENSATING or source in OVER:
+            if source is S.COMPENSATING or source in ENDED:
                 assert not {S.PENDING, S.RUNNING, S.WAITING} & set(row.targets), row
 
 
