@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -333,6 +333,7 @@ def test_one_event_from_any_state(
     check(plan, state, data.draw(st.sampled_from(likely(state, plan))), now)
 
 
+@settings(max_examples=max(300, settings().max_examples))
 @given(sagas(), sequences, st.data())
 def test_any_events_in_any_order_and_number(
     given_: tuple[Plan, SagaState], sequence: list[tuple[Event, float]], data: st.DataObject
