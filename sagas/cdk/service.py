@@ -308,8 +308,8 @@ class SagaService(Construct):
         are the ``detail``, parsed if they are JSON.
 
         Args:
-            source: an EventBridge rule; a schedule (an ``events.Schedule``, for which a rule is created, a
-                ``ScheduleExpression`` of EventBridge Scheduler, or a ``Schedule``, whose target is replaced); a bucket,
+            source: an EventBridge rule; a schedule: an ``events.Schedule`` (a rule is created for it), a
+                ``ScheduleExpression`` of EventBridge Scheduler, or a ``Schedule`` (its target is replaced); a bucket,
                 for the objects created in it; a topic; or a queue with a visibility timeout of at least 30 seconds.
             saga_class: the class of the sagas to start.
             request: a path into the event, such as ``$.detail``; or JSON that contains such paths.

@@ -35,7 +35,7 @@ def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
 
 def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *, wide: bool = False) -> Table:
     """Return a table. ``columns``: titles with ranks; 0 stays, others are dropped to fit the terminal, the highest
-    first, and then the longest texts are cut. With ``wide``, and where the output is not a terminal, all is printed."""
+    first, and then the longest texts are cut. With ``wide``, or if the output is not a terminal, nothing is omitted."""
     cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
     titles, room = [*columns], screen().width
     widths = [max(len(title), *(row[place].cell_len for row in cells), 0) for place, title in enumerate(titles)]

@@ -28,7 +28,7 @@ _ID = re.compile("[0-9a-fA-F-]{4,}")
 _WHOLE_ID = 36
 _KEY = "key:"
 _MOST_PAGES = 20
-"""A filter may leave pages empty: the most pages that are requested to fill a list."""
+"""The most pages requested to fill a list: a filter may leave pages empty."""
 
 
 def id_argument(metavar: str) -> Any:

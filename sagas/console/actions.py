@@ -175,7 +175,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     """Start a job: an action on many sagas."""
     do, reason = _one(form, "do"), _one(form, "reason")
     if do not in _FOR_MANY:
-        raise NotFound(f"action {do!r} is not available for many sagas")
+        raise NotFound(f"action {do!r} is not available in bulk")
     again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
     if "matching" in form:
         chosen_by = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})

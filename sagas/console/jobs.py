@@ -56,8 +56,8 @@ class Job:
 
     @property
     def listed(self) -> list[tuple[Item, Outcome]]:
-        """The outcomes that a page lists: those that failed first."""
-        # A copy, because outcomes arrive at the same time.
+        """The outcomes that a page lists, unsuccessful ones first."""
+        # A copy, because outcomes can still arrive.
         settled = sorted(self.report.outcomes.copy().values(), key=lambda one: one.outcome == "done")
         return [(self.items[one.saga_id], one) for one in settled[:_LISTED]]
 

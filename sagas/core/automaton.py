@@ -164,7 +164,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
 
 
 def _error_type(before: SagaState, after: SagaState, event: Event) -> str:
-    """Return the type of the error for which the saga needs an operator. Sagas with the same one are one incident."""
+    """Return the type of the error for which the saga needs an operator. Incidents are grouped by it."""
     if isinstance(event, ev.SagaRetried):
         return ""
     if after.error_seq == before.error_seq and not isinstance(event, ev.CompensationFailed):

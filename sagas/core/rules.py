@@ -212,7 +212,7 @@ def _fact_without_undo(plan: Plan, state: SagaState) -> Fact | None:
 
 
 def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
-    """Return the next fact if the current step runs no code: it is missing, a wait without code, or not recovered."""
+    """Return the next fact if no code runs: it is missing, the step only waits, or the saga stalled too often."""
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None

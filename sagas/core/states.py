@@ -402,7 +402,7 @@ class SagaState(Struct, frozen=True):
 
     def in_time(self, due: float) -> float:
         """Return when the supervisor looks at the saga: at ``due``, or at the saga's own deadline if that comes first.
-        Past its pivot the lease holder handles the deadline. Both are epoch seconds."""
+        Past the pivot the lease holder handles the deadline. Both are epoch seconds."""
         return due if self.lease and self.past_pivot else min(due, self.ends_at or due)
 
     @property

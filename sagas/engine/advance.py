@@ -47,7 +47,7 @@ class Advanced:
 
     Args:
         state: the saga afterwards.
-        then: the remaining action: postpone, drop or dead-letter the message, or run (a refused claim would hold now).
+        then: what remains: postpone, drop or dead-letter the message, or run it (its refused claim would now hold).
         keep_until: the message is the saga's current one, due at that time (epoch seconds).
         lost_race: another worker, the supervisor or an operator was faster: look again.
         adopted: the first commit was an entry that a predecessor had left in the journal.

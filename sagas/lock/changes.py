@@ -111,7 +111,7 @@ def _removed(definition: SagaDefinition, before: dict[str, Any], names: list[str
         renamed = position < len(names) and names[position] in added
         what = f'was removed, or renamed to "{names[position]}"' if renamed else "was removed"
         undone = "; its undo ends COMPENSATION_FAILED" if "undo" in step else ""
-        effect = f"those that still have to run it wait for an operator (DEAD_LETTERED, CodeGone){undone}"
+        effect = f"any that still has to run it waits for an operator (DEAD_LETTERED, CodeGone){undone}"
         if step.get("retired"):
             effect = f"those started before it was retired: {effect}"
             todo = f"Make sure that `sagas list {definition.name}` shows no saga in flight that has it"

@@ -187,7 +187,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         progress=Progress(float(noted["fraction"]), noted["message"], epoch(noted["at"])) if noted else None,
         purge=_purge(item.purge) if item.purge else None,
         polling=_polling(item.polling) if item.polling else None,
-        paused=(item.open_shard or "").startswith("parked#"),
+        paused=(item.open_shard or "").startswith("paused#"),
         parent=None,  # families have no hot path of their own
         order=None,
         **{name: epoch(text) for name in _TIMES if (text := getattr(item, name))},

@@ -77,7 +77,7 @@ def _arrays(earlier: Shape, later: Shape, seen: frozenset[tuple[int, int]]) -> b
 
 
 def _overlap(shape: Shape, other: Shape, seen: frozenset[tuple[int, int]]) -> bool:
-    """Whether a value can have both shapes. If all parts overlap, one whole can be mistaken for the other."""
+    """Whether a value can have both shapes. Shapes whose parts all overlap can be mistaken for each other."""
     if "array" in shape.json_types & other.json_types:
         return True
     if "object" in shape.json_types & other.json_types:

@@ -98,7 +98,7 @@ NOW = WorkKind(
     memory_size=512,
     maximum_concurrency=20,
     does="ends waits",
-    given_up="Ends of waits have failed for good; the supervisor will retry them.",
+    given_up="Waits could not be ended; the supervisor will retry.",
     batch_size=10,
     lists=False,
 )

@@ -108,7 +108,7 @@ class Outbox(SagaFunction, Part):
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """Count the same: the bus may be requested later."""
+        """Count them anyway: the bus may be added later."""
         return 14 if catalogue.gradual else 13
 
     def held(self) -> Mapping[str, object]:

@@ -17,7 +17,7 @@ class Archive:
     """A copy of the audit trail in S3, safe from principals that can write the tables. It contains no payloads.
 
     Args:
-        bucket: your own bucket. Default: the service creates a versioned bucket, which stays when it leaves the stack.
+        bucket: your own bucket. Default: the service creates a versioned bucket, to which ``removal_policy`` applies.
         lock: how long S3 refuses to overwrite or delete objects (Object Lock), in whole days. Default: not at all.
             Your own bucket keeps its own settings.
         compliance: whether the lock binds everybody, including the account's owner, until it expires. If False,

@@ -151,7 +151,7 @@ class SagaServiceProps(TypedDict, total=False):
             start another saga. Default: 30 days.
         payload_limit: the size in bytes above which requests and results go to the bucket. Default: 16 KB.
         carry_inputs: whether small requests and results also travel in messages, so that a step reads nothing. If
-            False, no queue or dead-letter queue contains payloads and steps read theirs. An outcome that cannot be
+            False, steps read their payloads, and no queue or dead-letter queue has any. An outcome that cannot be
             committed is then lost: its step runs again with the same idempotency key.
         payload_key: a KMS key. Functions encrypt requests, results and signals with it before they store them, and need
             it to read them. It implies ``carry_inputs=False``. Payloads already stored do not change.

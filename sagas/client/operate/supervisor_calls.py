@@ -35,7 +35,7 @@ class SupervisorCalls:
         Raises:
             InvalidRequest: the time has no time zone, or the service publishes no events.
             NotFound: the type does not exist.
-            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
+            SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         if since.tzinfo is None:
             raise InvalidRequest("since: must have a time zone", [Problem("since", "must have a time zone")])
@@ -65,7 +65,7 @@ class SupervisorCalls:
         Raises:
             InvalidRequest: an argument is not valid.
             NotFound: the type or saga does not exist.
-            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
+            SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         if type is not None:
             fields = {"saga_id": saga_id, "stale_after": stale_after, "limit": limit, "max_attempts": max_attempts}
@@ -90,7 +90,7 @@ class SupervisorCalls:
 
         Raises:
             NotFound: the type does not exist, or has no ``orphans``.
-            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
+            SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         return self._supervisor().sweep(type, dry_run=dry_run, force=force)
 
@@ -99,7 +99,7 @@ class SupervisorCalls:
         one, with its counts, and with the reason if it was stopped.
 
         Raises:
-            SagaError: this client has no name of a supervisor, access to it is denied, or it failed.
+            SagaError: the supervisor is unknown to this client, denied access, or failed.
         """
         return self._supervisor().sweeps()
 

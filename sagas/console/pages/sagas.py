@@ -159,7 +159,7 @@ def _failed(saga: Mapping[str, Any]) -> bool:
 
 
 def _row(desk: Desk, saga: Mapping[str, Any], full: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a saga of a list with its ``error``, redacted."""
+    """Return a listed saga with its redacted ``error``."""
     return {**saga, "error": desk.error(saga, full) or reason_of(saga)}
 
 

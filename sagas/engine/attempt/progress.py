@@ -14,7 +14,7 @@ from sagas.engine.clock import Clock
 from sagas.errors import SagaError
 
 INTERVAL = 2.0
-"""Minimum seconds from the first report and between two writes, so that a short step costs nothing."""
+"""Minimum seconds before the first write and between writes, so that a short step costs nothing."""
 _LONGEST = 200
 
 

@@ -140,7 +140,7 @@ class Children:
         return False
 
     def start(self, block: ChildrenToStart) -> None:
-        """Start children that were handed out. Children that exist or never start are left unchanged."""
+        """Start children that were handed out. Children that exist or must not start stay unchanged."""
         state = self.control.get(block.saga_id)
         if state is None or not state.joins or state.undoing or state.cancel.at:
             return

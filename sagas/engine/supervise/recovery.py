@@ -135,7 +135,7 @@ class Recovery:
         requested: RecoveryFilter | None = None,
     ) -> RecoveryReport:
         """Recover due sagas; a failure does not stop the others. ``budget``: seconds the run may take; the next run
-        handles the remaining ones. ``stale_after``: seconds of silence that count as a stall; by default each type's
+        handles the other sagas. ``stale_after``: seconds of silence that count as a stall; by default each type's
         own."""
         clock, report = self.advancer.services.clock, RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock)

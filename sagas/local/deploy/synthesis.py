@@ -33,7 +33,7 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
     use_bundled_node(environment)
     with files.synth_log.open("wb") as log:
         try:
-            # In its own session, so that Ctrl-C reaches only this process and the app's Node ends with the app.
+            # In its own session: Ctrl-C reaches only this process, and the app's Node ends with the app.
             process = subprocess.Popen(  # noqa: S603 - the user's own command
                 words, cwd=files.project, env=environment, stdout=log, stderr=log, start_new_session=True
             )

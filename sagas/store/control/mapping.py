@@ -43,7 +43,7 @@ Kind = TypeVar("Kind", bound=StrEnum)
 Item = dict[str, Any]
 """An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
 
-PAUSED = "parked#"
+PAUSED = "paused#"
 """Prefix of the keys of paused sagas in the index ``open``."""
 NEVER_DUE = 253_370_764_800.0
 """Epoch seconds that never come, in the year 9999."""
