@@ -140,7 +140,7 @@ def for_saga(
         parameters = [
             target.replace(kind=inspect.Parameter.POSITIONAL_ONLY),
             inspect.Parameter("names", kind, annotation=Annotated[list[str] | None, argument], default=None),
-            *(one.replace(kind=kind) for one in own if one.name not in after),
+            *(parameter.replace(kind=kind) for parameter in own if parameter.name not in after),
             inspect.Parameter("last", kind, annotation=Last, default=False),
             inspect.Parameter("all_", kind, annotation=Annotated[bool, many], default=False),
         ]

@@ -91,7 +91,7 @@ def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, st
     """Send a signal to a step. A refused one stays in the form."""
     saga_type = next((each for each in desk.source.types() if each["type"] == name), None)
     steps: list[dict[str, Any]] = saga_type["steps"] if saga_type else []
-    schema = next((one.get("signal") for one in steps if one["name"] == step), None)
+    schema = next((each.get("signal") for each in steps if each["name"] == step), None)
     typed = {key: values[0] for key, values in form.items()}
     try:
         desk.source.client.signal(name, saga_id, step, value_of(schema, typed))
@@ -146,8 +146,8 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         dry = _one(form, "really") != "yes"
         done = client.prune(name, dry_run=dry)
         said = f"{len(done.dropped)} {'would be ' if dry else ''}dropped, {len(done.kept)} stay."
-        fates = {one.letter.message_id: f"It stays: {one.why}." for one in done.kept}
-        fates |= {one.message_id: "It would be dropped: nobody needs it." for one in done.dropped}
+        fates = {kept.letter.message_id: f"It stays: {kept.why}." for kept in done.kept}
+        fates |= {each.message_id: "It would be dropped: nobody needs it." for each in done.dropped}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
@@ -179,7 +179,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     again = desk.jobs.get(int(_one(form, "again"))) if _one(form, "again").isdecimal() else None
     if "matching" in form:
         chosen_by = sagas.filter_of(desk, {name: values[0] for name, values in form.items()})
-        chosen = [Item(one["type"], one["saga_id"]) for one in sagas.matching(desk, chosen_by)]
+        chosen = [Item(each["type"], each["saga_id"]) for each in sagas.matching(desk, chosen_by)]
     elif again is not None:
         chosen = again.unfinished
     else:

@@ -134,7 +134,7 @@ def _answered(desk: Desk, request: Request, answer: Callable[[], Response]) -> R
         return answer()
     except SagaError as error:
         status, text, problems = actions.refusal_of(error)
-        return _failed(desk, request, text, status, tuple(f"{one.path}: {one.message}" for one in problems))
+        return _failed(desk, request, text, status, tuple(f"{problem.path}: {problem.message}" for problem in problems))
 
 
 def _failed(desk: Desk, request: Request, text: str, status: int, problems: tuple[str, ...] = ()) -> Response:

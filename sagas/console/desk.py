@@ -160,8 +160,8 @@ class Desk:
             if step.get("children"):
                 # A child has redacted values of its own, which are unknown here.
                 failures = [
-                    {**one, "error": one["error"] and {**one["error"], "message": HIDDEN}}
-                    for one in step["children"].get("failures", ())
+                    {**failure, "error": failure["error"] and {**failure["error"], "message": HIDDEN}}
+                    for failure in step["children"].get("failures", ())
                 ]
                 step["children"] = {**step["children"], "failures": failures}
         return scrubbed(view, hidden), hidden

@@ -61,7 +61,7 @@ def refused(
     text: str, problems: Sequence[Problem], schema: Mapping[str, Any] | None, form: Mapping[str, str]
 ) -> Refused:
     """Return the problems and the text to show in a refused form again."""
-    names = {one.name for one in fields_of(schema)}
+    names = {item.name for item in fields_of(schema)}
     of_fields, others = dict[str, str](), list[str]()
     for problem in problems:
         line, named = f"{problem.path}: {problem.message}", _NAMED.match(problem.path)
@@ -83,7 +83,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
         return (_field("", resolved, schema, True),)
     required = resolved.get("required", ())
     named = cast("dict[str, Any]", properties).items()
-    return tuple(_field(name, one, schema, name in required) for name, one in named)
+    return tuple(_field(name, property_, schema, name in required) for name, property_ in named)
 
 
 def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
@@ -124,11 +124,11 @@ def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], requir
     resolved = _resolved(schema, root)
     either = resolved.get("anyOf")
     if isinstance(either, list) and len(cast("list[Any]", either)) == 2 and {"type": "null"} in either:
-        (other,) = (one for one in cast("list[Any]", either) if one != {"type": "null"})
+        (other,) = (item for item in cast("list[Any]", either) if item != {"type": "null"})
         return replace(_field(name, other, root, required), nullable=True)
     description = str(resolved.get("description", "") or resolved.get("format", ""))
     enum = resolved.get("enum")
-    if isinstance(enum, list) and all(isinstance(one, str) for one in cast("list[Any]", enum)):
+    if isinstance(enum, list) and all(isinstance(each, str) for each in cast("list[Any]", enum)):
         return Field(name, "choice", required, tuple(cast("list[str]", enum)), description)
     kinds = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
     return Field(name, kinds.get(str(resolved.get("type")), "json"), required, (), description)

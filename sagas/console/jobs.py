@@ -58,8 +58,8 @@ class Job:
     def listed(self) -> list[tuple[Item, Outcome]]:
         """The outcomes that a page lists, unsuccessful ones first."""
         # A copy, because outcomes can still arrive.
-        settled = sorted(self.report.outcomes.copy().values(), key=lambda one: one.outcome == "done")
-        return [(self.items[one.saga_id], one) for one in settled[:_LISTED]]
+        settled = sorted(self.report.outcomes.copy().values(), key=lambda outcome: outcome.outcome == "done")
+        return [(self.items[item.saga_id], item) for item in settled[:_LISTED]]
 
     @property
     def ended(self) -> bool:
@@ -109,7 +109,7 @@ class Jobs:
         """Start a job. ``rate``: sagas per second; that of the console by default."""
         with self._lock:
             self._number += 1
-            job = Job(self._number, do, reason, {one.saga_id: one for one in items}, rate or self._rate)
+            job = Job(self._number, do, reason, {item.saga_id: item for item in items}, rate or self._rate)
             self._jobs[job.job_id] = job
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].ended:

@@ -131,10 +131,10 @@ def _texts(data: Any, hidden: list[str]) -> None:
     """Collect the texts and numbers of a hidden value, to remove them from other texts."""
     remaining = [data]
     while remaining:
-        one = remaining.pop()
-        if isinstance(one, dict):
-            remaining += cast("dict[str, Any]", one).values()
-        elif isinstance(one, list):
-            remaining += cast("list[Any]", one)
-        elif isinstance(one, str | int | float) and not isinstance(one, bool):
-            hidden.append(str(one))
+        value = remaining.pop()
+        if isinstance(value, dict):
+            remaining += cast("dict[str, Any]", value).values()
+        elif isinstance(value, list):
+            remaining += cast("list[Any]", value)
+        elif isinstance(value, str | int | float) and not isinstance(value, bool):
+            hidden.append(str(value))

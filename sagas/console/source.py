@@ -109,13 +109,13 @@ class Source:
         counts = {
             "/": f"{len(needed)}{'+' * more}",
             "/letters": str(letters),
-            "/breakers": str(sum(one["state"] != "closed" for one in breakers)),
+            "/breakers": str(sum(breaker["state"] != "closed" for breaker in breakers)),
         }
         return {place: count for place, count in counts.items() if count != "0"}
 
     def _all_letters(self) -> int:
         """Return approximately how many messages all dead-letter queues contain."""
-        return sum(self.letters(one["type"]) or 0 for one in self.types())
+        return sum(self.letters(saga_type["type"]) or 0 for saga_type in self.types())
 
     def caller(self) -> str:
         """Return the caller's identity, at most a minute old; empty at first."""
@@ -151,7 +151,7 @@ class Source:
 
     def letters_of_all(self) -> dict[str, int | None]:
         """Return :meth:`letters` of all types."""
-        names = [one["type"] for one in self.types()]
+        names = [saga_type["type"] for saga_type in self.types()]
         return dict(zip(names, self._pool.map(self.letters, names), strict=True))
 
     def look_up(self, text: str) -> Any:
@@ -167,14 +167,14 @@ class Source:
 
     def in_full(self, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return sagas of a list in full, by id: those in the cache, and a few more."""
-        missing = [one for one in summaries if self._cached(one) is None][:_MOST_IN_FULL]
+        missing = [each for each in summaries if self._cached(each) is None][:_MOST_IN_FULL]
 
         def ask(one: Mapping[str, Any]) -> Any:
             return _tolerant(lambda: self.show(one["type"], one["saga_id"]), None)
 
         for _ in self._pool.map(ask, missing):
             pass
-        cached = ((one["saga_id"], self._cached(one)) for one in summaries)
+        cached = ((summary["saga_id"], self._cached(summary)) for summary in summaries)
         return {saga_id: saga for saga_id, saga in cached if saga is not None}
 
     def _cached(self, summary: Mapping[str, Any]) -> Any:

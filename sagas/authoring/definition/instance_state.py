@@ -203,19 +203,19 @@ def _method(function: object) -> tuple[str, list[ast.AST]] | None:
     """What the instance is called in a method, and the nodes of its code; ``None`` where the source is not at hand, or
     a function within has a parameter of that name, too."""
     node = _node(function)
-    parameters = [] if node is None else [one.arg for one in ast.walk(node) if isinstance(one, ast.arg)]
+    parameters = [] if node is None else [child.arg for child in ast.walk(node) if isinstance(child, ast.arg)]
     if node is None or not parameters or parameters.count(parameters[0]) > 1:
         return None
-    return parameters[0], [one for statement in node.body for one in ast.walk(statement)]
+    return parameters[0], [each for statement in node.body for each in ast.walk(statement)]
 
 
 def _words_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Names and texts."""
-    for one in nodes:
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
-            yield one.value
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _attributes(nodes: Iterable[ast.AST], instance: str) -> list[ast.Attribute]:

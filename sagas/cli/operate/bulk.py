@@ -72,13 +72,13 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     allowed = [option.name for option in VERBS[action].options if option.name != "reason"] if action in VERBS else []
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
-        one = for_saga()(function)
-        parameters = dict(inspect.signature(one).parameters)
+        single = for_saga()(function)
+        parameters = dict(inspect.signature(single).parameters)
         own = [name for name in parameters if name not in ("target", "names", "all_")]
         required = [name for name in own if parameters[name].default is inspect.Parameter.empty]
         for_many = {name: option for name, option in _OPTIONS.items() if name not in own}
 
-        @functools.wraps(one)
+        @functools.wraps(single)
         def run(target: Target, context: typer.Context, names: list[str] | None, **arguments: Any) -> None:
             many = {name: arguments.pop(name) for name in for_many}
             sources = {name: context.get_parameter_source(name) for name in (*many, *arguments)}
@@ -95,7 +95,7 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             for name in required:
                 if not arguments[name]:
                     raise typer.BadParameter(f"Missing option '--{name}'.")
-            one(target, names, all_=False, **arguments)
+            single(target, names, all_=False, **arguments)
 
         kind = inspect.Parameter.KEYWORD_ONLY
         merged = {"context": inspect.Parameter("context", kind, annotation=typer.Context), **parameters}
@@ -237,7 +237,7 @@ def _report(target: Target, job: Batch, report: Report) -> NoReturn:
         others = {**{kind: counts[kind] for kind in ("refused", "failed")}, "left": left}
         more = "".join(f", {count} {kind}" for kind, count in others.items() if count)
         say(f"{_PAST[job.action]} {count_of(counts['done'], 'saga')} of {chosen}{more} (bulk {job.job}).")
-        for outcome in [one for one in report.outcomes.values() if one.outcome == "refused"][:_LISTED]:
+        for outcome in [each for each in report.outcomes.values() if each.outcome == "refused"][:_LISTED]:
             say(f"{outcome.saga_id} refused: {plain(outcome.message)}")
         if report.stopped:
             say(f"Stopped: {report.stopped}.")

@@ -94,20 +94,20 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
     names = [step["name"] for step in saga["steps"]]
     stretches = [*_stretches(entries, set(names)), *_now(saga, entries, now)]
     begin = epoch(saga["created_at"])
-    end = max([epoch(end_of(saga)), *(one.end for one in stretches), begin + 0.001])
-    begin = min([begin, *(one.begin for one in stretches)])
+    end = max([epoch(end_of(saga)), *(each.end for each in stretches), begin + 0.001])
+    begin = min([begin, *(each.begin for each in stretches)])
     scale = (WIDTH - NAMES - 10) / (end - begin)
     bars, rows = list[Bar](), list[Row]()
-    for one in sorted(stretches, key=lambda each: (each.begin, each.end)):
-        undo = one.kind.startswith("undo")
-        x = NAMES + (one.begin - begin) * scale
-        width = min(max((one.end - one.begin) * scale, _THINNEST), WIDTH - x)
-        y = TOP + names.index(one.step) * LANE + (17 if undo else 4)
-        what = f"attempt {one.attempt}: {WORDS[one.kind]}" if one.attempt else WORDS[one.kind]
-        took = span(one.end - one.begin)
-        bars.append(Bar(round(x, 1), y, round(width, 1), 10 if undo else 13, one.kind, f"{one.step}, {what}, {took}"))
-        rows.append(Row(one.step, what, span(one.begin - begin), took))
-    size = next((one for one in _SIZES if (end - begin) / one <= _TICKS), (end - begin) / _TICKS)
+    for stretch in sorted(stretches, key=lambda each: (each.begin, each.end)):
+        undo = stretch.kind.startswith("undo")
+        x = NAMES + (stretch.begin - begin) * scale
+        width = min(max((stretch.end - stretch.begin) * scale, _THINNEST), WIDTH - x)
+        y = TOP + names.index(stretch.step) * LANE + (17 if undo else 4)
+        what = f"attempt {stretch.attempt}: {WORDS[stretch.kind]}" if stretch.attempt else WORDS[stretch.kind]
+        took, height = span(stretch.end - stretch.begin), 10 if undo else 13
+        bars.append(Bar(round(x, 1), y, round(width, 1), height, stretch.kind, f"{stretch.step}, {what}, {took}"))
+        rows.append(Row(stretch.step, what, span(stretch.begin - begin), took))
+    size = next((each for each in _SIZES if (end - begin) / each <= _TICKS), (end - begin) / _TICKS)
     ticks = tuple(
         (round(NAMES + number * size * scale, 1), span(number * size) if number else "0")
         for number in range(int((end - begin) / size) + 1)
@@ -144,7 +144,7 @@ def _stretches(entries: Sequence[Mapping[str, Any]], names: set[str]) -> list[_S
         due.pop(step, None)
         if details.get("next_attempt_at") and action in _KINDS:
             due[step] = at
-    return [one for one in stretches if one.end >= one.begin]
+    return [stretch for stretch in stretches if stretch.end >= stretch.begin]
 
 
 def _now(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> list[_Stretch]:

@@ -161,7 +161,7 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
             if error:
                 heads[group.anchor] = saga
         group.since = min(group.since or saga["updated_at"], saga["updated_at"])
-        tried = next((one for one in saga.get("steps", ()) if one["name"] == step), None)
+        tried = next((each for each in saga.get("steps", ()) if each["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
     # An error may contain redacted values of the request. One full saga per group says which.
@@ -225,36 +225,36 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
 
 
 def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
-    for one in types:
-        for pause in one["pauses"]:
-            what = " ".join(part for part in (one["type"], pause["step"], pause["saga_id"]) if part)
+    for saga_type in types:
+        for pause in saga_type["pauses"]:
+            what = " ".join(part for part in (saga_type["type"], pause["step"], pause["saga_id"]) if part)
             title = f"starts of {what} · paused" if pause["starts_only"] else f"{what} · paused"
-            group = Group("paused", one["type"], title, pause["reason"] or "")
+            group = Group("paused", saga_type["type"], title, pause["reason"] or "")
             group.means, group.since = "No step starts until it is resumed.", pause["at"]
             if pause["starts_only"]:
                 group.means = "New sagas are refused; those in flight go on. Fix the cause, then resume."
             if pause["by"] == "auto_disable":
                 group.runbook = "type-paused"
-            group.link, group.label = f"/types/{one['type']}", "Show"
+            group.link, group.label = f"/types/{saga_type['type']}", "Show"
             yield group
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
     """Return stopped sweeps, and orphans that are only reported."""
-    for one in desk.source.sweeps():
-        counts, name = one["counts"], one["type"]
-        if one["stopped"]:
-            group = Group("sweep stopped", name, f"{name} · its sweep stopped", one["stopped"])
+    for sweep in desk.source.sweeps():
+        counts, name = sweep["counts"], sweep["type"]
+        if sweep["stopped"]:
+            group = Group("sweep stopped", name, f"{name} · its sweep stopped", sweep["stopped"])
             group.means = "Nothing more is swept. See what it would sweep, then sweep by hand or fix the cause."
-        elif one["action"] == "report" and counts["orphans"]:
+        elif sweep["action"] == "report" and counts["orphans"]:
             number = counts["orphans"]
             group = Group(
-                "orphans", name, f"{name} · {number} orphaned object{'s' * (number > 1)} under {one['prefix']}"
+                "orphans", name, f"{name} · {number} orphaned object{'s' * (number > 1)} under {sweep['prefix']}"
             )
             group.means = "Rolled-back sagas left them behind. The sweep of the type only reports them."
         else:
             continue
-        group.runbook, group.since = "sweep", one["began_at"]
+        group.runbook, group.since = "sweep", sweep["began_at"]
         group.link, group.label = f"/sweeps/{name}", "Look"
         yield group
 
@@ -266,7 +266,7 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
     for summary in waiting:
         saga = {**summary, **full.get(summary["saga_id"], {})}
         steps: list[dict[str, Any]] = saga.get("steps", [])
-        step = next((one for one in steps if one.get("waiting_for") == "signal"), None)
+        step = next((each for each in steps if each.get("waiting_for") == "signal"), None)
         if step is None:
             continue
         title = f"{saga['type']} · {step['name']} waits for a signal"

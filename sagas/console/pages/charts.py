@@ -37,7 +37,7 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         if len(found) == MOST:
             short.append(kind)
         if found or status is None:
-            happened[kind] = [epoch(end_of(one) if status else one["created_at"]) for one in found]
+            happened[kind] = [epoch(end_of(match) if status else match["created_at"]) for match in found]
         ended += found if status else []
     latest = sorted(ended, key=end_of, reverse=True)
     sample = [*desk.source.in_full(latest[:24]).values()]

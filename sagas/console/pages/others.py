@@ -61,13 +61,13 @@ def types(desk: Desk, request: Request) -> Response:
 
 def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, http_status: int = 200) -> Response:
     """Return the page of a saga type: its steps, its pauses, and a form to start a saga."""
-    one = type_named(desk, name)
+    saga_type = type_named(desk, name)
     return desk.page(
         request,
         "type.html",
         http_status,
-        type=one,
-        fields=fields_of(one["request"]),
+        type=saga_type,
+        fields=fields_of(saga_type["request"]),
         prefix=PREFIX,
         refused=refused,
     )
@@ -76,7 +76,7 @@ def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, 
 def breakers(desk: Desk, request: Request) -> Response:
     """Return the circuit breakers."""
     found, types = desk.source.together(desk.source.breakers, desk.source.types)
-    active = {one["type"]: True for one in found} | {one["type"]: one["active"] for one in types}
+    active = {match["type"]: True for match in found} | {saga_type["type"]: saga_type["active"] for saga_type in types}
     return desk.page(request, "breakers.html", breakers=found, active=active)
 
 
@@ -88,7 +88,7 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
         if report
         else {}
     )
-    stand = next((one for one in desk.source.sweeps() if one["type"] == name), None)
+    stand = next((sweep for sweep in desk.source.sweeps() if sweep["type"] == name), None)
     return desk.page(request, "sweeps.html", name=name, report=report, counts=counts, stand=stand)
 
 
@@ -107,7 +107,7 @@ def job(desk: Desk, request: Request, number: int) -> Response:
 
 def type_named(desk: Desk, name: str) -> Any:
     """Return a saga type."""
-    for one in desk.source.types():
-        if one["type"] == name:
-            return one
+    for saga_type in desk.source.types():
+        if saga_type["type"] == name:
+            return saga_type
     raise NotFound(f"this service has no saga type {name!r}")

@@ -48,7 +48,7 @@ def show(
     entries = scrubbed(_without_values(desk.source.audit(full)), hidden)
     now = desk.clock()
     action = next_action(saga, now)
-    types = {one["type"]: one for one in desk.source.types()}
+    types = {saga_type["type"]: saga_type for saga_type in desk.source.types()}
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
@@ -120,8 +120,8 @@ def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str
     failures = dict[str, Any]()
     for step in saga["steps"]:
         of: dict[str, Any] = step.get("children") or {}
-        failures |= {one["saga_id"]: one for one in of.get("failures", ())}
-    failed = [one["saga"] for one in family["children"] if one["saga"]["saga_id"] in failures] if family else []
+        failures |= {each["saga_id"]: each for each in of.get("failures", ())}
+    failed = [child["saga"] for child in family["children"] if child["saga"]["saga_id"] in failures] if family else []
     full = desk.source.in_full(failed)
     errors = dict[str, str]()
     for saga_id, failure in failures.items():
@@ -142,5 +142,5 @@ def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response
 
 def _without_values(entries: list[Any]) -> list[Any]:
     """Drop the values from entries: the page shows them as request and results, redacted."""
-    kept = ({key: one for key, one in entry["details"].items() if key != "value"} for entry in entries)
+    kept = ({key: value for key, value in entry["details"].items() if key != "value"} for entry in entries)
     return [{**entry, "details": details} for entry, details in zip(entries, kept, strict=True)]

@@ -100,17 +100,17 @@ def show(desk: Desk, request: Request) -> Response:
         if cursor is None or len(found) >= _PAGE:
             break
     ended = ("COMPENSATED", "CANCELLED", "WAITING")
-    full = desk.source.in_full([one for one in found if _failed(one) or one["status"] in ended])
+    full = desk.source.in_full([match for match in found if _failed(match) or match["status"] in ended])
     rows = list[dict[str, Any]]()
     for saga in found:
         details = full.get(saga["saga_id"])
-        waits = next((one["name"] for one in details["steps"] if one.get("waiting_for")), "") if details else ""
+        waits = next((step["name"] for step in details["steps"] if step.get("waiting_for")), "") if details else ""
         rows.append({**_row(desk, saga, details), "waits": waits})
     return desk.page(
         request,
         "sagas.html",
         rows=[row for saga, row in zip(found, rows, strict=True) if filter_.fits(saga, row["error"])],
-        names=[one["type"] for one in desk.source.types()],
+        names=[saga_type["type"] for saga_type in desk.source.types()],
         statuses=STATUSES,
         filter=filter_,
         cursor=cursor,
@@ -121,11 +121,11 @@ def show(desk: Desk, request: Request) -> Response:
 def _counts(stats: Any) -> dict[str, str]:
     """Return the number of sagas per status: those in flight, and those that ended within a day."""
     types: list[Any] = stats["types"] if stats else []
-    short = {status for one in types for status in one["at_least"]}
+    short = {status for saga_type in types for status in saga_type["at_least"]}
     return {
         status: f"{count:,}{'+' if status in short else ''}"
         for status in STATUSES
-        if (count := sum(one["statuses"].get(status, 0) for one in types))
+        if (count := sum(each["statuses"].get(status, 0) for each in types))
     }
 
 
@@ -133,8 +133,8 @@ def everything(desk: Desk, request: Request) -> Response:
     """Return the page for actions on all sagas of a filter."""
     filter_ = filter_of(desk, request.query_params)
     found = matching(desk, filter_)
-    full = desk.source.in_full([one for one in found[:_PAGE] if _failed(one)])
-    first = [_row(desk, one, full.get(one["saga_id"])) for one in found[:_PAGE]]
+    full = desk.source.in_full([each for each in found[:_PAGE] if _failed(each)])
+    first = [_row(desk, match, full.get(match["saga_id"])) for match in found[:_PAGE]]
     return desk.page(request, "all.html", filter=filter_, count=len(found), most=MOST, first=first, many=MANY)
 
 
