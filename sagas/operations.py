@@ -46,7 +46,7 @@ class Cancellation:
 
 
 @dataclass(frozen=True)
-class Compensation:
+class CompensationRequest:
     """The reason for undoing a saga. ``force``: also undo one that is COMPLETED or past its pivot; needs a reason."""
 
     reason: str = field(default="", metadata=_option(_WHY))
@@ -65,14 +65,14 @@ class Resolution:
 
 
 @dataclass(frozen=True)
-class Attempts:
+class RecoveryAttempts:
     """How often a saga has stalled since its last progress; 0 restores all its recovery attempts."""
 
     attempts: int
 
 
 @dataclass(frozen=True)
-class Recovering:
+class RecoveryOptions:
     """The stalled sagas to recover now; by default all of a type, as in ``sagas.handlers.tasks.recovering``."""
 
     saga_id: str | None = None
@@ -82,7 +82,7 @@ class Recovering:
 
 
 @dataclass(frozen=True)
-class Change:
+class PauseChange:
     """A pause or a resume and its reason. Set either ``paused`` or ``active``.
 
     ``paused`` applies to all sagas of the type, to those at ``step``, or to the saga ``saga_id``. With it, ``starts``
@@ -244,7 +244,7 @@ RETRY = Operation(
 )
 COMPENSATE = Operation(
     *("compensate", "POST", f"{_ONE}/compensate", "operate", "Undo one {type}", "Saga", "202", _CHANGE),
-    body=Compensation,
+    body=CompensationRequest,
     verb=Verb(
         help="Give up on a DEAD_LETTERED or FAILED saga and undo its completed steps.",
         label="Undo",
@@ -288,7 +288,7 @@ SET_RECOVERY_ATTEMPTS = Operation(
         "Set the recovery attempts of one {type}",
     ),
     *("Saga", "200", _CHANGE),
-    body=Attempts,
+    body=RecoveryAttempts,
 )
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
@@ -299,12 +299,12 @@ TYPE = Operation("show_type", "GET", "/types/{type}", "read", "Show a saga type"
 CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
-    body=Change,
+    body=PauseChange,
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),
     errors="404 413 422",
-    body=Recovering,
+    body=RecoveryOptions,
 )
 STATS = Operation("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats")
 BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers", errors="422")

@@ -47,7 +47,7 @@ def moved(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class ApiEndpoint:
     """An API of API Gateway.
 
     Args:
@@ -95,7 +95,7 @@ class Parts:
 class Topology(Parts):
     """The parts of a service, collected from its templates, with its API; ``None`` if it has none."""
 
-    api: Api | None = None
+    api: ApiEndpoint | None = None
 
     def add_stack(self, resources: Mapping[str, Any], physical_ids: Mapping[str, str]) -> None:
         """Add the parts in one stack."""
@@ -122,7 +122,7 @@ class Topology(Parts):
                 case "supervisor" | "command_queue" | "command_dead_letter_queue" | "events_function" as part:
                     setattr(self, part, physical_id)
                 case "api":
-                    self.api = Api(physical_id, _stage_of(resources, logical_id), names.get("path", ""))
+                    self.api = ApiEndpoint(physical_id, _stage_of(resources, logical_id), names.get("path", ""))
                 case _:
                     pass
 

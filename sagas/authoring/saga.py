@@ -17,7 +17,7 @@ from sagas.authoring.definition.members import ClassBody, collect
 from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
 from sagas.authoring.policies import AutoDisable, OrphanSweep
 from sagas.authoring.signatures.generics import bindings, has_type_variables
-from sagas.authoring.signatures.scope import Scope, resolve, scope_of
+from sagas.authoring.signatures.scope import NameScope, resolve, scope_of
 from sagas.errors import DefinitionError
 
 ReqT = TypeVar("ReqT")
@@ -45,7 +45,7 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
     keywords = _keywords(cls)
     where = _where(cls.__name__, keywords)
 
-    scope = (body.scope if isinstance(body, ClassBody) else Scope({}, {})).within(cls)
+    scope = (body.scope if isinstance(body, ClassBody) else NameScope({}, {})).within(cls)
     open_variables: tuple[Any, ...] = getattr(cls, "__parameters__", ())
     bound = bindings(cls)
     request_type = bound.get(ReqT, ReqT)

@@ -20,7 +20,7 @@ from sagas.client.operate.operator_calls import OperatorCalls
 from sagas.client.operate.supervisor_calls import SupervisorCalls
 from sagas.client.read.logs import LogCalls
 from sagas.client.transport import Transport
-from sagas.client.waiting import Wait
+from sagas.client.waiting import Waiting
 from sagas.core.ids import KEY_PATTERN, LONGEST_CORRELATION_ID, LONGEST_KEY
 from sagas.engine.read.answers import AuditEntry, Page, SagaView, VerificationView
 from sagas.errors import Conflict, InvalidRequest, Problem
@@ -354,7 +354,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             NotFound: the saga does not exist.
             TimeoutError: it is still in flight.
         """
-        return Wait(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)
+        return Waiting(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)
 
 
 def _text_of_time(moment: datetime | str | None) -> str | None:

@@ -22,7 +22,7 @@ def at_rest(status: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Waiting:
     """How to wait.
 
     Args:

@@ -16,7 +16,7 @@ _NAMED = re.compile(r"\$\.([^.\[]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One field of a form.
 
     Args:
@@ -37,7 +37,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedForm:
     """The problems of a refused form, and the text in its fields.
 
     Args:
@@ -53,13 +53,13 @@ class Refused:
     others: tuple[str, ...]
 
 
-NOT_SENT = Refused("", {}, {}, ())
+NOT_SENT = RefusedForm("", {}, {}, ())
 """Of an empty form."""
 
 
 def refused(
     text: str, problems: Sequence[Problem], schema: Mapping[str, Any] | None, form: Mapping[str, str]
-) -> Refused:
+) -> RefusedForm:
     """Return the problems and the text to show in a refused form again."""
     names = {item.name for item in fields_of(schema)}
     of_fields, others = dict[str, str](), list[str]()
@@ -70,13 +70,13 @@ def refused(
             of_fields[name] = f"{of_fields[name]}; {line}" if name in of_fields else line
         else:
             others.append(line)
-    return Refused(text, form, of_fields, tuple(others))
+    return RefusedForm(text, form, of_fields, tuple(others))
 
 
-def fields_of(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
+def fields_of(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]:
     """Return one field per property of an object, or a JSON field for any other value."""
     if not schema:
-        return (Field("", "json", True),)
+        return (FormField("", "json", True),)
     resolved = _resolved(schema, schema)
     properties = resolved.get("properties")
     if resolved.get("type") != "object" or not isinstance(properties, dict):
@@ -120,7 +120,7 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
     return value.get("") if len(fields) == 1 and fields[0].name == "" else value
 
 
-def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> Field:
+def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> FormField:
     resolved = _resolved(schema, root)
     either = resolved.get("anyOf")
     if isinstance(either, list) and len(cast("list[Any]", either)) == 2 and {"type": "null"} in either:
@@ -129,9 +129,9 @@ def _field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], requir
     description = str(resolved.get("description", "") or resolved.get("format", ""))
     enum = resolved.get("enum")
     if isinstance(enum, list) and all(isinstance(each, str) for each in cast("list[Any]", enum)):
-        return Field(name, "choice", required, tuple(cast("list[str]", enum)), description)
+        return FormField(name, "choice", required, tuple(cast("list[str]", enum)), description)
     kinds = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
-    return Field(name, kinds.get(str(resolved.get("type")), "json"), required, (), description)
+    return FormField(name, kinds.get(str(resolved.get("type")), "json"), required, (), description)
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:

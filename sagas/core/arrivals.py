@@ -35,7 +35,7 @@ from sagas.core.rules import (
     takeover_fact,
     waits,
 )
-from sagas.core.states import Cancel, DeadLetter, Lease, SagaState, SagaStatus, StepStatus
+from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus, StepStatus
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
@@ -75,7 +75,7 @@ def message_arrived_late(plan: Plan, state: SagaState, event: MessageArrived, no
 def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
     """Claim, take over, postpone, or find the message stale."""
     stopped = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
-    if stopped and state.dead == DeadLetter(event.dispatch, event.hops, event.message_id):
+    if stopped and state.dead == DeadMessage(event.dispatch, event.hops, event.message_id):
         # It moves to the dead letters even while an operator holds the lease. Postponed until the lease ends, it would
         # use up its receives and be copied, and the copy is not the message that the saga records as dead.
         return Decision(state, Die())
@@ -94,7 +94,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
         # The step is exhausted, so the current message dies. If its code is missing, no message needs to.
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
-        dying = DeadLetter(event.dispatch, event.hops, event.message_id)
+        dying = DeadMessage(event.dispatch, event.hops, event.message_id)
         fact = replace(fact, message=dying) if fact.cause.message_dies else fact
     if fact is not None:
         return Decision(_claimed(state, event.lease), Write(fact))

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from sagas.core.states import DeadLetter, StepStatus
+from sagas.core.states import DeadMessage, StepStatus
 from sagas.errors import TypeChanged
 
 
@@ -175,7 +175,7 @@ class StepDeadLettered(Fact, frozen=True):
 
     index: int
     cause: DeadLetterCause
-    message: DeadLetter | None = None
+    message: DeadMessage | None = None
     failure: Failure | None = None
 
 

@@ -148,7 +148,7 @@ class Lease(Struct, frozen=True):
     act_until: float
 
 
-class DeadLetter(Struct, frozen=True):
+class DeadMessage(Struct, frozen=True):
     """The message that moves to the dead letters. The same dispatch and hops with another id is its redrive."""
 
     dispatch: int
@@ -332,7 +332,7 @@ class SagaState(Struct, frozen=True):
     cause: str = ""
     recovery: Recovery = Recovery()
     unanswered: int = 0
-    dead: DeadLetter | None = None
+    dead: DeadMessage | None = None
     error_seq: int = 0
     error_type: str = ""
     resolution_seq: int = 0

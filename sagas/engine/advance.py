@@ -21,7 +21,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import Arrival, MessageArrived
 from sagas.core.effects import Discard, Refuse, Send, Then, Write
 from sagas.core.rules import Plan, waits_without_code
-from sagas.core.states import DeadLetter, Lease, SagaState
+from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
 from sagas.engine.attempt.carrying import carried, correlated, onward
@@ -93,7 +93,7 @@ class Advancer:
     def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Advance the saga of a message: run its code, or find out why not."""
         saga_type, services = self.registry.get(message.saga), self.services
-        dying = DeadLetter(message.dispatch, message.hops, message.message_id)
+        dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
             state = services.control.get(message.saga_id)
             fact = pending_fact(state, message, message.pending_commit) if state else None

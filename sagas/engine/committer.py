@@ -14,7 +14,7 @@ from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
 from sagas.core.effects import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
-from sagas.core.states import DeadLetter, Lease, SagaState, SagaStatus
+from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.contention import write_contended
@@ -49,7 +49,7 @@ class EntryContext:
     details: dict[str, Any] = field(default_factory=dict[str, Any])
     actor: str = "worker"
     trace_id: str = ""
-    message: DeadLetter | None = None
+    message: DeadMessage | None = None
     onward: Callable[[SagaState, Send], Lease | None] | None = None
     chained: bool = False
     redriven_by: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from sagas.authoring.definition.definition import SagaDefinition, Source, StepDefinition
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource
 from sagas.authoring.policies import Exhausted
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
@@ -56,7 +56,7 @@ def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
 
 def inputs_of(code: Any) -> list[str]:
     """Return the inputs of a step or undo: ``request``, and the names of steps whose results it takes."""
-    names = {Source.REQUEST: "request", Source.CONTEXT: None}
+    names = {StepSource.REQUEST: "request", StepSource.CONTEXT: None}
     inputs = (parameter.step or names[parameter.source] for parameter in code.parameters)
     return sorted(name for name in inputs if name is not None)
 

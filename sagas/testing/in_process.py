@@ -36,7 +36,7 @@ from sagas.errors import DefinitionError, text_of
 from sagas.messaging.message.message import Message
 from sagas.messaging.work import START, ChildrenToStart, SagasToAdvance, Work
 from sagas.store.journal.entries import Entry
-from sagas.store.signals.sent import Signal
+from sagas.store.signals.sent import SentSignal
 from sagas.testing.fake_context import fake_callback_url
 from sagas.testing.run import Failing, Raised
 from sagas.testing.store import MemoryStore
@@ -310,7 +310,7 @@ class InProcessRun:
         step, definition = state.steps[state.cursor], self._advancer.registry.get(state.saga).definition
         data = encode(self._signals[self.path(saga_id) + step.name], definition.step(step.name).signal_type)
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        signal = Signal(payload, content_hash(data), "test", self._clock.now())
+        signal = SentSignal(payload, content_hash(data), "test", self._clock.now())
         self._store.inbox.accept(state, state.cursor, signal, definition.stale_after.total_seconds())
         return self._look(saga_id)
 

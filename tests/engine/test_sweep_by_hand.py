@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from sagas.cli.main import app
 from sagas.errors import InvalidRequest, NotFound, SagaError
 from sagas.handlers.tasks.sweeping import sweep, sweeps
-from sagas.store.journal.objects import Objects, Page
+from sagas.store.journal.objects import ObjectPage, Objects
 from tests.engine.sweeping import Gone, Look, SweepDesk, Zip
 from tests.support.aws import REGION, LambdaContext
 from tests.support.sagas import Trip
@@ -169,7 +169,7 @@ def test_the_command_goes_on_until_the_end(
     d, run = command()
     page = Objects.page
 
-    def take_time(self: Objects, prefix: str, start_after: str = "") -> Page:
+    def take_time(self: Objects, prefix: str, start_after: str = "") -> ObjectPage:
         d.clock.advance(16)
         return page(self, prefix, start_after)
 

@@ -17,8 +17,8 @@ from sagas.engine.sweep.sweep_rounds import MOST_OPEN, PartName
 from sagas.errors import InvalidRequest, NotFound, Unavailable
 from sagas.handlers.tasks.sweeping import continue_sweep, sweep
 from sagas.store.documents import unpacked
-from sagas.store.journal.objects import Objects, Page
-from sagas.store.schedule.sweep_rounds import Part, Round, SweepRounds
+from sagas.store.journal.objects import ObjectPage, Objects
+from sagas.store.schedule.sweep_rounds import Round, RoundPart, SweepRounds
 from tests.engine.metering import Wire
 from tests.engine.sweeping import DAY, Look, Proxy, SweepDesk, Zip
 from tests.support.aws import LambdaContext
@@ -104,7 +104,7 @@ def test_parts_meet_and_do_not_overlap(
     seen: list[str] = []
     page = Objects.page
 
-    def note(self: Objects, prefix: str, start_after: str = "") -> Page:
+    def note(self: Objects, prefix: str, start_after: str = "") -> ObjectPage:
         found = page(self, prefix, start_after)
         seen.extend(one.key for one in found.objects)
         return found
@@ -165,7 +165,7 @@ def test_a_message_that_comes_twice_finds_its_part_held(
     again: list[list[dict[str, Any]]] = []
     page = Objects.page
 
-    def deliver_again(self: Objects, prefix: str, start_after: str = "") -> Page:
+    def deliver_again(self: Objects, prefix: str, start_after: str = "") -> ObjectPage:
         if not again:
             again.append([])
             again[0] = continue_sweep(message, LambdaContext(), d.engine)
@@ -221,7 +221,7 @@ def test_nothing_is_sent_while_a_worker_is_at_it(desk: Callable[..., SweepDesk])
     tick(d)
     d.messages()
     now = d.clock.now()
-    assert rounds(d).claim(Part("zip", 1, 0, owner="me", held_until=now + 300), now) is not None
+    assert rounds(d).claim(RoundPart("zip", 1, 0, owner="me", held_until=now + 300), now) is not None
     tick(d)
     assert d.messages() == []
     d.clock.advance(301)

@@ -10,7 +10,7 @@ import pytest
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.errors import NotFound, Rejected
-from sagas.store.journal.chain import Bad, Finding, Wrong
+from sagas.store.journal.chain import Bad, ChainFinding, Wrong
 from sagas.store.journal.journal import Journal
 from tests.engine.metering import Wire
 from tests.support.bench import Bench
@@ -40,7 +40,7 @@ def _undone(b: Bench, **options: Any) -> str:
     return saga_id
 
 
-def _found(b: Bench, saga_id: str, name: str = "trip") -> Finding:
+def _found(b: Bench, saga_id: str, name: str = "trip") -> ChainFinding:
     return b.engine.verifier.verify(name, saga_id).finding
 
 
@@ -73,16 +73,16 @@ def _set_head(b: Bench, saga_id: str, value: bytes) -> None:
 def test_a_trail_that_nobody_touched_verifies(bench: Make) -> None:
     b = bench(Trip)
     saga_id = _undone(b)
-    assert _found(b, saga_id) == Finding(b.state(saga_id).seq, None)
+    assert _found(b, saga_id) == ChainFinding(b.state(saga_id).seq, None)
 
 
 def test_so_does_one_at_every_moment_of_its_life(bench: Make) -> None:
     b = bench(Trip)
     saga_id = b.start("trip", {"item": "train"})
-    assert _found(b, saga_id) == Finding(1, None)
+    assert _found(b, saga_id) == ChainFinding(1, None)
     for name in ("book", "pay", "tell"):
         b.deliver("trip", name)
-        assert _found(b, saga_id) == Finding(b.state(saga_id).seq, None)
+        assert _found(b, saga_id) == ChainFinding(b.state(saga_id).seq, None)
 
 
 CHANGES: list[tuple[str, dict[str, Any] | None]] = [
@@ -163,7 +163,7 @@ def test_one_in_the_open_slot_may_be_a_holders_that_died(bench: Make) -> None:
         "Item"
     ]
     b.stack.dynamodb.put_item(TableName=b.stack.audit_table, Item=item | {"seq": {"N": "9"}})
-    assert _found(b, saga_id) == Finding(8, None)
+    assert _found(b, saga_id) == ChainFinding(8, None)
 
 
 @pytest.mark.parametrize("head", [b"x" * 32, b""])
@@ -179,7 +179,7 @@ def test_a_payload_in_the_bucket_is_looked_at_too(bench: Make, body: bytes | Non
     b = bench(Bulky)
     saga_id = b.start("bulky", {"item": "x"})
     b.run()
-    assert _found(b, saga_id, "bulky") == Finding(3, None)
+    assert _found(b, saga_id, "bulky") == ChainFinding(3, None)
     [stored] = b.stack.s3.list_objects_v2(Bucket=b.stack.bucket)["Contents"]
     if body is None:
         b.stack.s3.delete_object(Bucket=b.stack.bucket, Key=stored["Key"])
@@ -196,7 +196,7 @@ def test_what_a_purge_leaves_verifies(bench: Make) -> None:
     b.engine.purger.purge("trip", saga_id, "asked for", "ann")
     assert b.engine.control.get(saga_id) is None
     verified = b.engine.verifier.verify("trip", saga_id)
-    assert (verified.finding, verified.purged_at) == (Finding(8, None), purged_at)
+    assert (verified.finding, verified.purged_at) == (ChainFinding(8, None), purged_at)
 
 
 def test_a_tombstone_that_was_changed_does_not(bench: Make) -> None:
@@ -231,7 +231,7 @@ def test_a_saga_that_goes_on_meanwhile_is_no_broken_one(bench: Make, monkeypatch
         return everything(asked_for)
 
     monkeypatch.setattr(Journal, "everything", late)
-    assert _found(b, saga_id) == Finding(4, None)
+    assert _found(b, saga_id) == ChainFinding(4, None)
 
 
 # A sample.
@@ -290,7 +290,7 @@ def test_a_long_correlation_id_stays_in_every_entry_and_message(bench: Make, wir
     assert b.show(saga_id)["correlation_id"] == LONG
     bodies = [asked["MessageBody"] for name, asked in wire.requests if name == "SendMessage"]
     assert all(LONG in body for body in bodies)
-    assert _found(b, saga_id) == Finding(b.state(saga_id).seq, None)
+    assert _found(b, saga_id) == ChainFinding(b.state(saga_id).seq, None)
 
 
 def test_and_when_a_cancel_wins_over_the_commit(bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,4 +308,4 @@ def test_and_when_a_cancel_wins_over_the_commit(bench: Make, monkeypatch: pytest
     b.run()
     assert b.status(saga_id) == "CANCELLED"
     assert {str(entry["correlation_id"]) for entry in b.stack.entries(saga_id)} == {LONG}
-    assert _found(b, saga_id) == Finding(b.state(saga_id).seq, None)
+    assert _found(b, saga_id) == ChainFinding(b.state(saga_id).seq, None)

@@ -16,9 +16,9 @@ from sagas.engine.children.children import Children
 from sagas.engine.operate.operations import Operations
 from sagas.engine.supervise import purge
 from sagas.engine.supervise.purge import Purger
-from sagas.engine.supervise.recovery import Recovery
+from sagas.engine.supervise.recovery import RecoveryRun
 from sagas.store.children import joins
-from sagas.store.children.joined import FORWARD, NEVER, Outcome, Tally
+from sagas.store.children.joined import FORWARD, NEVER, ChildOutcome, Tally
 from sagas.store.control import control
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
@@ -98,7 +98,7 @@ def _closing_fences_no_start() -> Generator[None]:
         saga_id = child_id(state.saga_id, step.name, position, step.round)
         if self.advancer.services.journal.entries(saga_id, [1]):
             return closed(self, state, step, position)
-        self.joins.record(parent_of(state, step, position), FORWARD, Outcome(position, NEVER))
+        self.joins.record(parent_of(state, step, position), FORWARD, ChildOutcome(position, NEVER))
         return None
 
     with patch.object(Children, "_closed", unfenced):
@@ -128,7 +128,7 @@ def _nobody_looks_after_parents() -> Generator[None]:
     def left_alone(self: Any, state: SagaState, found: Any) -> bool:
         return state.joins
 
-    with patch.object(Recovery, "_waits_for_children", left_alone):
+    with patch.object(RecoveryRun, "_waits_for_children", left_alone):
         yield
 
 

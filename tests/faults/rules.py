@@ -26,7 +26,7 @@ from sagas.engine.start.starter import Starter
 from sagas.engine.supervise import due_scan
 from sagas.engine.supervise.due_scan import Finder
 from sagas.engine.supervise.purge import Purger
-from sagas.engine.supervise.recovery import Recovery, RecoveryReport
+from sagas.engine.supervise.recovery import RecoveryReport, RecoveryRun
 from sagas.engine.supervise.step_queues import StepQueues
 from sagas.errors import Ambiguous
 from sagas.store.control.control import ControlItems
@@ -235,7 +235,7 @@ def _nobody_recovers() -> Generator[None]:
     def idle(self: Any, *given: Any) -> RecoveryReport:
         return RecoveryReport()
 
-    with patch.object(Recovery, "run", idle), patch.object(Recovery, "recover_due", idle):
+    with patch.object(RecoveryRun, "run", idle), patch.object(RecoveryRun, "recover_due", idle):
         yield
 
 

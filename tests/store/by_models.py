@@ -10,7 +10,7 @@ from pynamodb.expressions.update import Update
 from sagas.core.states import (
     Attempts,
     Cancel,
-    DeadLetter,
+    DeadMessage,
     Lease,
     Polling,
     Progress,
@@ -174,7 +174,7 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         cause=item.cause or "",
         recovery=Recovery(int(item.recovery_attempts or 0), bool(item.recovery_exhausted)),
         unanswered=int(item.unanswered or 0),
-        dead=DeadLetter(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
+        dead=DeadMessage(int(dead.dispatch), int(dead.hops), dead.message_id) if dead else None,
         error_seq=int(item.error_seq or 0),
         error_type=item.error_type or "",
         resolution_seq=int(item.resolution_seq or 0),

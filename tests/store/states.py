@@ -24,7 +24,7 @@ from sagas.core.rules import Plan, StepPlan, out_of_budget, undo_out_of_budget
 from sagas.core.states import (
     Attempts,
     Cancel,
-    DeadLetter,
+    DeadMessage,
     FanOut,
     Lease,
     Order,
@@ -106,7 +106,7 @@ _proofs = st.just(dict[str, object]()) | st.fixed_dictionaries(
 """The head of the journal and the digest of the results: none, or one or both."""
 _parents = st.builds(Parent, _names, _names, _names, _counts, _counts)
 _orders = st.builds(Order, st.integers(1, 10**6), st.booleans())
-_dead = st.builds(DeadLetter, _counts, _counts, _names)
+_dead = st.builds(DeadMessage, _counts, _counts, _names)
 
 
 def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Callable[[str], SagaState]]:

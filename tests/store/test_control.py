@@ -14,7 +14,7 @@ from sagas.core.automaton import decide
 from sagas.core.states import (
     Attempts,
     Cancel,
-    DeadLetter,
+    DeadMessage,
     Progress,
     Purge,
     SagaState,
@@ -313,6 +313,6 @@ def test_get_many_returns_those_that_exist(store: Store) -> None:
 
 def test_the_dying_message_is_kept(store: Store) -> None:
     state = claimed(store)
-    dead = structs.replace(ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadLetter(1, 2, "id"), attention=NOW)
+    dead = structs.replace(ended(state), status=SagaStatus.DEAD_LETTERED, dead=DeadMessage(1, 2, "id"), attention=NOW)
     store.control.finish(last(state), state, dead, STALE_AFTER, store.journal)
     assert store.control.get(state.saga_id) == dead

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core.states import Attempts, Cancel, FanOut, Order, Parent, SagaState, SagaStatus, StepState, StepStatus
-from sagas.store.children.joined import COMPLETED, FORWARD, NEVER, UNDONE, Outcome, undoing
+from sagas.store.children.joined import COMPLETED, FORWARD, NEVER, UNDONE, ChildOutcome, undoing
 from sagas.store.children.joins import Joins
 from sagas.store.outcomes import Fenced
 from tests.store.conftest import STALE_AFTER, Store
@@ -93,7 +93,7 @@ def test_a_commit_that_ends_a_child_joins_and_is_known_again(store: Store) -> No
     store.control.commit(before, after, STALE_AFTER)
     store.control.commit(before, after, STALE_AFTER)
     assert joins.tally(parent, "born", [0], 5)[FORWARD, COMPLETED] == 1
-    assert joins.outcomes(parent, "born", 0, FORWARD) == {3: Outcome(3, COMPLETED, at=after.updated_at)}
+    assert joins.outcomes(parent, "born", 0, FORWARD) == {3: ChildOutcome(3, COMPLETED, at=after.updated_at)}
 
 
 def test_what_lost_its_lease_does_not_join(store: Store) -> None:
@@ -107,7 +107,7 @@ def test_what_lost_its_lease_does_not_join(store: Store) -> None:
 def test_an_end_whose_outcome_is_there_is_written_without_it(store: Store) -> None:
     parent, joins = new_id(), _joins(store)
     before = _child(store, parent)
-    assert joins.record(_of(parent), FORWARD, Outcome(0, NEVER, at=NOW))
+    assert joins.record(_of(parent), FORWARD, ChildOutcome(0, NEVER, at=NOW))
     store.control.commit(before, _over(before), STALE_AFTER)
     found = store.control.get(before.saga_id)
     assert found is not None
@@ -118,15 +118,15 @@ def test_an_end_whose_outcome_is_there_is_written_without_it(store: Store) -> No
 def test_outcomes_are_written_once_by_phase_and_counted(store: Store) -> None:
     parent, joins = new_id(), _joins(store)
     for position in range(20):
-        assert joins.record(_of(parent), FORWARD, Outcome(position, COMPLETED, seq=position, at=NOW))
-        assert not joins.record(_of(parent), FORWARD, Outcome(position, UNDONE, at=NOW))
-    assert joins.record(_of(parent), undoing(1), Outcome(7, UNDONE, at=NOW))
-    assert joins.record(_of(parent, round_=1), FORWARD, Outcome(7, COMPLETED, round=1, at=NOW))
+        assert joins.record(_of(parent), FORWARD, ChildOutcome(position, COMPLETED, seq=position, at=NOW))
+        assert not joins.record(_of(parent), FORWARD, ChildOutcome(position, UNDONE, at=NOW))
+    assert joins.record(_of(parent), undoing(1), ChildOutcome(7, UNDONE, at=NOW))
+    assert joins.record(_of(parent, round_=1), FORWARD, ChildOutcome(7, COMPLETED, round=1, at=NOW))
     tally = joins.tally(parent, "born", [0], 20)
     assert (tally.ended, tally.completed, tally.standing, tally.undone(1), tally.undone(2)) == (20, 20, 20, 1, 0)
     assert joins.tally(parent, "born", [0, 1], 20).ended == 21
     assert list(joins.outcomes(parent, "born", 0, FORWARD)) == list(range(20))
-    assert joins.outcomes(parent, "born", 1, FORWARD) == {7: Outcome(7, COMPLETED, round=1, at=NOW)}
+    assert joins.outcomes(parent, "born", 1, FORWARD) == {7: ChildOutcome(7, COMPLETED, round=1, at=NOW)}
     joins.delete(parent, "born", 0)
     assert joins.tally(parent, "born", [0], 20).ended == 0
     assert joins.outcomes(parent, "born", 0, undoing(1)) == {}
@@ -140,7 +140,7 @@ def test_first_ends_are_counted_in_as_few_items_as_there_are_to_be_read(store: S
     before = replace(_child(store, parent, 5), parent=replace(own, position=5))
     store.control.commit(before, _over(before), STALE_AFTER)
     for position in range(20):
-        assert joins.record(own, FORWARD, Outcome(position, COMPLETED, at=NOW)) == (position != 5)
-        assert joins.record(own, undoing(1), Outcome(position, UNDONE, at=NOW))
+        assert joins.record(own, FORWARD, ChildOutcome(position, COMPLETED, at=NOW)) == (position != 5)
+        assert joins.record(own, undoing(1), ChildOutcome(position, UNDONE, at=NOW))
     assert joins.tally(parent, "born", [0], 20, few).completed == 20
     assert joins.tally(parent, "born", [0], 20).undone(1) == 20

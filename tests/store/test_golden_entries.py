@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagas.core import events as ev
-from sagas.core.states import DeadLetter
+from sagas.core.states import DeadMessage
 from sagas.store.journal.entries import Entry, details_of, fact_of
 
 _FILE = Path(__file__).with_name("golden_entries.json")
@@ -19,7 +19,7 @@ FACTS: tuple[ev.Fact, ...] = (
     ev.StepFailed(2, 1, _BOOM),
     ev.StepFailed(2, 3, _BOOM, permanent=True, rejected=True, retry_at=_AT, excused=True, outcome_unknown=True),
     ev.StepLost(2, 1),
-    ev.StepDeadLettered(2, ev.DeadLetterCause.EXHAUSTED, DeadLetter(7, 3, "m-1")),
+    ev.StepDeadLettered(2, ev.DeadLetterCause.EXHAUSTED, DeadMessage(7, 3, "m-1")),
     ev.StepDeadLettered(2, ev.DeadLetterCause.CODE_MISSING, failure=_BOOM),
     ev.StepDeadLettered(2, ev.DeadLetterCause.EXHAUSTED),
     ev.CompensationStarted("cancel"),

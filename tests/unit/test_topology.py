@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagas.errors import SagaError
-from sagas.topology import Api, PartName, Topology, tag
+from sagas.topology import ApiEndpoint, PartName, Topology, tag
 
 
 def resource(part: PartName, **names: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_every_part_is_found_where_it_is() -> None:
         work_queues={"bulk": "work"},
         work_dead_letter_queues={"bulk": "lost"},
         log_groups=["log"],
-        api=Api("rest", "v1", "/shop"),
+        api=ApiEndpoint("rest", "v1", "/shop"),
     )
 
 

@@ -14,8 +14,8 @@ from sagas.authoring.definition.definition import (
     ChildrenDefinition,
     Parameter,
     SagaDefinition,
-    Source,
     StepDefinition,
+    StepSource,
     UndoDefinition,
 )
 from sagas.authoring.definition.instance_state import check_instance_state
@@ -27,7 +27,7 @@ from sagas.authoring.search_keys import find_by_of
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.signatures.assignability import can_hold, can_hold_context, is_optional
-from sagas.authoring.signatures.scope import Scope, resolve
+from sagas.authoring.signatures.scope import NameScope, resolve
 from sagas.authoring.signatures.signatures import Signature, as_method, read_signature
 from sagas.authoring.steps import Step, WaitOptions
 from sagas.errors import DefinitionError
@@ -52,7 +52,7 @@ class _Builder:
     name: str
     request_type: Any
     members: Members
-    scope: Scope
+    scope: NameScope
     bound: dict[Any, Any]
     reserved: frozenset[str]
     module: dict[str, Any]
@@ -289,12 +289,12 @@ class _Builder:
             place = f'{where}: parameter "{name}"'
             if name == "request":
                 _check_holds(type_, self.request_type, "the request", place)
-                parameters.append(Parameter(name, Source.REQUEST, type_))
+                parameters.append(Parameter(name, StepSource.REQUEST, type_))
                 continue
             if name == "ctx":
                 if not can_hold_context(type_):
                     raise DefinitionError(f"{place} is annotated {type_name(type_)}, which cannot hold the Context")
-                parameters.append(Parameter(name, Source.CONTEXT, type_))
+                parameters.append(Parameter(name, StepSource.CONTEXT, type_))
                 continue
             producer = self._producer(name, place)
             if producer.retired and not retired:
@@ -311,7 +311,7 @@ class _Builder:
             optional = producer is undone and is_optional(type_)
             continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
             optional = optional or (continues and producer.children is None)  # children have a result in any case
-            parameters.append(Parameter(name, Source.RESULT, type_, producer.name, optional))
+            parameters.append(Parameter(name, StepSource.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
     def _producer(self, name: str, where: str) -> StepDefinition:
@@ -368,7 +368,7 @@ def build(
     request_type: Any,
     members: Members,
     *,
-    scope: Scope,
+    scope: NameScope,
     bound: dict[Any, Any],
     reserved: Iterable[str],
 ) -> SagaDefinition:

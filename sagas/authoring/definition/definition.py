@@ -18,7 +18,7 @@ KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a ti
 """The kinds of steps, by ``waits_for``."""
 
 
-class Source(StrEnum):
+class StepSource(StrEnum):
     """The source of a parameter's value."""
 
     REQUEST = "request"
@@ -34,13 +34,13 @@ class Parameter:
         name: the parameter's name.
         source: where its value comes from.
         type: its resolved annotation.
-        step: for ``Source.RESULT``, the name of the step whose result it is.
+        step: for ``StepSource.RESULT``, the name of the step whose result it is.
         optional: whether the result can be absent. An undo's own step may have none, if the annotation allows that. A
             step with ``Exhausted.CONTINUE`` may also have none.
     """
 
     name: str
-    source: Source
+    source: StepSource
     type: Any
     step: str | None = None
     optional: bool = False

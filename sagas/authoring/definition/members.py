@@ -7,7 +7,7 @@ from functools import cached_property, partialmethod
 from types import MethodType
 from typing import Any, cast
 
-from sagas.authoring.signatures.scope import Scope
+from sagas.authoring.signatures.scope import NameScope
 from sagas.authoring.steps import MAKERS, Compensation, Decorator, Member, Step
 from sagas.authoring.waits import Sleep, Wait
 from sagas.errors import DefinitionError
@@ -24,7 +24,7 @@ class ClassBody(dict[str, Any]):
         scope: the names around the class statement.
     """
 
-    def __init__(self, where: str, scope: Scope) -> None:
+    def __init__(self, where: str, scope: NameScope) -> None:
         super().__init__()
         self.scope = scope
         self._where = where

@@ -11,7 +11,7 @@ from typing import Any, cast
 from sagas.errors import DefinitionError
 
 
-class Scope:
+class NameScope:
     """The local names where a class is created.
 
     Args:
@@ -28,7 +28,7 @@ class Scope:
         """All names."""
         return {**self.far, **self.near}
 
-    def within(self, cls: type[Any]) -> Scope:
+    def within(self, cls: type[Any]) -> NameScope:
         """Return the names that annotations in a class can use."""
         nested = {
             name: value
@@ -36,10 +36,10 @@ class Scope:
             for name, value in vars(base).items()
             if isinstance(value, type | typing.NewType) or typing.get_origin(value) is not None
         }
-        return Scope(self.near, {**self.far, **nested, cls.__name__: cls})
+        return NameScope(self.near, {**self.far, **nested, cls.__name__: cls})
 
 
-def scope_of(frame: FrameType | None) -> Scope:
+def scope_of(frame: FrameType | None) -> NameScope:
     """Return the local names of ``frame``, in which a class statement runs."""
     near: dict[str, Any] = {}
     far: dict[str, Any] = {}
@@ -52,10 +52,10 @@ def scope_of(frame: FrameType | None) -> Scope:
         caller = frame.f_back
         in_file = caller is not None and caller.f_code.co_filename == frame.f_code.co_filename
         frame = caller if in_file else None
-    return Scope(near, far)
+    return NameScope(near, far)
 
 
-def resolve(annotation: Any, module: dict[str, Any], scope: Scope) -> Any:
+def resolve(annotation: Any, module: dict[str, Any], scope: NameScope) -> Any:
     """Return the type that an annotation stands for."""
     try:
         return _evaluate(annotation, module, scope.near)

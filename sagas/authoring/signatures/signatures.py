@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagas.authoring.signatures.generics import has_type_variables, substitute
-from sagas.authoring.signatures.scope import Scope, resolve
+from sagas.authoring.signatures.scope import NameScope, resolve
 from sagas.errors import DefinitionError
 
 MISSING: Any = inspect.Parameter.empty
@@ -28,7 +28,7 @@ class Signature:
         return self.returns is not MISSING
 
 
-def read_signature(function: Callable[..., Any], scope: Scope, bound: dict[Any, Any], where: str) -> Signature:
+def read_signature(function: Callable[..., Any], scope: NameScope, bound: dict[Any, Any], where: str) -> Signature:
     """Read a function's signature."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DefinitionError(f"{where}: it is a generator; a step must return its result")

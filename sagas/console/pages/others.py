@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from sagas.client import DeadLetter
 from sagas.console.desk import Desk
-from sagas.console.forms import NOT_SENT, PREFIX, Refused, fields_of
+from sagas.console.forms import NOT_SENT, PREFIX, RefusedForm, fields_of
 from sagas.console.jobs import Job
 from sagas.errors import NotFound
 
@@ -59,7 +59,7 @@ def types(desk: Desk, request: Request) -> Response:
     return desk.page(request, "types.html", types=desk.source.types())
 
 
-def type_(desk: Desk, request: Request, name: str, refused: Refused = NOT_SENT, http_status: int = 200) -> Response:
+def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SENT, http_status: int = 200) -> Response:
     """Return the page of a saga type: its steps, its pauses, and a form to start a saga."""
     saga_type = type_named(desk, name)
     return desk.page(

@@ -15,7 +15,7 @@ from sagas.client.read.next_action import Do, command_of, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.console.drawing.graph import graph
 from sagas.console.drawing.timeline import WORDS, timeline
-from sagas.console.forms import NOT_SENT, PREFIX, Refused, fields_of
+from sagas.console.forms import NOT_SENT, PREFIX, RefusedForm, fields_of
 from sagas.console.redaction import scrubbed
 from sagas.operations import VERBS
 
@@ -40,7 +40,7 @@ _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILE
 
 
 def show(
-    desk: Desk, request: Request, name: str, saga_id: str, refused: Refused = NOT_SENT, http_status: int = 200
+    desk: Desk, request: Request, name: str, saga_id: str, refused: RefusedForm = NOT_SENT, http_status: int = 200
 ) -> Response:
     """Return the page of a saga."""
     full = desk.source.show(name, saga_id)

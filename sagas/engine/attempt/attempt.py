@@ -18,7 +18,7 @@ from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.effects import Send
-from sagas.core.states import DeadLetter, Lease, SagaState
+from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.engine.attempt.carrying import correlated
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course
@@ -38,7 +38,7 @@ from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import details_of
 from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed
-from sagas.store.signals.sent import Signal
+from sagas.store.signals.sent import SentSignal
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class AttemptServices:
     connect: Callable[[str], Any] | None = None
     goes_on: Callable[[Message], None] = lambda message: None
     callback_url: Callable[[str, str, str], str] = _no_callbacks
-    accept: Callable[[SagaState, int, Signal, float], bool] = lambda state, index, signal, stale_after: False
+    accept: Callable[[SagaState, int, SentSignal, float], bool] = lambda state, index, signal, stale_after: False
     gates: Gates = ()
 
 
@@ -323,7 +323,7 @@ class Attempt:
         """Send a signal to the running step. The commit of its wait is then refused, and the signal is used."""
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        signal = Signal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
+        signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
         # A refusal means that another signal or a cancel came first, or the lease is lost. The commit finds out.
         stale_after = self._type.definition.stale_after.total_seconds()
         write_contended(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
@@ -380,7 +380,7 @@ class Attempt:
     def _commit(self, held: SagaState, fact: ev.Fact, payload: str | None, details: dict[str, Any]) -> Committed:
         """Commit an outcome, with retries while there is time."""
         message, trace_id = self._message, self._invocation.trace_id
-        dying = DeadLetter(message.dispatch, message.hops, message.message_id)
+        dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         chained = message.chained
         context = EntryContext(
             payload,

@@ -12,7 +12,7 @@ from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
 
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition.definition import Parameter, SagaDefinition, Source, StepDefinition, UndoDefinition
+from sagas.authoring.definition.definition import Parameter, SagaDefinition, StepDefinition, StepSource, UndoDefinition
 from sagas.authoring.definition.instance_state import note_on_instance_state
 from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
@@ -37,9 +37,9 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     results = {step.name: step.result_seq for step in state.steps}
     needed: dict[str, int] = {}
     for parameter in parameters:
-        if parameter.source is Source.REQUEST:
+        if parameter.source is StepSource.REQUEST:
             needed[parameter.name] = REQUEST_SEQ
-        elif parameter.source is Source.RESULT:
+        elif parameter.source is StepSource.RESULT:
             if parameter.step not in results:
                 raise PermanentError(f"this saga was started without the step {parameter.step!r}")
             if not results[parameter.step] and not parameter.optional:
@@ -94,7 +94,7 @@ class Runner:
         code = step.code(undo=undo)
         arguments: dict[str, Any] = {}
         for parameter in code.parameters:
-            if parameter.source is Source.CONTEXT:
+            if parameter.source is StepSource.CONTEXT:
                 arguments[parameter.name] = context
                 continue
             # A payload is read as the type that its producer declared: its consumer may declare less.

@@ -42,7 +42,7 @@ from sagas.store.children.joined import (
     STANDING,
     STUCK,
     UNDONE,
-    Outcome,
+    ChildOutcome,
     undoing,
 )
 from sagas.store.children.joins import Joins
@@ -283,7 +283,7 @@ class Children:
         )
         stored = self.advancer.services.journal.put(entry)
         if stored.action == NEVER_STARTED or stored.tombstone is not None:
-            outcome = Outcome(position, NEVER, round=step.round, at=clock.now())
+            outcome = ChildOutcome(position, NEVER, round=step.round, at=clock.now())
             self.joins.record(parent, FORWARD, outcome)
             return None
         request = json.loads(self._declaration(state, step).payload or "[]")[position]
@@ -333,7 +333,7 @@ class Children:
     def _order(self, state: SagaState, step: StepState, thorough: bool) -> bool:
         """Order children that have not been undone to undo themselves: all at once, or the last that completed. Returns
         whether to look again."""
-        number, remaining = step.undo_attempts.made, list[tuple[float, str, Outcome]]()
+        number, remaining = step.undo_attempts.made, list[tuple[float, str, ChildOutcome]]()
         for round_ in range(step.round + 1):
             ended = self.joins.outcomes(state.saga_id, step.name, round_, undoing(number))
             for position, outcome in self.joins.outcomes(state.saga_id, step.name, round_, FORWARD).items():
@@ -378,7 +378,7 @@ def _undone_already(child: SagaState | None, number: int) -> str:
     return UNDONE if child.ended and child.status not in (*_STANDING, SagaStatus.COMPENSATION_FAILED) else ""
 
 
-def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, Outcome]) -> str:
+def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, ChildOutcome]) -> str:
     """The error text that lists the failed children and how they failed."""
     ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
     ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed children before cancelled ones

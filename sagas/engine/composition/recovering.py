@@ -7,7 +7,7 @@ from functools import cached_property
 from sagas.engine.composition.core import Core
 from sagas.engine.operate.pausing import Pausing
 from sagas.engine.supervise.due_scan import look_ahead
-from sagas.engine.supervise.recovery import Recovery
+from sagas.engine.supervise.recovery import RecoveryRun
 from sagas.store.schedule.watermarks import Watermarks
 
 
@@ -22,7 +22,7 @@ class Recovering(Core):
         )
 
     @cached_property
-    def recovery(self) -> Recovery:
+    def recovery(self) -> RecoveryRun:
         """Recovers sagas."""
-        marks, ahead = Watermarks(self.tables), look_ahead(self.every)
-        return Recovery(self.advancer, self.control, self.listing, self.queues, marks, self.queues, self.pausing, ahead)
+        queues, marks, ahead = self.queues, Watermarks(self.tables), look_ahead(self.every)
+        return RecoveryRun(self.advancer, self.control, self.listing, queues, marks, queues, self.pausing, ahead)

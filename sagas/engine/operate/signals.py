@@ -24,7 +24,7 @@ from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from sagas.messaging.work import NOW, OneSaga
 from sagas.store.outcomes import Fenced
 from sagas.store.signals.inbox import Inbox
-from sagas.store.signals.sent import Signal
+from sagas.store.signals.sent import SentSignal
 
 _TRIES = 10
 
@@ -67,7 +67,7 @@ class Signals:
         written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
-        signal = Signal(payload, content_hash(written), actor, clock.now())
+        signal = SentSignal(payload, content_hash(written), actor, clock.now())
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
             steps = enumerate(state.steps)

@@ -85,7 +85,7 @@ class RecoveryFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class RecoveryRun:
     """Finds due sagas by the index and recovers them, longest overdue first. Concurrent runs do no harm."""
 
     advancer: Advancer

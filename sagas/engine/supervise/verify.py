@@ -9,7 +9,7 @@ from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
 from sagas.errors import NotFound
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.chain import Bad, Finding, Verified, Wrong, look_through, look_through_tombstone
+from sagas.store.journal.chain import Bad, ChainFinding, Verified, Wrong, look_through, look_through_tombstone
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed
@@ -97,7 +97,7 @@ class Verifier:
         entries = self.journal.everything(saga_id)
         return Verified(self._with_payloads(look_through(entries, remains.state.seq, remains.state.head), entries))
 
-    def _with_payloads(self, finding: Finding, entries: Sequence[tuple[int, Entry | None]]) -> Finding:
+    def _with_payloads(self, finding: ChainFinding, entries: Sequence[tuple[int, Entry | None]]) -> ChainFinding:
         """Complete a finding by checking payloads in S3, whose hashes are in the entries."""
         for _, entry in entries:
             if entry is None or (finding.bad is not None and entry.seq >= finding.bad.seq):

@@ -19,7 +19,7 @@ from sagas.engine.sweep.key_ranges import middle
 from sagas.engine.sweep.orphans import COUNTS, SweepReport
 from sagas.engine.sweep.sweep_pages import PageSweep, SweepServices
 from sagas.errors import SagaError, Unavailable, text_of
-from sagas.store.schedule.sweep_rounds import Part, SweepRounds
+from sagas.store.schedule.sweep_rounds import RoundPart, SweepRounds
 
 MOST_OPEN = 16
 """Parts that are open at a time. More would slow down other users of S3 and of the tables."""
@@ -110,7 +110,7 @@ class RoundSweep:
         ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process can no longer
         act. Returns whether to continue with it at once."""
         clock = self.services.clock
-        claim = Part(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
+        claim = RoundPart(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
         claimed = self.rounds.claim(claim, clock.now())
         if claimed is None:
             self._end(name.round)  # the worker on the last part may have died before it ended the round
@@ -147,7 +147,7 @@ class RoundSweep:
 class _PartWork:
     """One visit to a part. ``part`` is its last written state."""
 
-    def __init__(self, sweep: RoundSweep, part: Part, report: SweepReport) -> None:
+    def __init__(self, sweep: RoundSweep, part: RoundPart, report: SweepReport) -> None:
         self.part = part
         self._sweep = sweep
         self._report = report
@@ -182,7 +182,7 @@ class _PartWork:
                 since = 0
         return True
 
-    def _finished(self, part: Part) -> bool:
+    def _finished(self, part: RoundPart) -> bool:
         """Record that the part is done; return whether that succeeded. Other workers may be writing the same round."""
         clock = self._sweep.services.clock
         for _ in range(_TRIES):

@@ -10,7 +10,7 @@ from sagas.authoring.codec import decode, json_schema
 from sagas.core.ids import LONGEST_REASON
 from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.http.inputs import Request, invalid
-from sagas.operations import Attempts, Change, Recovering, Resolution
+from sagas.operations import PauseChange, RecoveryAttempts, RecoveryOptions, Resolution
 
 MOST_RECOVERY_ATTEMPTS = 1_000
 """The largest ``max_recovery_attempts`` that a saga type can declare."""
@@ -41,7 +41,7 @@ _CHANGES: tuple[dict[str, Any], ...] = (
     *(_PAUSED | narrow | {"starts": _OFF} for narrow in (_ONE_STEP, _ONE_SAGA)),
     *(_RESUMED | narrow | _NO_KIND for narrow in (_ONE_STEP, _ONE_SAGA)),
 )
-"""The valid combinations in a :class:`Change`; :func:`_contradictions` reports the others."""
+"""The valid combinations in a :class:`PauseChange`; :func:`_contradictions` reports the others."""
 
 
 def read_body(request: Request, type_: type[T]) -> T:
@@ -67,14 +67,14 @@ def _problems(body: Any) -> list[Problem]:
     ]
     if isinstance(body, Resolution) and not re.search(_NOT_BLANK, body.reason):
         problems.append(Problem("$.reason", "must not be blank"))
-    if isinstance(body, Attempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
+    if isinstance(body, RecoveryAttempts) and not 0 <= body.attempts <= MOST_RECOVERY_ATTEMPTS:
         problems.append(Problem("$.attempts", f"must be from 0 to {MOST_RECOVERY_ATTEMPTS}"))
-    if isinstance(body, Change):
+    if isinstance(body, PauseChange):
         problems += _contradictions(body)
     return problems
 
 
-def _contradictions(change: Change) -> list[Problem]:
+def _contradictions(change: PauseChange) -> list[Problem]:
     """The fields of a change of pauses that exclude each other."""
     if (change.active is None) == (change.paused is None):
         return [Problem("$.active", "set either active or paused")]
@@ -114,13 +114,13 @@ def describe_body(type_: type[Any]) -> dict[str, Any]:
             variant["maxLength"] = LONGEST_REASON
     if type_ is Resolution:
         schema["properties"]["reason"]["pattern"] = _NOT_BLANK
-    if type_ is Recovering:
+    if type_ is RecoveryOptions:
         for name, bounds in _RECOVERY_BOUNDS.items():
             value = _not_null(schema["properties"][name])
             value |= bounds
-    if type_ is Change:
+    if type_ is PauseChange:
         _not_null(schema["properties"]["saga_id"])["format"] = "uuid"
         schema["anyOf"] = [{"required": [next(iter(shape))], "properties": shape} for shape in _CHANGES]
-    if type_ is Attempts:
+    if type_ is RecoveryAttempts:
         schema["properties"]["attempts"] |= {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS}
     return schema

@@ -21,7 +21,7 @@ from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
 from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, cursor_for, invalid
 from sagas.handlers.observability.telemetry import telemetry
-from sagas.operations import Attempts, Compensation, Reason, Resolution
+from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution
 from sagas.store.index.listing import IndexPosition
 
 _LISTED_BY = ("type", "status", "since", "until", "idempotency_key", "limit", "cursor")
@@ -175,7 +175,7 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
 
     def compensate(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        body, actor = read_body(request, Compensation), request.actor
+        body, actor = read_body(request, CompensationRequest), request.actor
         return changed(operations.compensate(name, checked_id(saga_id), body.reason, actor, force=body.force), 202)
 
     def resolve(name: str, saga_id: str) -> Response[str]:
@@ -199,7 +199,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
         request = _plain(app)
-        attempts, state = read_body(request, Attempts).attempts, engine.reader.state(name, checked_id(saga_id))
+        attempts, state = read_body(request, RecoveryAttempts).attempts, engine.reader.state(name, checked_id(saga_id))
         if state.ended:
             raise Conflict(f"the saga is {state.status}; only sagas in flight can be recovered")
         engine.recovery.set_recovery_attempts(state.saga_id, attempts)

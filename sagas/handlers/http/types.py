@@ -18,7 +18,7 @@ from sagas.handlers.http.inputs import Request, checked_id
 from sagas.handlers.http.openapi import describe
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.recovering import recover as recover_sagas
-from sagas.operations import Change, Recovering
+from sagas.operations import PauseChange, RecoveryOptions
 from sagas.store.types.streaks import FOREVER
 
 
@@ -66,7 +66,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
-        change = read_body(request, Change)
+        change = read_body(request, PauseChange)
         step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
         if change.paused or change.active is False:
             kinds = {"starts_only": change.active is False, "starts": change.starts, "undos": change.undos}
@@ -79,7 +79,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
         request.only()
-        options = asdict(read_body(request, Recovering))
+        options = asdict(read_body(request, RecoveryOptions))
         telemetry().logger.info("recovery requested", extra={"saga": name, "actor": request.actor})
         return answer(200, recover_sagas({"type": name, **options}, app.lambda_context, engine))
 

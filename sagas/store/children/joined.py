@@ -25,7 +25,7 @@ _HOW = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChildOutcome:
     """The outcome of one child in one phase.
 
     Args:
@@ -76,10 +76,10 @@ def phase_of(child: SagaState) -> str:
     return undoing(child.order.number) if child.order else FORWARD
 
 
-def outcome_of(before: SagaState, after: SagaState) -> tuple[str, Outcome] | None:
+def outcome_of(before: SagaState, after: SagaState) -> tuple[str, ChildOutcome] | None:
     """Return the phase and outcome of a child that a commit ends; ``None`` if it ends none."""
     changed = before.status is not after.status or before.order != after.order
     if after.parent is None or not after.ended or not changed:
         return None
     parent, how = after.parent, _HOW[after.status]
-    return phase_of(after), Outcome(parent.position, how, after.error_seq, parent.round, after.updated_at)
+    return phase_of(after), ChildOutcome(parent.position, how, after.error_seq, parent.round, after.updated_at)

@@ -16,7 +16,7 @@ from pynamodb.pagination import ResultIterator
 from sagas.core.ids import counters
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 from sagas.core.text import epoch, iso
-from sagas.store.children.joined import FORWARD, Outcome, Tally, outcome_of
+from sagas.store.children.joined import FORWARD, ChildOutcome, Tally, outcome_of
 from sagas.store.control.mapping import Item, attributes_of, number_in
 from sagas.store.expressions import placeholders
 from sagas.store.outcomes import Refused
@@ -32,7 +32,7 @@ def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
     return _writes(table, parent, *ended)
 
 
-def _writes(table: str, parent: Parent, phase: str, outcome: Outcome) -> list[Item]:
+def _writes(table: str, parent: Parent, phase: str, outcome: ChildOutcome) -> list[Item]:
     """The writes of an outcome, if there is none yet, and of its count."""
     join = parent.saga_id, parent.step, parent.round
     item = attributes_of(
@@ -64,7 +64,7 @@ class Joins:
         self._tables = tables
         self._table = settings.joins_table
 
-    def record(self, parent: Parent, phase: str, outcome: Outcome) -> bool:
+    def record(self, parent: Parent, phase: str, outcome: ChildOutcome) -> bool:
         """Write an outcome on behalf of a child; ``False`` if it has one."""
         writes = _writes(self._table, parent, phase, outcome)
         try:
@@ -89,14 +89,14 @@ class Joins:
         """Count the first ends of a step's children in its current round, by consistent reads of the counters."""
         return self.tally(parent, step.name, [step.round], step.fan_out.children, counters(step))
 
-    def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, Outcome]:
+    def outcomes(self, parent: str, step: str, round_: int, phase: str) -> dict[int, ChildOutcome]:
         """Return the outcomes of a step's children in one phase, by position, by a consistent read."""
         query = cast("Any", self._tables.connection).query
         part = self._tables.join.part.startswith(f"{phase}#")
         options = {"range_key_condition": part, "consistent_read": True}
         items: Sequence[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
         outcomes = (
-            Outcome(
+            ChildOutcome(
                 int(item["part"]["S"].partition("#")[2]),
                 item["how"]["S"],
                 number_in(item, "seq"),

@@ -37,7 +37,7 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ChainFinding:
     """Result of verifying an audit trail.
 
     Args:
@@ -58,11 +58,11 @@ class Verified:
         purged_at: when it was purged (epoch seconds), so that only its tombstone was verified; 0 if it was not.
     """
 
-    finding: Finding
+    finding: ChainFinding
     purged_at: float = 0.0
 
 
-def look_through(numbered: Sequence[tuple[int, Entry | None]], seq: int, head: bytes) -> Finding:
+def look_through(numbered: Sequence[tuple[int, Entry | None]], seq: int, head: bytes) -> ChainFinding:
     """Verify a saga's entries."""
     committed = [(number, entry) for number, entry in numbered if number <= seq]
     gap = _gap([number for number, _ in committed], seq)
@@ -72,10 +72,10 @@ def look_through(numbered: Sequence[tuple[int, Entry | None]], seq: int, head: b
     bad = min((entry for entry in (bad, broken) if entry is not None), key=lambda entry: entry.seq, default=None)
     if bad is None:
         bad = next((Bad(number, Wrong.INSERTED) for number, _ in numbered if number > seq + 1), None)
-    return Finding(len(committed), bad)
+    return ChainFinding(len(committed), bad)
 
 
-def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> Finding:
+def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> ChainFinding:
     """Verify the actions in a purged saga's tombstone."""
     actions, state = tombstone.actions, tombstone.state
     bad = _gap([action.seq for action in actions], state.seq, actions[0].seq if actions else 1)
@@ -85,7 +85,7 @@ def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> Fin
     if bad is None and head != state.head:
         # A tombstone has no hashes between the first and the last, so the changed entry is unknown.
         bad = Bad(actions[0].seq, Wrong.CHANGED)
-    return Finding(len(actions), bad)
+    return ChainFinding(len(actions), bad)
 
 
 def _gap(numbers: Sequence[int], seq: int, first: int = 1) -> Bad | None:

@@ -11,7 +11,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo, fields
 
 from sagas.core import events as ev
-from sagas.core.states import DeadLetter, Purge, SagaState
+from sagas.core.states import DeadMessage, Purge, SagaState
 from sagas.core.text import epoch, iso
 from sagas.store.journal.entry_hash import details_hash, linked, payload_hash, sealed
 
@@ -159,7 +159,7 @@ def _stored(value: Any, name: str, *, time: bool = False) -> dict[str, Any]:
     match value:
         case ev.Failure():
             return {"error": {"type": value.type, "message": value.message}}
-        case DeadLetter():
+        case DeadMessage():
             return {"dispatch": value.dispatch, "hops": value.hops, "message_id": value.message_id}
         case StrEnum():
             return {name: value.value}
@@ -179,10 +179,10 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
             if "error" in details or item.default is NODEFAULT:
                 error: dict[str, Any] = details.get("error") or {}
                 values[item.attribute] = ev.Failure(str(error.get("type", "Unknown")), str(error.get("message", "")))
-        elif DeadLetter in item.types:
+        elif DeadMessage in item.types:
             if "message_id" in details:
                 dead = int(details["dispatch"]), int(details["hops"]), details["message_id"]
-                values[item.attribute] = DeadLetter(*dead)
+                values[item.attribute] = DeadMessage(*dead)
         elif item.name in details or item.default is NODEFAULT:
             values[item.attribute] = item.restored(details[item.name])
     return kind(**values)

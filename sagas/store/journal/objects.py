@@ -31,7 +31,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ObjectPage:
     """Up to 1,000 objects in the order of their keys. ``last``: whether these are the last."""
 
     objects: tuple[Listed, ...]
@@ -55,7 +55,7 @@ class Objects:
         self._client = client
         self.bucket = bucket
 
-    def page(self, prefix: str, start_after: str = "") -> Page:
+    def page(self, prefix: str, start_after: str = "") -> ObjectPage:
         """List up to 1,000 objects under ``prefix`` whose keys come after ``start_after``, with one request."""
         answer = self._list(prefix, start_after, PAGE)
         objects = (
@@ -64,7 +64,7 @@ class Objects:
             )
             for item in answer.get("Contents", ())
         )
-        return Page(tuple(objects), not answer.get("IsTruncated"))
+        return ObjectPage(tuple(objects), not answer.get("IsTruncated"))
 
     def first_after(self, prefix: str, start_after: str) -> str | None:
         """Return the first key under ``prefix`` after ``start_after``, with one request; ``None`` if there is none."""

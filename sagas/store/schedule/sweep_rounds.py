@@ -47,7 +47,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RoundPart:
     """A range of keys in a round.
 
     Args:
@@ -95,7 +95,7 @@ class SweepRounds:
         numbers = (number_in(item, name) for name in ("parts", "open"))
         return Round(saga, number_in(item, "round"), began_at, finished_at, *numbers)
 
-    def parts(self, of: Round) -> list[Part]:
+    def parts(self, of: Round) -> list[RoundPart]:
         """Return a round's parts by number, by consistent reads."""
         keys = [_key(of.saga, number) for number in range(of.parts)]
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
@@ -112,9 +112,9 @@ class SweepRounds:
             ["#round = :seen" if seen.number else "attribute_not_exists(#round)"],
             {"seen": seen.number} if seen.number else {},  # DynamoDB refuses a value that no expression has
         )
-        return begun if self._together([{"Update": head}, self._put(Part(seen.saga, begun.number, 0))]) else None
+        return begun if self._together([{"Update": head}, self._put(RoundPart(seen.saga, begun.number, 0))]) else None
 
-    def claim(self, part: Part, now: float) -> Part | None:
+    def claim(self, part: RoundPart, now: float) -> RoundPart | None:
         """Claim a part that no worker holds. ``now``: epoch seconds. Returns the part afterwards; ``None`` if it is
         held, done, or of another round."""
         free = "(attribute_not_exists(#owner) OR #held_until <= :now)"
@@ -130,30 +130,30 @@ class SweepRounds:
             return None
         return _part_of(part.saga, answer["Attributes"])
 
-    def advance(self, part: Part) -> bool:
+    def advance(self, part: RoundPart) -> bool:
         """Write a part's last key and its sums; ``False`` if the claim has expired."""
         return self._mine(part, [])
 
-    def release(self, part: Part) -> bool:
+    def release(self, part: RoundPart) -> bool:
         """Write the same, and release the claim."""
         return self._mine(part, ["owner", "held_until"])
 
-    def _mine(self, part: Part, removed: Sequence[str]) -> bool:
+    def _mine(self, part: RoundPart, removed: Sequence[str]) -> bool:
         try:
             self._tables.connection.dispatch("UpdateItem", self._progress(part, {}, removed))
         except Refused:
             return False
         return True
 
-    def finish(self, part: Part) -> bool:
+    def finish(self, part: RoundPart) -> bool:
         """Write a part's sums and that it is done; ``False`` if the claim has expired."""
         progress = self._progress(part, {"done": True}, ["owner", "held_until"])
         return self._together([{"Update": progress}, {"Update": self._counted(part, {"open": -1}, [], {})}])
 
-    def split(self, part: Part, at: str, seen: Round, most: int) -> Part | None:
+    def split(self, part: RoundPart, at: str, seen: Round, most: int) -> RoundPart | None:
         """Split off the keys after ``at`` as a new part. Returns the new part; ``None`` if the claim has expired,
         another part was split off in the meantime, or enough are open."""
-        other = Part(part.saga, part.round, seen.parts, at, part.until)
+        other = RoundPart(part.saga, part.round, seen.parts, at, part.until)
         shorter = self._progress(replace(part, until=at), {}, [])
         as_seen = self._counted(part, {"open": 1, "parts": 1}, ["#parts = :seen", "#open < :most"], {
             "seen": seen.parts, "most": most,
@@ -184,7 +184,7 @@ class SweepRounds:
             return False
         return True
 
-    def _put(self, part: Part) -> dict[str, Any]:
+    def _put(self, part: RoundPart) -> dict[str, Any]:
         """The write of a new part, which replaces a part of an earlier round."""
         item = _key(part.saga, part.number) | attributes_of(
             {"round": part.round, "number": part.number, "after": part.after or None, "until": part.until or None}
@@ -198,7 +198,7 @@ class SweepRounds:
         }
         return {"Put": put}
 
-    def _progress(self, part: Part, written: Mapping[str, Any], removed: Sequence[str]) -> dict[str, Any]:
+    def _progress(self, part: RoundPart, written: Mapping[str, Any], removed: Sequence[str]) -> dict[str, Any]:
         """The update of a part by its owner."""
         changes = {"after": part.after or None, "until": part.until or None, "stopped": part.stopped or None, **written}
         return self._update(
@@ -211,7 +211,7 @@ class SweepRounds:
         )
 
     def _counted(
-        self, part: Part, steps: Mapping[str, int], conditions: Iterable[str], values: Mapping[str, int]
+        self, part: RoundPart, steps: Mapping[str, int], conditions: Iterable[str], values: Mapping[str, int]
     ) -> dict[str, Any]:
         """The update of a round's counts of parts."""
         sums = [f"#{name} = #{name} + :add_{name}" for name in steps]
@@ -251,8 +251,8 @@ def _key(saga: str, part: int | None = None) -> Item:
     return attributes_of({"saga_id": f"sweep#{saga}" if part is None else f"sweep#{saga}#{part}"})
 
 
-def _part_of(saga: str, item: Item) -> Part:
-    return Part(
+def _part_of(saga: str, item: Item) -> RoundPart:
+    return RoundPart(
         saga,
         number_in(item, "round"),
         number_in(item, "number"),

@@ -10,7 +10,7 @@ from sagas.store.expressions import update_of
 from sagas.store.journal.payloads import Payloads
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
-from sagas.store.signals.sent import Signal
+from sagas.store.signals.sent import SentSignal
 from sagas.store.tables import Tables
 
 _COMING = ("PENDING", "RUNNING", "RETRYING")
@@ -27,7 +27,7 @@ class Inbox:
     taking = "#status IN (:PENDING, :RUNNING, :WAITING, :DEAD_LETTERED)"
     """The condition that a saga may still reach a step, or waits there."""
 
-    def accept(self, before: SagaState, index: int, signal: Signal, stale_after: float) -> bool:
+    def accept(self, before: SagaState, index: int, signal: SentSignal, stale_after: float) -> bool:
         """Put a value into the inbox and set its step's flag, in one transaction. ``stale_after``: seconds after which
         the supervisor recovers a waiting saga, in case the caller dies before it acts on the signal. Returns whether
         both were written; otherwise neither was, and the caller reads the saga again."""
@@ -82,7 +82,7 @@ class Inbox:
             return False
         return True
 
-    def get(self, saga_id: str, step: StepState) -> Signal | None:
+    def get(self, saga_id: str, step: StepState) -> SentSignal | None:
         """Return the signal sent to a step in its current round, by a consistent read; ``None`` if there is none."""
         key = {"saga_id": {"S": _key(saga_id, step.name, step.round)}}
         request = {"TableName": self._settings.sagas_table, "Key": key, "ConsistentRead": True}
@@ -93,7 +93,7 @@ class Inbox:
         ref = text_in(item, "payload_ref")
         payload = self._payloads.get(ref) if ref else item["payload"]["S"]
         payload = self._payloads.decrypted(saga_id, _place(step.name, step.round), payload)
-        return Signal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
+        return SentSignal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
 
     def delete(self, state: SagaState) -> None:
         """Delete all signals of a saga, in every round. Missing ones count as deleted."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class SentSignal:
     """A value sent to a step.
 
     Args:

@@ -15,7 +15,7 @@ import pytest
 
 from sagas import Context, DefinitionError, Retry, S3Object, Saga, step
 from sagas.authoring.codec import decode, encode
-from sagas.authoring.definition.definition import Source, definition_of
+from sagas.authoring.definition.definition import StepSource, definition_of
 from sagas.authoring.policies import DEFAULT_RETRY
 from sagas.testing import FakeContext
 
@@ -74,8 +74,8 @@ def test_an_undo_takes_its_steps_policies_or_its_own() -> None:
 def test_parameters_say_where_their_values_come_from() -> None:
     flight, hotel = definition_of(BookTrip).steps
     assert [(p.name, p.source, p.step) for p in hotel.parameters] == [
-        ("flight", Source.RESULT, "book_flight"),
-        ("ctx", Source.CONTEXT, None),
+        ("flight", StepSource.RESULT, "book_flight"),
+        ("ctx", StepSource.CONTEXT, None),
     ]
     assert flight.undo is not None
     assert hotel.undo is not None

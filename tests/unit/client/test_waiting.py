@@ -9,7 +9,7 @@ import pytest
 
 from sagas import SagaClient
 from sagas.client import SagaView
-from sagas.client.waiting import Wait
+from sagas.client.waiting import Waiting
 from sagas.errors import Unavailable
 from tests.unit.client.stub import SAGA_ID, StubApi, a_saga
 
@@ -25,8 +25,8 @@ class Time:
         self.pauses.append(seconds)
         self.now += seconds
 
-    def wait(self, timeout: float | None = None) -> Wait:
-        return Wait(timeout, lambda: self.now, self.sleep)
+    def wait(self, timeout: float | None = None) -> Waiting:
+        return Waiting(timeout, lambda: self.now, self.sleep)
 
 
 def reading(*readings: dict[str, Any] | Exception) -> Callable[[], SagaView]:

@@ -32,7 +32,7 @@ from sagas.core.states import (
     ENDED,
     Attempts,
     Cancel,
-    DeadLetter,
+    DeadMessage,
     FanOut,
     Lease,
     Order,
@@ -133,7 +133,7 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
     polling = draw(st.none() | st.just(Polling(NOW - 60))) if made[cursor].status in (T.RUNNING, T.RETRYING) else None
     if status is S.WAITING and (not made[cursor].waits_for or draw(st.booleans())):
         polling = Polling(NOW - 60)
-    dead = DeadLetter(draw(counts), 0, draw(st.sampled_from("mn"))) if status is S.DEAD_LETTERED else None
+    dead = DeadMessage(draw(counts), 0, draw(st.sampled_from("mn"))) if status is S.DEAD_LETTERED else None
     cancelled = 0.0 if status in (S.COMPLETED, S.FAILED) else draw(st.sampled_from([0.0, NOW - 9]))
     state = SagaState(
         "id",
@@ -175,7 +175,7 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.StepFailed: st.builds(ev.StepFailed, indices, counts, failures, booleans, booleans, times, booleans, booleans),
     ev.StepLost: st.builds(ev.StepLost, indices, counts),
     ev.StepDeadLettered: st.builds(
-        ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.EXHAUSTED), st.just(DeadLetter(1, 0, "m"))
+        ev.StepDeadLettered, indices, st.just(ev.DeadLetterCause.EXHAUSTED), st.just(DeadMessage(1, 0, "m"))
     )
     | st.sampled_from(
         [
@@ -333,7 +333,7 @@ def test_one_event_from_any_state(
     check(plan, state, data.draw(st.sampled_from(likely(state, plan))), now)
 
 
-@settings(max_examples=max(300, settings().max_examples))
+@settings(max_examples=500)
 @given(sagas(), sequences, st.data())
 def test_any_events_in_any_order_and_number(
     given_: tuple[Plan, SagaState], sequence: list[tuple[Event, float]], data: st.DataObject

@@ -19,7 +19,7 @@ from sagas.core.commands import (
 )
 from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.rules import Plan, quiet_until
-from sagas.core.states import Cancel, DeadLetter, Polling, SagaState, SagaStatus
+from sagas.core.states import Cancel, DeadMessage, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
     BOOM,
     HELD,
@@ -39,7 +39,7 @@ from tests.unit.core.making import (
 
 RUNNING = saga(S.RUNNING, T.RUNNING, T.PENDING, lease=HELD)
 LAST = saga(S.RUNNING, T.COMPLETED, T.RUNNING, cursor=1, lease=HELD)
-DYING = DeadLetter(1, 0, "m")
+DYING = DeadMessage(1, 0, "m")
 WAITING = saga(S.DEAD_LETTERED, T.COMPLETED, T.FAILED, cursor=1, dead=DYING, updated_at=NOW - 60)
 UNDOING = saga(S.COMPENSATING, T.COMPLETED, T.COMPENSATING, cursor=1, lease=HELD, cause="failure")
 DEADLY, FATAL = plan("COMPENSATE", "DEAD_LETTER"), plan("COMPENSATE", "FAIL")
