@@ -214,7 +214,7 @@ def alarms_page(template: Template) -> str:
         if alarm["ComparisonOperator"].startswith("LessThan"):
             above = "(none there)"
         looked = f"{alarm.get('DatapointsToAlarm', alarm['EvaluationPeriods'])} of {alarm['EvaluationPeriods']}"
-        minutes = f"{alarm['Span'] // 60} min"
+        minutes = f"{alarm['Period'] // 60} min"
         link = f"[{anchor}](../operations/runbook.md#{anchor})"
         rows[f"| {plain} | {what} | {metric} | {above} | {looked} times {minutes} | {link} |"] = None
     return "\n".join([*lines, *rows]) + "\n"

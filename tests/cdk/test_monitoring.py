@@ -82,7 +82,7 @@ class TestAlarms:
         (alarm,) = silence
         assert (alarm["MetricName"], alarm["TreatMissingData"]) == ("Invocations", "breaching")
         assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "LessThanOrEqualToThreshold")
-        assert alarm["Span"] * alarm["EvaluationPeriods"] == 300
+        assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
 
     @pytest.mark.parametrize(("minutes", "periods"), [(2, 1), (5, 2)])
     def test_a_supervisor_that_is_called_seldom_is_not_taken_for_silent(self, minutes: int, periods: int) -> None:
@@ -239,6 +239,6 @@ def counts(**options: Unpack[SagaServiceProps]) -> tuple[int, int]:
 
 
 def silence_in(template: Template) -> tuple[int, int]:
-    """Span and number of periods of the alarm on the supervisor's silence."""
+    """Period and number of periods of the alarm on the supervisor's silence."""
     (alarm,) = (one for one in of_kind(template, ALARM) if one["TreatMissingData"] == "breaching")
-    return alarm["Span"], alarm["EvaluationPeriods"]
+    return alarm["Period"], alarm["EvaluationPeriods"]
