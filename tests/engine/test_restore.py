@@ -322,7 +322,7 @@ class TestCommand:
             tables.memory.restored_to[names["sagas"]] = restored
             declined, told = self.run(*names.values(), answer="n\n")
             assert declined == 1
-            assert f"Is {names['sagas']} as of {iso(made.time)}" in told
+            assert f"Was {names['sagas']} restored to {iso(made.time)}" in told
             done, told = self.run(*names.values(), "--yes")
             assert done == 0
             assert told.splitlines() == [

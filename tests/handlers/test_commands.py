@@ -186,9 +186,9 @@ class TestBadCommands:
     @pytest.mark.parametrize(
         ("body", "reason"),
         [
-            ("{", "the message is not a command: $: Input data was truncated"),
-            ("[]", "the message is not a command: $: Expected `object`"),
-            ({"command": "begin"}, "the message is not a command: $.command"),
+            ("{", "the message is not a command; $: Input data was truncated"),
+            ("[]", "the message is not a command; $: Expected `object`"),
+            ({"command": "begin"}, "the message is not a command; $.command"),
             ({"command": "start", "type": "trip"}, "missing required field `request`"),
             ({"command": "start", "type": "trip", "request": {}, "kee": "a"}, "unknown field `kee`"),
             ({"command": "start", "type": "trip", "request": {"itm": 1}}, "$.item"),
