@@ -296,7 +296,7 @@ def test_an_operator_who_is_faster_keeps_it_from_its_deadline(bench: Make) -> No
     saga_id = stuck(b)
     FAIL.clear()
     b.clock.advance(3_000)
-    b.engine.operations.retry("stuck-in-time", saga_id, "mended", "bob")
+    b.engine.operations.retry("stuck-in-time", saga_id, "fixed", "bob")
     assert not listed(b)
     assert not {"attention_shard", "attention_at"} & b.stack.control(saga_id).keys()
     b.run()

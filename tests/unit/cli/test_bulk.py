@@ -34,7 +34,7 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
         "--error",
         "Timeout",
         "--reason",
-        "mended",
+        "fixed",
         "--rate",
         "3",
         "--yes",
@@ -44,7 +44,7 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
     told = json.loads(result.stdout)
     assert (told["chosen"], told["done"], told["refused"], told["failed"], told["left"]) == (2, 1, 1, 0, 0)
     bodies = [one.body for one in api.asked if one.method == "POST"]
-    assert bodies == [{"reason": f"bulk {told['job']}: mended"}] * 2
+    assert bodies == [{"reason": f"bulk {told['job']}: fixed"}] * 2
     lines = Path(told["outcomes"]).read_text().splitlines()
     assert [json.loads(line).get("outcome") for line in lines] == [None, "done", "refused"]
 
@@ -117,7 +117,7 @@ def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
 
 
 def test_a_job_is_gone_on_with(api: StubApi, run: Run, tmp_path: Path) -> None:
-    head = {"job": "j1", "action": "retry", "type": "create-zip", "reason": "mended", "chosen": [SAGA_ID, OTHER]}
+    head = {"job": "j1", "action": "retry", "type": "create-zip", "reason": "fixed", "chosen": [SAGA_ID, OTHER]}
     done = {"saga_id": SAGA_ID, "outcome": "done", "message": "", "new": "", "at": ""}
     (tmp_path / "job.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(done)}\n")
     api.will(202, dead(OTHER))

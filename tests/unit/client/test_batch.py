@@ -106,7 +106,7 @@ Make = Callable[..., Batch]
 def job(tmp_path: Path) -> Make:
     """Makes a job that goes on one call at a time."""
 
-    def make(service: Service, *ids: str, action: str = "retry", reason: str = "mended", **more: Any) -> Batch:
+    def make(service: Service, *ids: str, action: str = "retry", reason: str = "fixed", **more: Any) -> Batch:
         clock = Clock()
         given: dict[str, Any] = {"path": tmp_path / "job.jsonl", "job": "j1", "rate": 1.0} | more
         return Batch(service, action, "trip", ids, reason, clock=clock.now, sleep=clock.sleep, **given)
@@ -160,15 +160,15 @@ class TestRunning:
     def test_each_item_is_a_call_of_its_own(self, job: Make) -> None:
         service = Service()
         report = job(service, "a", "b").run()
-        assert service.calls == [("retry", "trip", one, "bulk j1: mended") for one in ("a", "b")]
+        assert service.calls == [("retry", "trip", one, "bulk j1: fixed") for one in ("a", "b")]
         assert (report.count("done"), report.left, report.stopped) == (2, [], "")
 
     @pytest.mark.parametrize(
         ("action", "more"),
         [
-            ("cancel", ("bulk j1: mended",)),
-            ("compensate", ("bulk j1: mended",)),
-            ("resolve", ("bulk j1: mended", "bulk")),
+            ("cancel", ("bulk j1: fixed",)),
+            ("compensate", ("bulk j1: fixed",)),
+            ("resolve", ("bulk j1: fixed", "bulk")),
             ("rerun", ("bulk j1 a",)),
         ],
     )
@@ -209,7 +209,7 @@ class TestRunning:
         assert (report.count("done"), report.count("failed")) == (3, 5)
         assert report.left == ids[8:]
         again = Batch.resumed(service, tmp_path / "job.jsonl", rate=1000)
-        assert (again.job, again.reason, again.saga_ids) == ("j1", "mended", ids)
+        assert (again.job, again.reason, again.saga_ids) == ("j1", "fixed", ids)
         report = again.run()
         assert (report.count("done"), report.left, report.stopped) == (20, [], "")
         assert len(service.calls) == 8 + 17  # what was done is left alone
@@ -244,13 +244,13 @@ class TestRunning:
         service = Service()
         job(service, "a", "b", action=action, options={"force": True}).run(most=1)
         Batch.resumed(service, tmp_path / "job.jsonl").run()
-        assert service.calls == [(action, "trip", one, "bulk j1: mended", "force") for one in "ab"]
+        assert service.calls == [(action, "trip", one, "bulk j1: fixed", "force") for one in "ab"]
 
     def test_what_was_done_by_hand(self, job: Make, tmp_path: Path) -> None:
         service = Service()
         job(service, "a", "b", action="resolve", options={"action": "paid back", "steps": ["pay"]}).run(most=1)
         Batch.resumed(service, tmp_path / "job.jsonl").run()
-        assert service.calls == [("resolve", "trip", one, "bulk j1: mended", "paid back", "pay") for one in "ab"]
+        assert service.calls == [("resolve", "trip", one, "bulk j1: fixed", "paid back", "pay") for one in "ab"]
 
     def test_outcomes_are_told_and_kept(self, job: Make, tmp_path: Path) -> None:
         told = list[Outcome]()

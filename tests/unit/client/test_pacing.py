@@ -101,4 +101,4 @@ def test_calls_that_an_interrupt_meets_at_the_end_are_settled() -> None:
 
 def test_jobs_have_names_of_their_own() -> None:
     assert new_job() != new_job()
-    assert job_reason("j1", "mended") == "bulk j1: mended"
+    assert job_reason("j1", "fixed") == "bulk j1: fixed"

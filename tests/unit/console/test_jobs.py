@@ -18,7 +18,7 @@ from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
 class TestJobs:
     def begin(self, browser: Browser, **form: Any) -> str:
-        answer = browser.submit("/jobs", **{"do": "retry", "reason": "mended", **form})
+        answer = browser.submit("/jobs", **{"do": "retry", "reason": "fixed", **form})
         assert answer.status_code == 303, answer.text
         where = answer.headers["location"]
         job = int(where.rpartition("/")[2])
@@ -35,7 +35,7 @@ class TestJobs:
         told = self.begin(browser, all=every)
         assert "chosen 4 done 4 refused 0 failed 0 not tried 0" in told
         notes = {reason for _, _, reason in service.did()}
-        assert re.fullmatch(r"bulk [0-9a-f]{8}: mended", notes.pop())
+        assert re.fullmatch(r"bulk [0-9a-f]{8}: fixed", notes.pop())
         assert not notes  # one job has one name
         assert {saga_id for _, saga_id, _ in service.did()} == {numbered(number) for number in range(4)}
         self.begin(browser, all=every, one=every[1:3], first="1")
@@ -79,7 +79,7 @@ class TestJobs:
         service = Queue([dead(number) for number in range(4)])
         service.letters = [a_letter(saga_id=numbered(number)) for number in range(4)]
         every, browser = [f"create-zip/{numbered(number)}" for number in range(4)], Browser(service).open()
-        begun = browser.submit("/jobs", do="redrive", reason="mended", all=every)
+        begun = browser.submit("/jobs", do="redrive", reason="fixed", all=every)
         assert "chosen 4 done 4 refused 0" in wait_over(browser, begun.headers["location"])
         assert service.letters == []
 
@@ -96,7 +96,7 @@ class TestAllThatMatch:
         told = text_of(browser.get(link).text)
         assert "120 sagas match" in told
         assert "Type their number, 120" in told
-        form = {"matching": "1", "status": "DEAD_LETTERED", "text": "topic", "do": "retry", "reason": "mended"}
+        form = {"matching": "1", "status": "DEAD_LETTERED", "text": "topic", "do": "retry", "reason": "fixed"}
         refused = browser.submit("/jobs", **form)
         assert refused.status_code == 422
         assert "count: type 120" in refused.text
@@ -112,7 +112,7 @@ class TestAllThatMatch:
         other = dead(3, error={"type": "Denied", "message": "no"})
         service = FakeService([dead(1), dead(2), other])
         browser = Browser(service).open()
-        form = {"matching": "1", "text": "denied", "do": "retry", "reason": "mended", "rate": "20"}
+        form = {"matching": "1", "text": "denied", "do": "retry", "reason": "fixed", "rate": "20"}
         wait_over(browser, browser.submit("/jobs", **form, first="1").headers["location"])
         assert [call[1] for call in service.did()] == [numbered(3)]
         assert "No saga does" in text_of(browser.get("/sagas/all", params={"text": "nothing like it"}).text)

@@ -66,6 +66,6 @@ def test_each_page_tells_how_much_waits_at_the_others_and_who_acts(service: Fake
         assert time.monotonic() < end, told
         time.sleep(0.01)
     browser.submit("/sagas/create-zip/" + numbered(1) + "/retry", reason="")
-    assert "Attention 1 Sagas Dead letters 2" in text_of(browser.get("/types").text)  # until it is asked anew
+    assert "Attention 1 Sagas Dead letters 2" in text_of(browser.get("/types").text)  # until the cached count expires
     known.away = Unavailable("the API is out of reach", 5)
     assert "anna" in browser.get("/search").text
