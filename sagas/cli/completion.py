@@ -48,9 +48,9 @@ def remember(target: Target, *, sagas: Iterable[Summary] = (), types: Iterable[T
 def complete(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Yield types and ids; after a type its steps and ids."""
     saved = _load(_service(context.params.get("stack")))
-    before = str(context.params)
+    words = [context.params.get("name"), *(context.params.get("names") or ())]
     types = sorted({*saved["types"], *saved["ids"].values()})
-    chosen = next((name for name in types if repr(name) in before), None)
+    chosen = next((name for name in types if name in words), None)
     ids = (saga_id for saga_id, name in saved["ids"].items() if chosen in (None, name))
     names = types if chosen is None else saved["types"].get(chosen, ())
     yield from (word for word in (*names, *ids) if word.startswith(incomplete))
