@@ -13,12 +13,15 @@ import pytest
 
 HELD = (
     "cancel_that_meets_a_pause",
+    "chain_that_was_taken_apart",
     "child_that_was_settled",
     "coroutine_with_a_thread",
     "exception_without_a_text",
     "join_beyond_its_function",
     "outcome_of_children_in_an_outage",
     "patience_runs_out_in_a_pause",
+    "undo_of_a_step_that_became_children",
+    "undo_of_children_that_became_a_step",
     "undo_that_is_never_run",
 )
 """The programs, by module. A program that still prints BROKEN is not in the list."""
