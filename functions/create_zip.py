@@ -86,7 +86,7 @@ class CreateZip(
 
     @upload.compensate(retry=Retry.exponential(max_retries=5, base_delay=1.0), timeout=60)
     def delete_upload(self, upload: S3Object | None, ctx: Context) -> None:
-        """Delete the archive and the parts of unfinished ones. None of it may exist."""
+        """Delete the archive and the parts of unfinished uploads, whichever of them exist."""
         s3 = ctx.client("s3")
         # The result knows the bucket even if the configuration has changed since.
         bucket, key = (upload.bucket, upload.key) if upload else (self._bucket, ctx.s3_key(ARCHIVE))

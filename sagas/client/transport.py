@@ -102,7 +102,7 @@ class Transport:
         return answer.json()
 
     def _store(self, url: str, answer: Answer) -> None:
-        """Cache an answer if it has a tag."""
+        """Cache an answer if it has an ETag."""
         tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
         with self._lock:
             self._cache.pop(url, None)

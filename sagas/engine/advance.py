@@ -123,7 +123,7 @@ class Advancer:
         if current and message.index != min(state.cursor, len(names) - 1):
             problem = Problem("$.index", "is not the current step's")
             raise InvalidRequest("the message names a step that this saga does not have", [problem])
-        # In a chain leases are short, also for work without code.
+        # In a chain, leases are short even for work without code.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = MessageArrived(
             message.index,

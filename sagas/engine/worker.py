@@ -16,12 +16,12 @@ from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200
-"""How often a message is checked again after work for it, such as an attempt whose retry is due within a second. After
-that its queue redelivers it, so that retries without delay do not occupy an invocation for good."""
+"""How many times one invocation works on the same message, such as on attempts whose retries are due within a second.
+After that the queue redelivers it, so that retries without delay do not occupy an invocation forever."""
 _SHORT_WAIT = 1.0
 """Seconds below which the function itself waits for a retry: SQS counts whole seconds."""
 _RACE = 1.0
-"""Seconds after which a message returns that lost a race with another delivery."""
+"""Seconds after which a message is redelivered if it lost a race with another delivery."""
 _DYING_CACHED = 60.0
 """Seconds for which a dying message is left to die without reading its saga. It is received a dozen times or more,
 mostly by this environment. An operator's retry uses another message."""

@@ -111,8 +111,8 @@ class Queues:
             )
 
     def send_text(self, url: str, text: str, attributes: Mapping[str, str], delay: float = 0.0) -> None:
-        """Send a text to a queue outside the service's sagas. ``delay``: seconds until it can be delivered, at most
-        SQS's 15 minutes."""
+        """Send a text to a queue that is not a saga's. ``delay``: seconds until it can be delivered, at most SQS's
+        15 minutes."""
         named = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
         seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
         with translated("SQS"):

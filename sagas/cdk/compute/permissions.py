@@ -36,7 +36,9 @@ def allow_one_saga(role: iam.Role, tables: Tables) -> None:
     _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
     payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key has the id of its saga.")
+    _allow_objects(
+        role, ["s3:GetObject", "s3:PutObject"], payloads, "The key of a large payload contains its saga's id."
+    )
     allow_payload_key(role, tables, encrypting=True)
 
 
@@ -90,7 +92,7 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
     )
     payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key has the id of its saga.")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "The key of a large payload contains its saga's id.")
     indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
@@ -105,7 +107,7 @@ def allow_publishing(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
     allow_listing(role, tables)
     if payloads:
         objects = tables.payloads.arn_for_objects("payloads/*")
-        _allow_objects(role, ["s3:GetObject"], objects, "A large payload's key has the id of its saga.")
+        _allow_objects(role, ["s3:GetObject"], objects, "The key of a large payload contains its saga's id.")
         allow_payload_key(role, tables, encrypting=False)
         if tables.joins is not None:
             _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])

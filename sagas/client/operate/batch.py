@@ -49,7 +49,7 @@ def options_of(action: str) -> tuple[str, ...]:
 
 
 def needs_reason(action: str) -> bool:
-    """Whether an operation on many sagas needs a reason: one that undoes them does, too."""
+    """Whether an operation on many sagas needs a reason, as undoing them always does."""
     return action == "compensate" or (action in _FOR_MANY and _FOR_MANY[action].reason_required)
 
 
@@ -133,7 +133,7 @@ class Batch:
         rate: the maximum number of calls per second.
         path: the file of outcomes; without it, no file is written. An existing file must be of this job.
         options: the options of the client's call, other than the reason; the same for each saga.
-        clock, sleep: a monotonic clock in seconds, and a function that blocks for so many seconds.
+        clock, sleep: a monotonic clock in seconds, and a function that blocks for a number of seconds.
     """
 
     client: SagaClient

@@ -245,7 +245,9 @@ def _sweeps(desk: Desk) -> Iterable[Group]:
         counts, name = sweep["counts"], sweep["type"]
         if sweep["stopped"]:
             group = Group("sweep stopped", name, f"{name} · its sweep stopped", sweep["stopped"])
-            group.means = "Nothing more is swept. See what it would sweep, then sweep by hand or fix the cause."
+            group.means = (
+                "The sweep does not continue by itself. See what it would sweep, then sweep by hand or fix the cause."
+            )
         elif sweep["action"] == "report" and counts["orphans"]:
             number = counts["orphans"]
             group = Group(

@@ -25,7 +25,7 @@ _FAMILY = 100
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID: Mapping[str, str] = {name: operation.verb.done for name, operation in VERBS.items()} | {
     Do.REDRIVE: "Its message is on its way back to its queue.",
-    Do.RECOVER: "The supervisor looked at it.",
+    Do.RECOVER: "The supervisor checked the saga.",
     Do.SIGNAL: "The signal was accepted.",
     Do.RERUN: "This is the new saga.",
 }

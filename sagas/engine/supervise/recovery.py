@@ -199,7 +199,7 @@ class RecoveryRun:
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The sagas to look at. With an explicit ``stale_after`` this reaches ahead: the index rounds ``due`` up, and
-        sagas that may wait in line are due even later. The saga itself decides."""
+        sagas that may wait in line are due even later. Each saga's own state decides whether it is recovered."""
         ahead = 0.0
         if stale_after is not None:
             types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)

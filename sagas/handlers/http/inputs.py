@@ -99,7 +99,7 @@ class Request:
         return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
 
     def has_current(self, tag: str) -> bool:
-        """Whether the caller's ``If-None-Match`` has the ``ETag`` of the current answer."""
+        """Whether the caller's ``If-None-Match`` contains the ``ETag`` of the current answer."""
         cached = (text.strip().removeprefix("W/") for text in (self.header("If-None-Match") or "").split(","))
         return tag in cached
 

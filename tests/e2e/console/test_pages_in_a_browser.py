@@ -146,7 +146,7 @@ def test_the_runbook_by_keyboard_alone(console: Open, service: FakeService) -> N
     tab.press("Enter")
     page.wait_for_url(f"**{STALLED}")
     tab.press(".", "Enter")
-    page.get_by_text("The supervisor looked at it.").wait_for()
+    page.get_by_text("The supervisor checked the saga.").wait_for()
     assert service.did() == [("retry", UNDO_FAILED, ""), ("dead_letters", "checkout"), ("recover", STALLED)]
     quiet(tab)
 
