@@ -11,7 +11,7 @@ from typing import Self
 
 from functions.multipart import MultipartUpload, abort_unfinished
 from functions.sources import Source, inspect_sources, read_source
-from functions.zip_stream import Entry, in_parts, stream_zip
+from functions.zip_stream import ArchiveEntry, in_parts, stream_zip
 from sagas import CircuitBreaker, Context, Exhausted, OrphanSweep, Retry, S3Object, Saga, step
 
 ARCHIVE = "archive.zip"
@@ -114,11 +114,11 @@ class CreateZip(
         return str(published["MessageId"])
 
 
-def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[Entry]:
+def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[ArchiveEntry]:
     """Yield what goes into the archive. An object is opened when its turn comes."""
     done = 0
     for source in sources.objects:
-        yield Entry(source.name, source.size, _chunks(bucket, source, ctx, done, sources.total_bytes))
+        yield ArchiveEntry(source.name, source.size, _chunks(bucket, source, ctx, done, sources.total_bytes))
         done += source.size
 
 

@@ -72,7 +72,7 @@ class Transport:
         null: bool = False,
     ) -> Any:
         """Call an operation, with the parameters of its path in order. The rest is as for :meth:`call`."""
-        path = operation.filled(parameters)
+        path = operation.path_for(parameters)
         return self.call(operation.method, path, query=query, body=body, headers=headers, null=null)
 
     def call(

@@ -19,7 +19,7 @@ import uvicorn
 from sagas.console.app import console
 from sagas.console.guard import Session
 from sagas.console.links import Links
-from sagas.console.redaction import Redaction
+from sagas.console.redaction import ConsoleRedaction
 from sagas.errors import InvalidRequest
 
 PORT = 4480
@@ -42,7 +42,7 @@ class Options:
     stack: str | None = None
     port: int = PORT
     read_only: bool = False
-    redaction: Redaction = field(default_factory=Redaction)
+    redaction: ConsoleRedaction = field(default_factory=ConsoleRedaction)
     ahead: Callable[[], float] = float
     links: Links = field(default_factory=Links)
 

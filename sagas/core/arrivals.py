@@ -21,7 +21,7 @@ from sagas.core.commands import (
     SignalArrived,
     StallNoticed,
 )
-from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Write
+from sagas.core.effects import Decision, Discard, FailDelivery, Postpone, Refuse, Run, Send, Write
 from sagas.core.rules import (
     LONG_WAIT,
     Plan,
@@ -78,7 +78,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if stopped and state.dead == DeadMessage(event.dispatch, event.hops, event.message_id):
         # It moves to the dead letters even while an operator holds the lease. Postponed until the lease ends, it would
         # use up its receives and be copied, and the copy is not the message that the saga records as dead.
-        return Decision(state, Die())
+        return Decision(state, FailDelivery())
     if state.lease is not None and _held(state, now):
         # No copy: the holder may be another delivery of this message, which then dies. Or it is a redriven dead letter,
         # which only its own id identifies.

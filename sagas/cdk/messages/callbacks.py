@@ -29,7 +29,7 @@ def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
     return any(step.public for saga in sagas for step in saga.steps)
 
 
-class Callbacks(Construct, Part):
+class CallbackSecret(Construct, Part):
     """The secret that signs callback URLs.
 
     Args:

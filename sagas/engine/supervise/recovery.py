@@ -46,7 +46,7 @@ class RecoveryReport:
         recovered: sagas that were taken over, sent again, or given up.
         untouched: sagas that do not stall, or that a worker or operator holds.
         failed: sagas whose recovery failed.
-        left: due sagas that the run had no time for.
+        remaining: due sagas that the run had no time for.
         overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
         overdue_by_type: the same by saga type, for the sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
@@ -56,7 +56,7 @@ class RecoveryReport:
     recovered: list[str] = field(default_factory=list[str])
     untouched: int = 0
     failed: list[str] = field(default_factory=list[str])
-    left: int = 0
+    remaining: int = 0
     overdue: float = 0.0
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
@@ -156,7 +156,7 @@ class RecoveryRun:
             if limit <= 0:
                 break
             if clock.now() >= end:
-                report.left = len(due) - count
+                report.remaining = len(due) - count
                 break
             limit -= self._attempted(position, stale_after, step_queues, report, requested)
         return report
@@ -171,7 +171,7 @@ class RecoveryRun:
         )
         for count, position in enumerate(due):
             if clock.now() >= end:
-                report.left = len(due) - count
+                report.remaining = len(due) - count
                 break
             self._attempted(position, None, step_queues, report)
         return report

@@ -116,7 +116,7 @@ class StepQueues:
 
     def backlog(self, state: SagaState) -> Backlog:
         """Return what the current step's queue shows about a saga whose message no worker has claimed."""
-        name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
+        name = self.queues.representative(state.saga, (state.current or state.steps[-1]).name)
         queue = self._step_queue(state.saga, name)
         now, sent_at, mark = self.clock.now(), max(state.updated_at, state.not_before), queue.watermark
         passed, settled = mark.passed > sent_at + _GOOD_WHILE, mark.resumed_at + _SETTLING

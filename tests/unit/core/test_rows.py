@@ -17,7 +17,7 @@ from sagas.core.commands import (
     RetryArrived,
     StallNoticed,
 )
-from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
+from sagas.core.effects import Decision, Discard, FailDelivery, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.rules import Plan, quiet_until
 from sagas.core.states import Cancel, DeadMessage, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (
@@ -249,7 +249,7 @@ def test_a_first_message_is_claimed() -> None:
         ),
         (saga(S.COMPENSATING, T.COMPLETED, lost_until=NOW + 5), {}, (Postpone(NOW + 5),)),
         (saga(S.COMPLETED, T.COMPLETED), {}, (Discard("the saga is COMPLETED"),)),
-        (WAITING, {}, (Die(),)),
+        (WAITING, {}, (FailDelivery(),)),
         (WAITING, {"message_id": "n", "sent_at": NOW - 90}, (Discard("a duplicate of the dead letter"),)),
         (WAITING, {"message_id": "n", "hops": 1}, (Discard("a newer message is the saga's current one"),)),
         (WAITING, {"message_id": "n", "sent_at": NOW}, (Write(ev.SagaRetried()),)),
