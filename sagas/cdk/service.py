@@ -24,7 +24,7 @@ from sagas.cdk.compute.supervisor import SupervisorFunction
 from sagas.cdk.data.encryption import let_logs_use
 from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.stateful import watch_layout
-from sagas.cdk.data.tables import DataStores
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement, layouts_of
 from sagas.cdk.layout.tags import default_name
@@ -45,15 +45,7 @@ from sagas.errors import DefinitionError
 
 AnyStep = Undoable
 
-PARTS: tuple[type[Part], ...] = (
-    DataStores,
-    WorkFunction,
-    SagaApi,
-    CallbackSecret,
-    AuditArchive,
-    Outbox,
-    CommandFunction,
-)
+PARTS: tuple[type[Part], ...] = (Stores, WorkFunction, SagaApi, CallbackSecret, AuditArchive, Outbox, CommandFunction)
 """The parts whose resources are counted before they are created."""
 
 
@@ -77,7 +69,7 @@ class SagaService(Construct):
         catalogue = self._catalogue = Catalogue(id, options)
         sagas = catalogue.sagas
         let_logs_use(self, options.encryption_key)
-        self.tables = DataStores(self, "Tables", options=options, families=catalogue.families)
+        self.tables = Stores(self, "Tables", options=options, families=catalogue.families)
         mount = Mount.of(options, self)
         layouts = layouts_of(self, catalogue, resources(PARTS, catalogue))
         placements = [placement for layout in layouts for placement in layout.placements]

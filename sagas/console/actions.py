@@ -88,7 +88,7 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
 
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
-    """Send a signal to a step. A refused one stays in the form."""
+    """Send a signal to a step. If it is refused, the form keeps its value."""
     saga_type = next((each for each in desk.source.types() if each["type"] == name), None)
     steps: list[dict[str, Any]] = saga_type["steps"] if saga_type else []
     schema = next((each.get("signal") for each in steps if each["name"] == step), None)

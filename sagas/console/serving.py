@@ -55,7 +55,7 @@ class Serving:
         options: of the command.
 
     Raises:
-        InvalidRequest: the port is not free.
+        InvalidRequest: the port cannot be used.
     """
 
     def __init__(self, client: Any, options: Options) -> None:
@@ -67,7 +67,7 @@ class Serving:
         except OSError as error:
             self._socket.close()
             reason = os.strerror(error.errno or 0).lower()
-            raise InvalidRequest(f"port {options.port} is not free ({reason}); choose another with --port") from error
+            raise InvalidRequest(f"cannot use port {options.port} ({reason}); choose another with --port") from error
         self._socket.listen(64)
         self.session = Session(self._socket.getsockname()[1])
         app = console(

@@ -123,7 +123,7 @@ class SagaQueues(Part):
     def base_url(self, scope: Construct) -> str:
         """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
 
-        It comes from one of these queues if the stack of ``scope`` has one.
+        It is taken from one of these queues, or from the dead-letter queue if they are in another stack.
         """
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:

@@ -85,7 +85,7 @@ def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
     try:
         stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name
     except RuntimeError:
-        fault = "the API of api_mount has no default stage; set callback_base_url to the URL of the API"
+        fault = "the API of mount= has no default stage; set callback_base_url to the URL of the API"
         raise DefinitionError(f"{service}: {fault}") from None
     # The stage's name, not a reference to it: the stage is created after the functions.
     return f"https://{api.rest_api_id}.execute-api.{Aws.REGION}.{Aws.URL_SUFFIX}/{stage}{path}"

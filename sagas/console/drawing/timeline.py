@@ -40,7 +40,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineBar:
+class Bar:
     """An attempt, a wait, or an undo.
 
     Args:
@@ -73,7 +73,7 @@ class Timeline:
 
     height: float
     lanes: tuple[tuple[float, str], ...]
-    bars: tuple[TimelineBar, ...]
+    bars: tuple[Bar, ...]
     ticks: tuple[tuple[float, str], ...]
     turn: float | None
     rows: tuple[Row, ...]
@@ -97,7 +97,7 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
     end = max([epoch(end_of(saga)), *(each.end for each in stretches), begin + 0.001])
     begin = min([begin, *(each.begin for each in stretches)])
     scale = (WIDTH - NAMES - 10) / (end - begin)
-    bars, rows = list[TimelineBar](), list[Row]()
+    bars, rows = list[Bar](), list[Row]()
     for stretch in sorted(stretches, key=lambda each: (each.begin, each.end)):
         undo = stretch.kind.startswith("undo")
         x = NAMES + (stretch.begin - begin) * scale
@@ -105,9 +105,7 @@ def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now:
         y = TOP + names.index(stretch.step) * LANE + (17 if undo else 4)
         what = f"attempt {stretch.attempt}: {WORDS[stretch.kind]}" if stretch.attempt else WORDS[stretch.kind]
         took, height = span(stretch.end - stretch.begin), 10 if undo else 13
-        bars.append(
-            TimelineBar(round(x, 1), y, round(width, 1), height, stretch.kind, f"{stretch.step}, {what}, {took}")
-        )
+        bars.append(Bar(round(x, 1), y, round(width, 1), height, stretch.kind, f"{stretch.step}, {what}, {took}"))
         rows.append(Row(stretch.step, what, span(stretch.begin - begin), took))
     size = next((each for each in _SIZES if (end - begin) / each <= _TICKS), (end - begin) / _TICKS)
     ticks = tuple(
