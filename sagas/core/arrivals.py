@@ -15,13 +15,20 @@ from sagas.core.commands import (
     CancelArrived,
     ChildrenSeen,
     CompensateArrived,
+    Decision,
+    Discard,
+    FailDelivery,
     MessageArrived,
+    Postpone,
+    Refuse,
     ResolveArrived,
     RetryArrived,
+    Run,
+    Send,
     SignalArrived,
     StallNoticed,
+    Write,
 )
-from sagas.core.effects import Decision, Discard, FailDelivery, Postpone, Refuse, Run, Send, Write
 from sagas.core.rules import (
     LONG_WAIT,
     Plan,

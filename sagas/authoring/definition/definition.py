@@ -14,9 +14,6 @@ from sagas.authoring.search_keys import SearchKey
 from sagas.errors import DefinitionError
 from sagas.paths import EACH, Place
 
-KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
-"""The kinds of steps, by ``waits_for``."""
-
 
 class StepSource(StrEnum):
     """The source of a parameter's value."""
