@@ -2,7 +2,7 @@
 
 The standard library's ``zipfile`` already knows how to write to something that cannot seek: sizes and checksum then
 follow an entry's data instead of preceding it (a *data descriptor*, APPNOTE 4.3.9), and zip64 is chosen by the size
-announced. All that is missing is a file to write to whose content can be taken away while it grows.
+announced. Only a file object is missing whose content can be taken out while it is being written.
 """
 
 from __future__ import annotations

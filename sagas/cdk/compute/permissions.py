@@ -43,7 +43,7 @@ def allow_one_saga(role: iam.Role, tables: Stores) -> None:
 def allow_payload_key(role: iam.Role, tables: Stores, *, encrypting: bool) -> None:
     """Let a function decrypt payloads of sagas, or also encrypt them, if there is a key for that.
 
-    A policy cannot know the ids of sagas. It requires some id, so the function cannot use the key for other data.
+    A policy cannot list the ids of sagas. It requires that there is an id, so the key cannot be used for other data.
     """
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]

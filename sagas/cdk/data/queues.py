@@ -52,7 +52,7 @@ class SagaQueues(Part):
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         self.grouped: dict[str, str] = {}
-        """The group's id of each step that shares a group with some, but not all, steps of its saga."""
+        """The group id of each step that shares a group with some, but not all, steps of its saga."""
         for group in layout.groups:
             queue = self._queue(
                 scope,

@@ -55,7 +55,7 @@ class Group:
         since: the earliest time.
         sagas: of the group, each with a remark.
         more: number of further sagas or messages.
-        anchor: id in the page. A refresh finds the group by it, and keeps its ticked sagas.
+        anchor: id in the page. It identifies the group after a refresh, so that ticked sagas stay ticked.
     """
 
     kind: str

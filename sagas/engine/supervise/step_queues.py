@@ -48,7 +48,7 @@ class _Seen:
 
 
 class QueueProgress:
-    """Stores how far each queue has got, as seen by this environment: at most every 30 seconds, first after 30.
+    """Stores how far each queue has got, as seen here: at most every 30 seconds, and not before the first 30.
 
     Args:
         watermarks: stores the notes.
