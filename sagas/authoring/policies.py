@@ -262,7 +262,7 @@ class AutoDisable:
     Args:
         threshold: consecutive failed sagas that disable the type.
         window: the time within which they must fail.
-        cooldown: how long starts are refused; with ``None``, until an operator enables the type.
+        cooldown: how long starts are refused; with ``None``, until an operator resumes the type.
     """
 
     threshold: int = 5

@@ -16,8 +16,8 @@ from sagas.core.commands import (
     ChildrenSeen,
     CompensateArrived,
     Decision,
-    Die,
     Discard,
+    FailDelivery,
     MessageArrived,
     Postpone,
     Refuse,
@@ -87,7 +87,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if stopped and state.dead == DeadMessage(event.dispatch, event.hops, event.message_id):
         # It moves to the dead letters even while an operator holds the lease. Postponed until the lease ends, it would
         # use up its receives and be copied, and the copy is not the message that the saga records as dead.
-        return Decision(state, Die())
+        return Decision(state, FailDelivery())
     if state.lease is not None and _held(state, now):
         # No copy: the holder may be another delivery of this message, which then dies. Or it is a redriven dead letter,
         # which only its own id identifies.

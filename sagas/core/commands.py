@@ -176,7 +176,7 @@ class Discard(Struct, frozen=True):
     reason: str = ""
 
 
-class Die(Struct, frozen=True):
+class FailDelivery(Struct, frozen=True):
     """Report the message failed until its queue moves it to the dead-letter queue."""
 
 
@@ -186,7 +186,7 @@ class Refuse(Struct, frozen=True):
     reason: str
 
 
-Then = Run | Write | Postpone | Discard | Die | Refuse
+Then = Run | Write | Postpone | Discard | FailDelivery | Refuse
 """The instruction to the process that received the arrival."""
 
 

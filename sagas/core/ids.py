@@ -41,7 +41,7 @@ def id_from(*parts: object) -> str:
 
 
 _PER_COUNTER = 4
-"""Children under way per counter: a transaction holds it for about ten milliseconds, and their steps run far longer."""
+"""Children in flight per counter. A transaction takes a counter for about ten milliseconds; a step runs far longer."""
 
 
 def children_ids(parent: SagaState) -> list[str]:

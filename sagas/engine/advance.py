@@ -119,7 +119,7 @@ class Advancer:
             gate = shut_gate(services.gates, message)  # what is paused waits for no release
             if gate is not None and message.dispatch == state.dispatch:
                 return Advanced(state, Run(state.cursor, state.undoing, 0), message=message, gate=gate)
-        # In a chain leases are short, also for work without code.
+        # In a chain, leases are short even for work without code.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = MessageArrived(
             message.index,

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.commands import Die, Discard, Postpone
+from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.composition.running import Running
@@ -101,7 +101,7 @@ class _Records:
                 return True
             case Postpone(until, itself):
                 return self._postponing.postpone(standing, until - self._engine.clock.now(), copies=not itself)
-            case Die():
+            case FailDelivery():
                 # Without delay, so that the queue's redrive policy dead-letters it soon.
                 self._engine.queues.delay(message, 0)
                 return False

@@ -13,7 +13,7 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core.commands import Die, Postpone, StallNoticed
+from sagas.core.commands import FailDelivery, Postpone, StallNoticed
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
@@ -289,7 +289,7 @@ class InProcessRun:
         end, _ = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
         if isinstance(end, Postpone):
             self._sent.append((end.until, message))
-        return not isinstance(end, Die) or message.saga_id != self.saga_id
+        return not isinstance(end, FailDelivery) or message.saga_id != self.saga_id
 
     def _look(self, saga_id: str) -> bool:
         """Act as the supervisor does at the end of a wait and at a saga's deadline. A step that polls gets its message

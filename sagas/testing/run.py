@@ -31,7 +31,7 @@ T = TypeVar("T")
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
 
-class Record(dict[str, Any]):
+class AttributeDict(dict[str, Any]):
     """A dict as the API returns it, whose keys can also be read as attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -84,8 +84,8 @@ class Outcome:
 
     status: str
     results: Results
-    error: Record | None
-    audit: list[Record]
+    error: AttributeDict | None
+    audit: list[AttributeDict]
     steps: dict[str, str]
     in_doubt: tuple[str, ...] = ()
     result: Any = None
@@ -251,8 +251,8 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
             for step in definition.steps
             if step.name in seqs
         ),
-        error=None if error is None else Record(step=error.step, **error.details["error"]),
-        audit=[Record(audit_view(entry)) for entry in entries.values()],
+        error=None if error is None else AttributeDict(step=error.step, **error.details["error"]),
+        audit=[AttributeDict(audit_view(entry)) for entry in entries.values()],
         steps={step.name: step_status(state, index).value for index, step in enumerate(state.steps)},
         in_doubt=state.in_doubt,
         waited=_waited(entries.values()),

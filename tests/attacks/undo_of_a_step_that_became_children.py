@@ -101,13 +101,13 @@ def main() -> None:
     for one in changes(content_of([definition_of(old), definition_of(Kid)]), [definition_of(new), definition_of(Kid)]):
         print("sagas check:", "STOPS" if one.breaks else "fits ", one)
     asked: Counter[str] = Counter()
-    send = BaseClient._make_api_call  # pyright: ignore
+    send = BaseClient._make_api_call  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
     def listening(self: Any, operation: str, parameters: Any) -> Any:
         asked[operation] += 1
         return send(self, operation, parameters)
 
-    BaseClient._make_api_call = listening  # pyright: ignore
+    BaseClient._make_api_call = listening  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     globals().update(OLD=old, NEW=new)
     old.__qualname__, new.__qualname__, old.__module__, new.__module__ = "OLD", "NEW", __name__, __name__
     with aws():

@@ -14,7 +14,7 @@ from constructs import Construct
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.authoring.policies import SETTLE
 from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.tables import Tables
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.step_groups import SHARED
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.errors import DefinitionError
@@ -28,7 +28,7 @@ _MOST_NAMED = 1024
 
 def service_environment(
     scope: Construct,
-    tables: Tables,
+    tables: Stores,
     options: ServiceOptions,
     queues: Mapping[str, SagaQueues],
     sagas: Sequence[SagaDefinition],

@@ -52,7 +52,7 @@ class SagaQueues(Part):
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         self.grouped: dict[str, str] = {}
-        """The group's id of each step that shares a group with some, but not all, steps of its saga."""
+        """The group id of each step that shares a group with some, but not all, steps of its saga."""
         for group in layout.groups:
             queue = self._queue(
                 scope,
@@ -123,7 +123,7 @@ class SagaQueues(Part):
     def base_url(self, scope: Construct) -> str:
         """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
 
-        It comes from one of these queues if the stack of ``scope`` has one.
+        It is taken from one of these queues, or from the dead-letter queue if they are in another stack.
         """
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction
 from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.tables import Tables
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.parts.alarms import saga_metric
 
@@ -48,7 +48,7 @@ class ServiceDashboard(Construct):
         api: apigateway.RestApi,
         base_path: str,
         supervisor: lambda_.Function,
-        tables: Tables,
+        tables: Stores,
         runbook: str,
     ) -> None:
         super().__init__(scope, id)
@@ -115,7 +115,7 @@ class ServiceDashboard(Construct):
 def add_dashboard(
     service: Construct,
     catalogue: Catalogue,
-    tables: Tables,
+    tables: Stores,
     queues: Mapping[str, SagaQueues],
     functions: Mapping[tuple[str, str], SagaFunction],
     supervisor: lambda_.Function,

@@ -216,7 +216,7 @@ def _show(
     console: str | None = None,
 ) -> None:
     say(f"API      {description.api_url}")
-    credentials = "access key and secret 'test' are the account's root" if enforce_iam else "any credentials"
+    credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"
     say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
     for saga, steps in description.functions.items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")

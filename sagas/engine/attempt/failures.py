@@ -22,7 +22,7 @@ _SHORT_TRACE = 600
 _LONGEST_REASON = 100
 """Characters of a step's message about what it waits for, which the control item stores."""
 _MANY, _SLOW = 100, 60.0
-"""Number of looks, and the least seconds until the next one after so many."""
+"""After this many looks, the next one is at least this many seconds later."""
 _HELD_UP = 60.0
 """Seconds of delay that queues and functions cause. A later look was delayed by a pause, an open breaker or an outage.
 A step's poll_timeout does not count that time."""

@@ -140,7 +140,7 @@ class Operations:
                 advanced = self.advancer.advance(state, arrival(self.advancer.lease()), context)
             except Fenced:
                 continue
-            # The commit may have completed a predecessor's work instead. Then the request is still to be decided.
+            # If the commit completed a predecessor's work instead, the request has not been decided yet: try again.
             if not advanced.lost_race and not advanced.adopted:
                 return advanced.state
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)

@@ -43,7 +43,7 @@ from sagas.formats import NewerFormat
 from sagas.store.children.joined import CARRIED, COMPLETED, FORWARD, NEVER
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
-from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
@@ -299,7 +299,7 @@ class Reader:
         status: str | None,
         limit: int,
         cursor: str | None,
-        within: Span = ALWAYS,
+        within: TimeRange = ALWAYS,
         values: Mapping[str, str] | None = None,
     ) -> Page:
         """Return summaries, newest first. A page may be short although its cursor leads to more."""
@@ -314,7 +314,7 @@ class Reader:
         return {"sagas": summaries, "cursor": cursor}
 
     def _by_values(
-        self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: Span
+        self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
         """Return sagas by their search keys: the index finds them by the first, the others filter its page."""
         declared = {name: {key.name for key in self.registry.get(name).definition.find_by} for name in names}
@@ -335,7 +335,7 @@ class Reader:
         return states, page.cursor
 
     def _in_flight(
-        self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: Span
+        self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
         """Return sagas of a status that is not final, or of any status."""
         ids = [] if status is None else self.listing.in_flight(status, names, _MOST_IN_FLIGHT)
@@ -384,7 +384,7 @@ class Reader:
         first, last = int(digits.ljust(12, "0"), 16) / 1000, int(digits.ljust(12, "f"), 16) / 1000
         pages = [self.listing.by_name(names, _MOST_BY_PREFIX, None)]
         if first < _LATEST:
-            span = Span(first, min(last, _LATEST) + 1)
+            span = TimeRange(first, min(last, _LATEST) + 1)
             pages.append(self.listing.by_name(names, _MOST_BY_PREFIX, None, span))
         matches = sorted({saga_id for page in pages for saga_id in page.saga_ids if saga_id.startswith(prefix)})
         if not matches:

@@ -143,7 +143,7 @@ def _keeps_forward(entry: Entry) -> bool:
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
-    """Whether another execution was to follow a failed one. ``following``: the action after the entry."""
+    """Whether the failed execution of an entry was going to be retried. ``following``: the action after the entry."""
     if entry.action == "StepLost":
         return following not in _GIVEN_UP
     return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))

@@ -63,13 +63,13 @@ class PurgeReport:
         purged: sagas that now have only a tombstone.
         untouched: sagas that are now kept longer, or that are being worked on.
         failed: sagas whose purge failed.
-        left: due sagas that the run had no time for.
+        remaining: due sagas that the run had no time for.
     """
 
     purged: list[str] = field(default_factory=list[str])
     untouched: int = 0
     failed: list[str] = field(default_factory=list[str])
-    left: int = 0
+    remaining: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Purger:
         report, end = PurgeReport(), self.clock.now() + budget
         for count, position in enumerate(due):
             if self.clock.now() >= end:
-                report.left = len(due) - count
+                report.remaining = len(due) - count
                 break
             try:
                 if self._purged(position):

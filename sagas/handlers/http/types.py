@@ -53,19 +53,19 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         }
 
     def list_types() -> Response[str]:
-        Request(app.current_event.raw_event).only()
+        Request(app.current_event.raw_event).check_query()
         pauses = engine.pauses.all(fresh=True)
         types: TypeList = {"types": [view_of(saga.definition.name, pauses) for saga in registry]}
         return answer(200, types)
 
     def show_type(name: str) -> Response[str]:
-        Request(app.current_event.raw_event).only()
+        Request(app.current_event.raw_event).check_query()
         return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def change_type(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         change = read_body(request, PauseChange)
         step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
         if change.paused or change.active is False:
@@ -78,14 +78,14 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     def recover(name: str) -> Response[str]:
         registry.get(name)
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         options = asdict(read_body(request, RecoveryOptions))
         telemetry().logger.info("recovery requested", extra={"saga": name, "actor": request.actor})
         return answer(200, recover_sagas({"type": name, **options}, app.lambda_context, engine))
 
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         return answer(200, describe(list(registry), request.base))
 
     return [list_types, show_type, change_type, recover, openapi]
@@ -95,13 +95,13 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]
     """Return the functions about circuit breakers."""
 
     def list_breakers() -> Response[str]:
-        Request(app.current_event.raw_event).only()
+        Request(app.current_event.raw_event).check_query()
         breakers: BreakerList = {"breakers": engine.breaker_operations.list()}
         return answer(200, breakers)
 
     def close_breaker(name: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         return answer(200, engine.breaker_operations.close(name, step, request.actor))
 
     return [list_breakers, close_breaker]
@@ -112,7 +112,7 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
 
     def stats() -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only("type", "since")
+        request.check_query("type", "since")
         name = request.text("type")
         types = [*engine.registry] if name is None else [engine.registry.get(name)]
         counts = engine.statistics.of([saga.definition.name for saga in types], request.moment("since"))

@@ -118,7 +118,7 @@ class ControlItems(ControlMarks):
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
-        """Like :meth:`claim_step` for an undo, which waits until no lost execution can act any longer."""
+        """Claim an undo as :meth:`claim_step` claims a step, but only once no lost execution can still act."""
         step = f"#steps[{index}]"
         allowed = ["#status = :COMPENSATING", _IN_TIME.format("#lost_until")]  # rule 5: undoing waits
         changes = [
