@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
+from sagas.authoring.codec import decode, encode
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
-from sagas.authoring.redaction import Redaction
+from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.authoring.search_keys import SearchKey
-from sagas.errors import DefinitionError
+from sagas.authoring.shapes.compiler import type_name
+from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed, text_of
 from sagas.paths import EACH, Place
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
@@ -165,6 +167,7 @@ class SagaDefinition:
     timeout: timedelta | None = None
     result: str | None = None
     find_by: tuple[SearchKey, ...] = ()
+    upcast: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict[str, Callable[[Any], Any]])
 
     @property
     def children(self) -> tuple[SagaDefinition, ...]:
@@ -201,6 +204,29 @@ class SagaDefinition:
             if step.name == name:
                 return step
         raise KeyError(name)
+
+    def stored(self, source: str, data: Any) -> Any:
+        """Return a stored value as the deployed type, by ``upcast`` if it does not fit. ``source``: ``"request"``, or
+        the step whose result it is.
+
+        Raises:
+            TypeChanged: it does not fit, and there is no ``upcast`` or it failed.
+        """
+        type_ = self.request_type if source == REQUEST else self.step(source).result_type
+        whose = "the request" if source == REQUEST else f"the result of step {source!r}"
+        try:
+            return decode(data, type_)
+        except InvalidRequest as error:
+            mismatch = f"{whose} no longer matches {type_name(type_)}: {listed(error.problems)}"
+            if source not in self.upcast:
+                raise TypeChanged(mismatch) from None
+        try:
+            return decode(encode(self.upcast[source](data), type_), type_)
+        except InvalidRequest as error:
+            fault = f"{whose} does not match {type_name(type_)} after its upcast: {listed(error.problems)}"
+            raise TypeChanged(fault) from None
+        except Exception as error:
+            raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}: {text_of(error)}") from error
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
         """Return the definition with the service's ``auto_disable`` unless it has its own."""

@@ -140,12 +140,12 @@ class Catalogue:
         if step.owner is None:
             raise DefinitionError(f"{self._service}: {step!r} does not belong to a saga")
         saga = self.definition(step.owner)
-        match = next((own for own in saga.steps if own.name == step.name), None)
+        match = next((own for own in saga.steps if own.name == step.stored_name), None)
         if match is None:
-            raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
-        if not match.has_lane and (saga.name, step.name) not in self._shared:
-            raise DefinitionError(f"{self._service}: {step.name} only waits, so it has no queue and no function")
-        return saga, step.name
+            raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.stored_name}")
+        if not match.has_lane and (saga.name, match.name) not in self._shared:
+            raise DefinitionError(f"{self._service}: {match.name} only waits, so it has no queue and no function")
+        return saga, match.name
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
         """Return the step groups of a saga: one per step, or one for steps that share it."""
