@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -27,7 +28,7 @@ from sagas.cdk.data.stateful import watch_layout
 from sagas.cdk.data.tables import Tables
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement, layouts_of
-from sagas.cdk.layout.tags import default_name
+from sagas.cdk.layout.tags import default_name, tag_part
 from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits
 from sagas.cdk.messages.commands import CommandFunction
 from sagas.cdk.messages.events import Outbox
@@ -111,6 +112,8 @@ class SagaService(Construct):
                 listing=any(saga.auto_disable is not None for saga in sagas),
             )
             self.now = now.function
+            if waits := {saga.name: [step.name for step in saga.steps] for saga in sagas if not saga.has_code}:
+                tag_part(self.now, "work_function", name=now_queue.name, waits=json.dumps(waits))
             self._parts.append(now)
 
         mounted = environment if mount is None else {**environment, **mount.environment}
@@ -175,7 +178,10 @@ class SagaService(Construct):
 
     def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
         """Return the dead-letter queue of a saga's steps."""
-        return self._queues[self._catalogue.definition(saga_class).name].dead_letters
+        saga = self._catalogue.definition(saga_class)
+        if not saga.has_code:
+            raise DefinitionError(f"{self.node.id}: saga {saga.name} only waits, so it has no dead-letter queue")
+        return self._queues[saga.name].dead_letters
 
     def allow_sweep(
         self,

@@ -198,6 +198,11 @@ class SagaDefinition:
         """Whether its sagas wait: the end of a wait needs no author's code and uses the service's own queue ``now``."""
         return any(step.waits_for for step in self.steps)
 
+    @property
+    def has_code(self) -> bool:
+        """Whether a step has code or an undo. A type of waits only needs no function, and its class no instance."""
+        return any(step.has_lane for step in self.steps)
+
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name."""
         for step in self.steps:

@@ -85,7 +85,8 @@ class Catalogue:
     def _read_options(self, options: ServiceOptions) -> None:
         """Find the steps that share a function, and the step of each of the options."""
         for saga in self.sagas if options.isolation == "saga" else ():
-            self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
+            if saga.has_code:
+                self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
         for step, function in (options.functions or {}).items():
             if isinstance(step, str):
                 continue  # one of the service's own functions
