@@ -126,7 +126,8 @@ def children(*types: Any, **options: Any) -> Any:
             the last to complete first.
         retry: the retry policy of the method.
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
-        name, retired: as for :func:`sagas.step`.
+        name: the stored name, as for ``@step``.
+        retired: new sagas skip it, as for ``@step``.
 
     Raises:
         DefinitionError: an option is unknown or out of range, or an argument is not a saga class.

@@ -104,7 +104,8 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         retry: the retry policy of the method.
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
         undo_when: ``"completed"`` undoes the wait if a signal arrived; ``"started"`` also if none did.
-        name, retired: as for :func:`sagas.step`.
+        name: the stored name, as for ``@step``.
+        retired: new sagas skip it, as for ``@step``.
 
     Raises:
         DefinitionError: an option is missing, unknown or out of range.
@@ -147,7 +148,8 @@ def sleep(*arguments: Any, **options: Any) -> Any:
         length: how long, at most 365 days.
         until: a function that returns an aware ``datetime``, at most 365 days ahead. Its parameters are filled by name
             like a step's. It runs once; a time in the past ends the wait at once.
-        name, retired: as for :func:`sagas.step`.
+        name: the stored name, as for ``@step``.
+        retired: new sagas skip it, as for ``@step``.
 
     Raises:
         DefinitionError: neither or both are passed, or one is of the wrong type.

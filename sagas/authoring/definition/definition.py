@@ -212,11 +212,7 @@ class SagaDefinition:
 
     def stored(self, source: str, data: Any) -> Any:
         """Return a stored value as the deployed type, by ``upcast`` if it does not fit. ``source``: ``"request"``, or
-        the step whose result it is.
-
-        Raises:
-            TypeChanged: it does not fit, and there is no ``upcast`` or it failed.
-        """
+        the step whose result it is. A value that cannot be read raises a TypeChanged."""
         type_ = self.request_type if source == REQUEST else self.step(source).result_type
         whose = "the request" if source == REQUEST else f"the result of step {source!r}"
         try:
