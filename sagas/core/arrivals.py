@@ -15,13 +15,20 @@ from sagas.core.commands import (
     CancelArrived,
     ChildrenSeen,
     CompensateArrived,
+    Decision,
+    Die,
+    Discard,
     MessageArrived,
+    Postpone,
+    Refuse,
     ResolveArrived,
     RetryArrived,
+    Run,
+    Send,
     SignalArrived,
     StallNoticed,
+    Write,
 )
-from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Write
 from sagas.core.rules import (
     LONG_WAIT,
     Plan,

@@ -31,6 +31,7 @@ from sagas.core.commands import (
     CancelArrived,
     ChildrenSeen,
     CompensateArrived,
+    Decision,
     Event,
     MessageArrived,
     ResolveArrived,
@@ -38,7 +39,6 @@ from sagas.core.commands import (
     SignalArrived,
     StallNoticed,
 )
-from sagas.core.effects import Decision
 from sagas.core.rules import Plan, forward, has_failed, needs_attention
 from sagas.core.states import ENDED, SagaState, SagaStatus
 

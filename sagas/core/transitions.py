@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sagas.core import events as ev
-from sagas.core.effects import Decision, Send, Write
+from sagas.core.commands import Decision, Send, Write
 from sagas.core.rules import (
     SHORT_WAIT,
     Plan,

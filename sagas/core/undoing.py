@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sagas.core import events as ev
-from sagas.core.effects import Decision
+from sagas.core.commands import Decision
 from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undoable
 from sagas.core.states import Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part

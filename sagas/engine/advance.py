@@ -18,8 +18,7 @@ from functools import partial
 from msgspec import structs
 
 from sagas.core.automaton import decide
-from sagas.core.commands import Arrival, MessageArrived
-from sagas.core.effects import Discard, Refuse, Send, Then, Write
+from sagas.core.commands import Arrival, Discard, MessageArrived, Refuse, Send, Then, Write
 from sagas.core.rules import Plan, waits_without_code
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current

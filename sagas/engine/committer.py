@@ -12,7 +12,7 @@ from msgspec import structs
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
-from sagas.core.effects import Decision, Run, Send, Write
+from sagas.core.commands import Decision, Run, Send, Write
 from sagas.core.rules import Plan, forward, next_fact
 from sagas.core.states import DeadMessage, Lease, SagaState, SagaStatus
 from sagas.core.text import iso

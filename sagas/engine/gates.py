@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sagas.core.effects import Discard, Postpone
+from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.errors import PermanentError
 from sagas.messaging.message.message import Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sagas.core.effects import Die, Discard, Postpone, Run
+from sagas.core.commands import Die, Discard, Postpone, Run
 from sagas.core.states import SagaStatus
 from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.effects import Die, Discard, Postpone
+from sagas.core.commands import Die, Discard, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.composition.running import Running

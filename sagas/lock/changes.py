@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sagas.authoring.definition.definition import KINDS, SagaDefinition, StepDefinition
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
+from sagas.core.fit import KINDS
 from sagas.lock.content import Content, content_of, inputs_of
 from sagas.lock.fitting import Types, misfits
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core.commands import StallNoticed
-from sagas.core.effects import Die, Postpone
+from sagas.core.commands import Die, Postpone, StallNoticed
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer

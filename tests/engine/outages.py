@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.core.effects import Discard
+from sagas.core.commands import Discard
 from sagas.errors import Unavailable
 from sagas.messaging.message.message import Message, parse_record
 from tests.support.bench import Bench

@@ -17,7 +17,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import CircuitBreaker, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.effects import Discard, Postpone
+from sagas.core.commands import Discard, Postpone
 from sagas.core.gates import BreakerState
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.registry import Registry

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sagas.authoring.context import Context
-from sagas.core.effects import Discard, Postpone
+from sagas.core.commands import Discard, Postpone
 from sagas.core.states import Lease, Progress, SagaState, StepState
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.heartbeat import Heartbeat

@@ -13,7 +13,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.effects import Die, Discard, Postpone
+from sagas.core.commands import Die, Discard, Postpone
 from sagas.engine.attempt.attempt import PAUSES
 from sagas.engine.attempt.course import COMMIT_RESERVE
 from sagas.errors import Ambiguous, Unavailable

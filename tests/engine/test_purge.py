@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sagas.authoring.policies import OrphanSweep
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.effects import Discard
+from sagas.core.commands import Discard
 from sagas.core.states import Lease, SagaStatus
 from sagas.core.text import iso
 from sagas.errors import Conflict, NotFound, Rejected

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from sagas.core.effects import Postpone
+from sagas.core.commands import Postpone
 from sagas.engine.supervise.recovery import RecoveryFilter
 from sagas.errors import NotFound
 from tests.support.bench import Bench, Death, once

@@ -13,8 +13,7 @@ from msgspec import structs
 
 from sagas.core import arrivals, automaton, rules, transitions, undoing
 from sagas.core import events as ev
-from sagas.core.commands import CancelArrived, CompensateArrived
-from sagas.core.effects import Decision
+from sagas.core.commands import CancelArrived, CompensateArrived, Decision
 from sagas.core.rules import Plan, forward
 from sagas.core.states import Cancel, SagaState, StepStatus
 from sagas.engine.children import children

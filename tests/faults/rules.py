@@ -14,8 +14,7 @@ from msgspec import structs
 
 from sagas.core import arrivals, rules, transitions, undoing
 from sagas.core import events as ev
-from sagas.core.commands import Backlog, MessageArrived
-from sagas.core.effects import Decision, Send, Write
+from sagas.core.commands import Backlog, Decision, MessageArrived, Send, Write
 from sagas.core.rules import Plan
 from sagas.core.states import SagaState, SagaStatus, StepState
 from sagas.core.text import iso

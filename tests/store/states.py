@@ -14,12 +14,14 @@ from sagas.core.commands import (
     Arrival,
     CancelArrived,
     CompensateArrived,
+    Decision,
     MessageArrived,
     ResolveArrived,
     RetryArrived,
+    Run,
     StallNoticed,
+    Write,
 )
-from sagas.core.effects import Decision, Run, Write
 from sagas.core.rules import Plan, StepPlan, out_of_budget, undo_out_of_budget
 from sagas.core.states import (
     Attempts,

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sagas.core.effects import Discard, Postpone
+from sagas.core.commands import Discard, Postpone
 from sagas.core.states import SagaState
 from sagas.core.text import epoch
 from sagas.engine.attempt.attempt import Invocation

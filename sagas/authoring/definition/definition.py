@@ -16,9 +16,6 @@ from sagas.authoring.shapes.compiler import type_name
 from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed, text_of
 from sagas.paths import EACH, Place
 
-KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
-"""The kinds of steps, by ``waits_for``."""
-
 
 class StepSource(StrEnum):
     """The source of a parameter's value."""

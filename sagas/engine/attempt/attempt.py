@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from sagas.authoring.codec import content_hash, encode
-from sagas.authoring.definition.definition import KINDS, StepDefinition
+from sagas.authoring.definition.definition import StepDefinition
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
-from sagas.core.effects import Send
+from sagas.core.commands import Send
+from sagas.core.fit import KINDS
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.engine.attempt.carrying import correlated
 from sagas.engine.attempt.context import StepContext

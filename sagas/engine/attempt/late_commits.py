@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sagas.core import events as ev
-from sagas.core.effects import Postpone
+from sagas.core.commands import Postpone
 from sagas.core.states import SagaState
 from sagas.engine.clock import Clock
 from sagas.messaging.limits import backoff

@@ -19,8 +19,7 @@ from msgspec import structs
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelArrived, ChildrenSeen, StallNoticed
-from sagas.core.effects import Refuse
+from sagas.core.commands import CancelArrived, ChildrenSeen, Refuse, StallNoticed
 from sagas.core.ids import child_id, parent_of
 from sagas.core.rules import next_fact
 from sagas.core.states import SagaState, SagaStatus, StepState

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.effects import Postpone
+from sagas.core.commands import Postpone
 from sagas.core.events import (
     DeadLetterCause,
     Fact,

@@ -9,8 +9,15 @@ from functools import partial
 from msgspec.structs import replace
 
 from sagas.core.automaton import decide
-from sagas.core.commands import Arrival, CancelArrived, CompensateArrived, ResolveArrived, RetryArrived, StallNoticed
-from sagas.core.effects import Refuse
+from sagas.core.commands import (
+    Arrival,
+    CancelArrived,
+    CompensateArrived,
+    Refuse,
+    ResolveArrived,
+    RetryArrived,
+    StallNoticed,
+)
 from sagas.core.ids import children_ids
 from sagas.core.states import FanOut, Lease, SagaState, SagaStatus, StepStatus
 from sagas.engine.advance import Advancer

@@ -11,8 +11,7 @@ from typing import Any
 from sagas.authoring.codec import content_hash, decode, encode
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.automaton import decide
-from sagas.core.commands import SignalArrived, StallNoticed
-from sagas.core.effects import Refuse
+from sagas.core.commands import Refuse, SignalArrived, StallNoticed
 from sagas.core.rules import in_wait
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelArrived, MessageArrived, StallNoticed
-from sagas.core.effects import Postpone
+from sagas.core.commands import CancelArrived, MessageArrived, Postpone, StallNoticed
 from sagas.core.states import SagaState
 from sagas.engine.advance import Advancer
 from sagas.engine.committer import EntryContext

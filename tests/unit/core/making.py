@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import Event, MessageArrived
-from sagas.core.effects import Decision, Send, Then
+from sagas.core.commands import Decision, Event, MessageArrived, Send, Then
 from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import Attempts, Lease, SagaState, SagaStatus, StepState, StepStatus
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sagas.core import events as ev
 from sagas.core.arrivals import claimed_next, next_work, renumbered
 from sagas.core.automaton import decide
-from sagas.core.effects import Decision, Run
+from sagas.core.commands import Decision, Run
 from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import Attempts, Cancel, Lease, SagaState, SagaStatus, StepState, StepStatus
 

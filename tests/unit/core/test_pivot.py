@@ -8,8 +8,20 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.automaton import decide
-from sagas.core.commands import CancelArrived, ChildrenSeen, CompensateArrived, Event, RetryArrived, StallNoticed
-from sagas.core.effects import Decision, Refuse, Run, Send, Then, Write
+from sagas.core.commands import (
+    CancelArrived,
+    ChildrenSeen,
+    CompensateArrived,
+    Decision,
+    Event,
+    Refuse,
+    RetryArrived,
+    Run,
+    Send,
+    StallNoticed,
+    Then,
+    Write,
+)
 from sagas.core.events import DeadLetterCause as Cause
 from sagas.core.rules import Plan, next_fact
 from sagas.core.states import FanOut, Order, Recovery, SagaState, SagaStatus

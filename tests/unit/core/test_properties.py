@@ -19,14 +19,17 @@ from sagas.core.commands import (
     CancelArrived,
     ChildrenSeen,
     CompensateArrived,
+    Decision,
     Event,
     MessageArrived,
+    Refuse,
     ResolveArrived,
     RetryArrived,
+    Run,
     SignalArrived,
     StallNoticed,
+    Write,
 )
-from sagas.core.effects import Decision, Refuse, Run, Write
 from sagas.core.rules import Plan, StepPlan, needs_attention, next_fact
 from sagas.core.states import (
     ENDED,

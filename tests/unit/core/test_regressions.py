@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core import events as ev
-from sagas.core.commands import ResolveArrived
-from sagas.core.effects import Die, Postpone, Refuse, Write
+from sagas.core.commands import Die, Postpone, Refuse, ResolveArrived, Write
 from sagas.core.states import DeadMessage, Recovery, SagaState
 from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, commands, message, plan, saga
 

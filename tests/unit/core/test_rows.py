@@ -12,12 +12,20 @@ from sagas.core.commands import (
     Backlog,
     CancelArrived,
     CompensateArrived,
+    Decision,
+    Die,
+    Discard,
     Event,
+    Postpone,
+    Refuse,
     ResolveArrived,
     RetryArrived,
+    Run,
+    Send,
     StallNoticed,
+    Then,
+    Write,
 )
-from sagas.core.effects import Decision, Die, Discard, Postpone, Refuse, Run, Send, Then, Write
 from sagas.core.rules import Plan, quiet_until
 from sagas.core.states import Cancel, DeadMessage, Polling, SagaState, SagaStatus
 from tests.unit.core.making import (

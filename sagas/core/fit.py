@@ -1,0 +1,59 @@
+"""Judge whether the deployed code of a step fits a saga that was started with an earlier one.
+
+The saga keeps its structure: the names, order and kinds of its steps, and which of them have an undo. Code and policies
+come from the deployment. This module alone judges whether the two match.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sagas.core.events import Failure
+from sagas.core.states import StepState
+
+KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
+"""Each kind of step, as ``StepState.waits_for`` stores it, in words."""
+
+
+class Deployed(NamedTuple):
+    """A step as it is deployed, or as a blueprint has it.
+
+    Args:
+        kind: a key of :data:`KINDS`.
+        asks: whether it has code to execute.
+        undo: whether it has an undo.
+    """
+
+    kind: str
+    asks: bool
+    undo: bool
+
+
+class Fit(NamedTuple):
+    """Whether the deployed code fits a step of a saga.
+
+    Args:
+        forward: why the deployed code may not run the step; ``None`` if it may, or if the step needs none.
+        undo: why the deployed code may not undo it; ``None`` if it may, or if there is nothing to undo.
+        owes_undo: whether the step has to be undone once it has completed.
+    """
+
+    forward: Failure | None
+    undo: Failure | None
+    owes_undo: bool
+
+
+def fit(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
+    """Judge one step of a saga: as it was when the saga started (its status does not matter), and as it is deployed,
+    ``None`` if it is not. The texts name the type ``saga``."""
+    of_type = f" of type {saga!r}" if saga else ""
+    gone = Failure("CodeGone", f"step {was.name!r}{of_type} is not in the deployed code")
+    undo_gone = Failure("CodeGone", f"the undo of {gone.message}") if was.undo else None
+    by_code = was.waits_for != "children"  # children are undone one by one, whatever is deployed
+    if now is None:
+        return Fit(gone, undo_gone if by_code else None, was.undo)
+    undo = undo_gone if by_code and not now.undo else None
+    if now.kind == was.waits_for:
+        return Fit(None, undo, was.undo or now.undo)
+    change = f"step {was.name!r} is {KINDS[now.kind]} now, and was {KINDS[was.waits_for]} when the saga started"
+    return Fit(Failure("TypeChanged", change), undo, was.undo)
