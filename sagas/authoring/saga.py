@@ -142,7 +142,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         timeout: how long the saga can take in all, at most 365 days. Then it is cancelled and undone, and ends
             COMPENSATED with the error ``SagaTimedOut``. After its pivot it continues and is on the attention list. None
             by default.
-        result: the name of the step result that becomes the saga's result; the last step's by default.
+        result: the step whose result becomes the saga's, by its stored name or its result's; the last step by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
             stopped and waits for one.
         redact: values that are shown as ``***``, in addition to those of type ``Secret``: paths into the request or a

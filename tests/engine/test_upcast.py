@@ -161,7 +161,7 @@ def test_request_result_signal_and_children_are_read_in_their_old_shape(bench: M
     signalled(b, second, 1, "hotel", "go")
     assert b.status(saga_id) == "COMPLETED"
     mixed = [250, {"code": "new"}]
-    assert LOG == ["rent 2.5", "upcast 7", f"rooms {mixed}", "pay 2.5 7a yes 3 ['250', 'new']"]
+    assert ["rent 2.5", "upcast 7", f"rooms {mixed}", "pay 2.5 7a yes 3 ['250', 'new']"] == LOG
     shown = b.show(saga_id)
     assert (shown["request"], shown["steps"][0]["result"], shown["steps"][2]["result"]) == (REQUEST, 7, mixed)
 

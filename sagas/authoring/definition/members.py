@@ -88,10 +88,12 @@ def collect(cls: type[Any], where: str) -> Members:
     for step_name, undo in undos.items():
         if step_name not in by_method:
             raise DefinitionError(f'{where}: compensation "{undo.name}": "{step_name}" is not a step of this class')
-    return _by_stored_name(by_method, undos, where)
+    return _by_stored_name(cls, by_method, undos, where)
 
 
-def _by_stored_name(by_method: dict[str, AnyStep], undos: dict[str, AnyCompensation], where: str) -> Members:
+def _by_stored_name(
+    cls: type[Any], by_method: dict[str, AnyStep], undos: dict[str, AnyCompensation], where: str
+) -> Members:
     """Return the steps under the names that sagas know them by."""
     methods: dict[str, str] = {}
     for method, step in by_method.items():
@@ -101,12 +103,11 @@ def _by_stored_name(by_method: dict[str, AnyStep], undos: dict[str, AnyCompensat
         elif not isinstance(cast("object", name), str) or not re.fullmatch("[a-z][a-z0-9_]{0,39}", name):
             expected = "1 to 40 characters of a-z, 0-9 and '_', starting with a letter"
             raise DefinitionError(f'{where}: step "{method}": name must be {expected}, not {name!r}')
+        elif name != method and any(name in vars(base) for base in cls.__mro__):
+            raise DefinitionError(f'{where}: step "{method}" has the name of another member of the class: "{name}"')
         other = methods.setdefault(name, method)
         if other != method:
             raise DefinitionError(f'{where}: steps "{other}" and "{method}" have the same name: "{name}"')
-    for method in (*by_method, *(undo.name for undo in undos.values())):
-        if methods.get(method, method) != method:
-            raise DefinitionError(f'{where}: step "{methods[method]}" has the name of another method: "{method}"')
     stored = {method: name for name, method in methods.items()}
     steps = {stored[method]: step for method, step in by_method.items()}
     return Members(steps, {stored[method]: undo for method, undo in undos.items()}, methods)

@@ -183,7 +183,9 @@ _B = "@step\ndef b(self) -> int: ...\n"
         ("@step(name='ctx')\ndef a(self) -> int: ...", ['step "ctx"', "reserved"]),
         ("@step(name='held')\ndef create(self) -> int: ...", ['"create"', "reserved"]),
         ("@step(name='x')\ndef a(self) -> int: ...\n@step(name='x')\ndef c(self) -> int: ...", ['"a"', '"c"', '"x"']),
-        (_B + "@step(name='b')\ndef a(self) -> int: ...", ['"a"', '"b"', "same name"]),
+        (_B + "@step(name='b')\ndef a(self) -> int: ...", ['"a"', '"b"', "another member"]),
+        ("@step(name='x')\ndef a(self) -> int: ...\ndef x(self) -> int: ...", ['"a"', '"x"', "another member"]),
+        ("@step(name='create')\ndef a(self) -> int: ...", ['"a"', '"create"', "another member"]),
         ("@step(name='b')\ndef a(self) -> int: ...\n@step(name='c')\ndef b(self) -> int: ...", ['"a"', '"b"']),
         (_B + "@b.compensate\ndef u(self) -> None: ...\nw = sleep(timedelta(1), name='u')", ['"w"', '"u"']),
         ("@step(name='u')\ndef a(self) -> int: ...\n@a.compensate\ndef u(self) -> None: ...", ['"a"', '"u"']),
@@ -193,7 +195,7 @@ _B = "@step\ndef b(self) -> int: ...\n"
         ("@step\ndef c(self, a: int) -> int: ...\n@step(name='x')\ndef a(self) -> int: ...", ['"x"', "not an earlier"]),
         ("w = wait_for(int, timeout=timedelta(1), retired=True)", ["no steps"]),
         ("w = sleep(timedelta(1), retired=True)\n@step(retired=True)\ndef a(self) -> int: ...", ["only retired"]),
-        (_B + "w = wait_for(int, timeout=timedelta(1), retired=True)\n@step\ndef c(self, w: int) -> int: ...", ["skip"]),
+        (_B + "w = sleep(timedelta(1), retired=True)\n@step\ndef c(self, w: None) -> int: ...", ['"w"', "skip"]),
     ],
 )  # fmt: skip
 def test_a_name_that_cannot_be_is_refused(body: str, fragments: list[str]) -> None:
