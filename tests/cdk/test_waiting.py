@@ -239,7 +239,7 @@ def test_a_type_that_only_waits_has_nothing_of_its_own(options: dict[str, Any]) 
 def test_a_service_of_types_that_only_wait() -> None:
     stack = Stack(App(), "Waiting")
     service = SagaService(stack, "Sagas", sagas=[Reminder])
-    service.grant_operate(iam.Role(stack, "Operator", assumed_by=iam.AccountRootPrincipal()))
+    service.grant_operate(iam.User(stack, "Operator"))
     template = template_of(stack)
     tags = [one.get("Metadata", {}).get("sagas", {}).get("part") for one in template["Resources"].values()]
     assert not {"queue", "function", "dead_letter_queue"} & {*tags}

@@ -102,7 +102,7 @@ class NewHotel(Saga[Order], name="hotel", upcast={"request": order_of}):
 
 def _rooms(old: list[Any]) -> list[Seat]:
     LOG.append(f"rooms {old}")
-    return [Seat(one["code"] if isinstance(one, dict) else str(one)) for one in old]
+    return [Seat(str(one) if isinstance(one, int) else one["code"]) for one in old]
 
 
 class New(

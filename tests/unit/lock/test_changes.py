@@ -168,7 +168,7 @@ def test_a_renamed_step_is_told_with_its_likely_new_name() -> None:
 
 
 def test_a_value_with_an_upcast_stops_no_saga() -> None:
-    class Upcasting(Priced, name="trip", upcast={"request": PricedOrder}):
+    class Upcasting(Priced, name="trip", upcast={"request": lambda old: PricedOrder(old["item"], 0)}):
         """Reads old requests."""
 
     assert broken(Old, Upcasting) == []
