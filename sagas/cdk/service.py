@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -28,7 +27,7 @@ from sagas.cdk.data.stateful import watch_layout
 from sagas.cdk.data.tables import Tables
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement, layouts_of
-from sagas.cdk.layout.tags import default_name, tag_part
+from sagas.cdk.layout.tags import default_name
 from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits
 from sagas.cdk.messages.commands import CommandFunction
 from sagas.cdk.messages.events import Outbox
@@ -110,10 +109,9 @@ class SagaService(Construct):
                 queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
+                waits=catalogue.waits,
             )
             self.now = now.function
-            if waits := {saga.name: [step.name for step in saga.steps] for saga in sagas if not saga.has_code}:
-                tag_part(self.now, "work_function", name=now_queue.name, waits=json.dumps(waits))
             self._parts.append(now)
 
         mounted = environment if mount is None else {**environment, **mount.environment}
