@@ -298,7 +298,7 @@ class InProcessRun:
         state = in_time(self._advancer, self._store.control, self.stored(saga_id))
         if state is None:
             return True
-        owed = state.cancel.at or owed_by_time(state, self._clock.now())
+        owed = state.cancel.at or owed_by_time(self._advancer.plan(state), state, self._clock.now())
         if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
             self._advancer.send_again(state, 0.0)
             return True
