@@ -111,6 +111,7 @@ class SagaService(Construct):
                 queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
+                waits=catalogue.waits,
             )
             self.now = now.function
             self._parts.append(now)
@@ -177,7 +178,10 @@ class SagaService(Construct):
 
     def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
         """Return the dead-letter queue of a saga's steps."""
-        return self._queues[self._catalogue.definition(saga_class).name].dead_letters
+        saga = self._catalogue.definition(saga_class)
+        if not saga.has_code:
+            raise DefinitionError(f"{self.node.id}: saga {saga.name} only waits, so it has no dead-letter queue")
+        return self._queues[saga.name].dead_letters
 
     def allow_sweep(
         self,

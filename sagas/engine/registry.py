@@ -127,7 +127,7 @@ class SagaType:
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
         steps, lanes = self.definition.steps, dict[str, str]()
         for position, step in enumerate(steps):
-            if not step.has_lane:
+            if coded and not step.has_lane:
                 after = next((other for other in coded if other > position), coded[-1])
                 lanes[step.name] = steps[after].name
         return lanes

@@ -118,9 +118,8 @@ def _removed(definition: SagaDefinition, before: dict[str, Any], names: list[str
             todo = f"Make sure that `sagas list {definition.name}` shows no saga in flight that has it"
             yield Change(definition.name, where, what, effect, todo, breaks=False)
             continue
-        todo = f"Keep it under its name with @step(retired=True), and {_until_unused(definition.name)}"
-        if step.get("waits_for"):  # waits cannot be retired
-            todo = "Keep it under its name, and create a new saga type without it"
+        how = "retired=True" if step.get("waits_for") else "@step(retired=True)"
+        todo = f"Keep it under its name with {how}, and {_until_unused(definition.name)}"
         yield Change(definition.name, where, what, effect, todo)
 
 
@@ -155,8 +154,11 @@ def _values(old: Content, new: Content, definition: SagaDefinition) -> Iterator[
             field = (
                 f"the request, {misfit.path}" if name == "request" else f'the result of step "{name}", {misfit.path}'
             )
-            if not takers:
-                yield Change(definition.name, field, misfit.what, "none of their steps uses it", breaks=False)
+            if not takers or name in definition.upcast:
+                effect = (
+                    "its upcast reads the old form, which is not checked" if takers else "none of their steps uses it"
+                )
+                yield Change(definition.name, field, misfit.what, effect, breaks=False)
                 continue
             effect = f"{' and '.join(takers)} cannot take the old form: {_WAIT}"
             todo = "Accept the old form as well (`Old | New`), or add a separate field with a default"

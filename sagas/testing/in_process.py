@@ -177,7 +177,8 @@ class InProcessRun:
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         runner = FailingRunner(fail, self.path, self._clock)
         try:
-            runner.instance(definition)
+            if definition.has_code:
+                runner.instance(definition)
         except Exception as error:
             text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(text) from error

@@ -148,7 +148,7 @@ class HandmadeStack:
         self.dead[definition.name] = self.sqs.create_queue(QueueName=dead)["QueueUrl"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.dead[definition.name], AttributeNames=["QueueArn"])
         self.queues[definition.name] = {}
-        for step in definition.steps:
+        for step in definition.steps if definition.has_code else ():
             executions = max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
             self.max_receives[f"{definition.name}/{step.name}"] = executions + 10
             redrive = {"deadLetterTargetArn": arn["Attributes"]["QueueArn"], "maxReceiveCount": executions + 10}

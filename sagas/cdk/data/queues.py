@@ -127,8 +127,7 @@ class SagaQueues(Part):
         """
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:
-            parts = Fn.split("/", queue.queue_url)
-            self._bases[queue] = Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])
+            self._bases[queue] = base_of(queue)
         return self._bases[queue]
 
     def _arn(self, queue: str, *, within: bool) -> str:
@@ -151,6 +150,12 @@ class SagaQueues(Part):
         dead_letter_queue: sqs.DeadLetterQueue | None = None,
     ) -> sqs.Queue:
         return encrypted_queue(scope, id, self._key, name, visibility_timeout, dead_letter_queue)
+
+
+def base_of(queue: sqs.Queue) -> str:
+    """Return the part of a queue's URL that all queues of the account and region share, without the last slash."""
+    parts = Fn.split("/", queue.queue_url)
+    return Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])
 
 
 def encrypted_queue(

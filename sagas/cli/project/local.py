@@ -218,7 +218,7 @@ def _show(
     say(f"API      {description.api_url}")
     credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"
     say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
-    for saga, steps in description.functions.items():
+    for saga, steps in (description.functions | description.waits).items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
     if description.pid is not None:
         say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")

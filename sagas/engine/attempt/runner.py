@@ -19,7 +19,7 @@ from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
 from sagas.engine.attempt.context import StepContext
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
@@ -99,14 +99,8 @@ class Runner:
                 continue
             # A payload is read as the type that its producer declared: its consumer may declare less.
             text = payloads[parameter.name]
-            producer = None if parameter.step is None else definition.step(parameter.step)
-            produced = definition.request_type if producer is None else producer.result_type
-            try:
-                arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
-            except InvalidRequest as error:
-                whose = "the request" if producer is None else f"the result of step {producer.name!r}"
-                mismatch = f"{whose} no longer matches {type_name(produced)}: {listed(error.problems)}"
-                raise TypeChanged(mismatch) from None
+            stored = None if text is None else definition.stored(parameter.step or REQUEST, json.loads(text))
+            arguments[parameter.name] = stored
         instance = self.instance(definition)
         began()
         try:

@@ -111,7 +111,8 @@ class Core:
             classes, groups = json.dumps(types["classes"]), types["groups"]
         settle = float(environment.get("SAGAS_SETTLE", SETTLE))
         registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None, settle)
-        steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
+        types = (saga.definition for saga in registry if saga.definition.has_code)
+        steps = {definition.name: [step.name for step in definition.steps] for definition in types}
         routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
         settings, clock = settings_from(environment), SystemClock()
         return cls(

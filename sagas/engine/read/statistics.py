@@ -156,7 +156,8 @@ class Statistics:
         """Count the messages in the queues of steps; ``None`` if a queue cannot be read."""
         steps_by_queue: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for name in names:
-            for step in self.registry.get(name).definition.steps:
+            definition = self.registry.get(name).definition
+            for step in definition.steps if definition.has_code else ():
                 steps_by_queue[name, self.queues.representative(name, step.name)].append(step.name)
 
         def depth(saga: str, step: str) -> int:
