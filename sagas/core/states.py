@@ -116,6 +116,7 @@ class StepState(Struct, frozen=True):
         timed_out: no signal arrived in time, or too many children failed.
         fan_out: its children.
         pivot: once it has completed, nothing before it is undone.
+        result: its result is the saga's, although it is not the last step.
     """
 
     name: str
@@ -132,6 +133,7 @@ class StepState(Struct, frozen=True):
     fan_out: FanOut = FanOut()
     postponed: bool = False
     pivot: bool = False
+    result: bool = False
 
 
 class Lease(Struct, frozen=True):
@@ -366,6 +368,11 @@ class SagaState(Struct, frozen=True):
     def current(self) -> StepState | None:
         """The step under the cursor, or none past the last."""
         return self.steps[self.cursor] if self.cursor < len(self.steps) else None
+
+    @property
+    def result_step(self) -> StepState:
+        """The step whose result is the saga's: the one that its type named when it started, else its last."""
+        return next((step for step in self.steps if step.result), self.steps[-1])
 
     @property
     def waiting_for(self) -> str:

@@ -66,13 +66,15 @@ class SagaType:
     @property
     def new_steps(self) -> tuple[StepState, ...]:
         """Return the steps of a new saga."""
-        steps = (step for step in self.definition.steps if not step.retired)
+        steps = [step for step in self.definition.steps if not step.retired]
+        result = self.definition.result_step
         return tuple(
             StepState(
                 step.name,
                 undo=step.undo is not None or step.children is not None,
                 waits_for=step.waits_for,
                 pivot=step.pivot,
+                result=step is result and step is not steps[-1],
             )
             for step in steps
         )
@@ -84,6 +86,7 @@ class SagaType:
             {"name": step.name, "undo": step.undo}
             | ({"waits_for": step.waits_for} if step.waits_for else {})
             | ({"pivot": True} if step.pivot else {})
+            | ({"result": True} if step.result else {})
             for step in self.new_steps
         ]
         return {"version": self.definition.version, "steps": steps}
@@ -96,6 +99,7 @@ class SagaType:
                 undo=bool(step["undo"]),
                 waits_for=str(step.get("waits_for", "")),
                 pivot=bool(step.get("pivot")),
+                result=bool(step.get("result")),
             )
             for step in details["steps"]
         )

@@ -48,6 +48,7 @@ class StepAttribute(MapAttribute[Any, Any]):
     asked = NumberAttribute(null=True)
     post = BooleanAttribute(null=True)
     pivot = BooleanAttribute(null=True)
+    out = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):

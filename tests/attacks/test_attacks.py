@@ -19,6 +19,8 @@ HELD = (
     "join_beyond_its_function",
     "outcome_of_children_in_an_outage",
     "patience_runs_out_in_a_pause",
+    "result_of_a_child_that_gained_a_step",
+    "result_of_a_child_whose_steps_moved",
     "undo_that_is_never_run",
 )
 """The programs, by module. A program that still prints BROKEN is not in the list."""

@@ -85,6 +85,7 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         st.booleans(),
         postponed=st.booleans(),
         pivot=st.booleans(),
+        result=st.booleans(),
     )
     return (
         own

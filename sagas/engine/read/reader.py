@@ -141,24 +141,24 @@ class Reader:
             etag = sha256(repr(source).encode()).hexdigest()[:32]
         if etag and is_current(etag):
             return None, etag
-        return self._show(name, saga_id, state, payloads=True), etag
+        return self.show_stored(name, saga_id, state), etag
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
         """Return one saga with its steps, request and results; if it was purged, without payloads."""
-        return self._show(name, saga_id, self.stored(name, saga_id), payloads=payloads)
+        return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
-    def _show(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
+    def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
+        """Return the same of a saga that :meth:`stored` has read."""
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
             view = read_only_view(remains.state, entries, remains.purge, remains.objects, remains.more_objects)
-            return self._finished(view, left_out)
+            return self._finished(view, remains.state, left_out)
 
-        result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
         pause = self._pause(state)
-        view = self._with_children(saga_view(state, entries, result, paused=pause is not None), state)
-        view, step = self._finished(view, left_out), state.current
+        view = self._with_children(saga_view(state, entries, paused=pause is not None), state)
+        view, step = self._finished(view, state, left_out), state.current
         if pause is not None:
             view["pause"] = pause_view(*pause)
         if step is not None and forward(state) and state.lease is None:
@@ -251,10 +251,10 @@ class Reader:
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
         return [summary_view(state, entries.get(state.saga_id, {}), paused=self.paused(state)) for state in states]
 
-    def _finished(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
+    def _finished(self, view: SagaView, state: SagaState, left_out: builtins.list[LeftOutView]) -> SagaView:
         if left_out:
             view["left_out"] = left_out
-        return redacted(view, self.registry.get(view["type"]).definition)
+        return redacted(view, self.registry.get(state.saga).definition, state.result_step.name)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool

@@ -9,8 +9,9 @@ from sagas.authoring.redaction import REQUEST, without
 from sagas.engine.read.answers import ErrorView, SagaView
 
 
-def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
-    """Return a saga with ``***`` in place of redacted values, in error messages too, and with the paths of these."""
+def redacted(view: SagaView, definition: SagaDefinition, result: str) -> SagaView:
+    """Return a saga with ``***`` in place of redacted values, in error messages too, and with the paths of these.
+    ``result``: the step whose result is the saga's."""
     redaction, secrets, places = definition.redaction, list[str](), list[str]()
     if not redaction.hides:
         return view
@@ -25,7 +26,7 @@ def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
     view["request"] = redact(REQUEST, view["request"], "$.request")
     for index, step in enumerate(view["steps"]):
         step["result"] = redact(step["name"], step["result"], f"$.steps[{index}].result")
-    view["result"] = redact(definition.result_step.name, view["result"], "$.result")
+    view["result"] = redact(result, view["result"], "$.result")
     errors: list[ErrorView | None] = [view["error"], *(step["error"] for step in view["steps"])]
     for error in errors:
         if error is not None:

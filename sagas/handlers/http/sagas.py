@@ -58,7 +58,8 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # A new saga is answered as written just now. One that was started before is read.
         state, entry = started.state, started.entry
-        created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
+        view = saga_view(state, [entry], paused=reader.paused(state))
+        created = redacted(view, registry.get(name).definition, state.result_step.name)
         saga = created if started.created else reader.show(name, state.saga_id)
         headers = {"Location": linked(request.base, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)

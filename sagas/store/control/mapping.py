@@ -304,6 +304,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "asked": step.fan_out.requests_seq,
             "post": step.postponed,
             "pivot": step.pivot,
+            "out": step.result,
         }
     )
     return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
@@ -441,4 +442,5 @@ def _step_in(item: Item, what: str) -> StepState:
         fan_out=_fan_out_in(item),
         postponed=_flag_in(item, "post"),
         pivot=_flag_in(item, "pivot"),
+        result=_flag_in(item, "out"),
     )
