@@ -10,9 +10,11 @@ from typing import Any
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
+from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import StepState
 from sagas.errors import NotFound
+from sagas.store.journal.entries import hiding
 
 
 def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
@@ -89,7 +91,8 @@ class SagaType:
             | ({"result": True} if step.result else {})
             for step in self.new_steps
         ]
-        return {"version": self.definition.version, "steps": steps}
+        hidden = self.definition.redaction.hidden.get(REQUEST, ())
+        return {"version": self.definition.version, "steps": steps, **hiding(hidden)}
 
     def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
         """Return the steps of a saga from its first entry, whatever was deployed since."""
@@ -170,6 +173,10 @@ class Registry:
         if saga_type is None:
             raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
         return saga_type
+
+    def redaction(self, name: str) -> Redaction:
+        """Return what the type of that name hides; nothing if it is not deployed."""
+        return self._types[name].definition.redaction if name in self._types else Redaction()
 
     def __contains__(self, name: str) -> bool:
         return name in self._types

@@ -21,6 +21,7 @@ HELD = (
     "patience_runs_out_in_a_pause",
     "result_of_a_child_that_gained_a_step",
     "result_of_a_child_whose_steps_moved",
+    "secret_of_an_older_release",
     "undo_that_is_never_run",
 )
 """The programs, by module. A program that still prints BROKEN is not in the list."""

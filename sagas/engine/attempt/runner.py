@@ -18,6 +18,7 @@ from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
 from sagas.core.states import SagaState
+from sagas.engine.attempt.carrying import Value
 from sagas.engine.attempt.context import StepContext
 from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
@@ -48,15 +49,14 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     return needed
 
 
-def secrets_in(
-    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
-) -> list[str]:
+def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
     """Return the redacted values among the inputs of a step or undo, as texts to search for."""
     secrets = list[str]()
-    for parameter in parameters if definition.redaction.hides else ():
-        text = payloads.get(parameter.name)
-        if text is not None:
-            secrets += definition.redaction.view(parameter.step or REQUEST, json.loads(text))[1]
+    for parameter in parameters:
+        text, hidden = values.get(parameter.name, Value(None))
+        source = parameter.step or REQUEST
+        if text is not None and (hidden or source in definition.redaction.hidden):
+            secrets += definition.redaction.view(source, json.loads(text), hidden)[1]
     return secrets
 
 

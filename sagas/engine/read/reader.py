@@ -153,12 +153,12 @@ class Reader:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
             view = read_only_view(remains.state, entries, remains.purge, remains.objects, remains.more_objects)
-            return self._finished(view, remains.state, left_out)
+            return self._finished(view, remains.state, entries, left_out, remains.hidden)
 
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
         pause = self._pause(state)
         view = self._with_children(saga_view(state, entries, paused=pause is not None), state)
-        view, step = self._finished(view, state, left_out), state.current
+        view, step = self._finished(view, state, entries, left_out), state.current
         if pause is not None:
             view["pause"] = pause_view(*pause)
         if step is not None and forward(state) and state.lease is None:
@@ -251,10 +251,17 @@ class Reader:
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
         return [summary_view(state, entries.get(state.saga_id, {}), paused=self.paused(state)) for state in states]
 
-    def _finished(self, view: SagaView, state: SagaState, left_out: builtins.list[LeftOutView]) -> SagaView:
+    def _finished(
+        self,
+        view: SagaView,
+        state: SagaState,
+        entries: Sequence[Entry],
+        left_out: builtins.list[LeftOutView],
+        purged: Sequence[str] = (),
+    ) -> SagaView:
         if left_out:
             view["left_out"] = left_out
-        return redacted(view, self.registry.get(state.saga).definition, state.result_step.name)
+        return redacted(view, state, entries, self.registry.redaction(state.saga), purged)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool

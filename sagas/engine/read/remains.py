@@ -37,6 +37,7 @@ class ReadOnlySaga:
         purge: when and why it was purged; ``None`` if only its control item is missing.
         objects: bucket and key of the first objects in S3 that the results of a purged saga named.
         more_objects: how many more they named.
+        hidden: of a purged saga, ``request`` and the steps whose values had hidden parts.
     """
 
     state: SagaState
@@ -44,6 +45,7 @@ class ReadOnlySaga:
     purge: Purge | None
     objects: tuple[tuple[str, str], ...] = ()
     more_objects: int = 0
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Remains:
             actor=purge.by,
             details={"reason": purge.reason},
         )
-        return ReadOnlySaga(state, (*entries, last), purge, first.tombstone.objects, first.tombstone.more_objects)
+        kept = first.tombstone
+        return ReadOnlySaga(state, (*entries, last), purge, kept.objects, kept.more_objects, kept.hidden)
 
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:

@@ -59,7 +59,7 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         # A new saga is answered as written just now. One that was started before is read.
         state, entry = started.state, started.entry
         view = saga_view(state, [entry], paused=reader.paused(state))
-        created = redacted(view, registry.get(name).definition, state.result_step.name)
+        created = redacted(view, state, [entry], registry.redaction(name))
         saga = created if started.created else reader.show(name, state.saga_id)
         headers = {"Location": linked(request.base, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
@@ -196,6 +196,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         body, actor = read_body(request, Reason), request.actor
         purged = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
         view = read_only_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
+        view = redacted(view, purged.state, purged.entries, engine.registry.redaction(name), purged.hidden)
         return answer(200, linked(request.base, view))
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
