@@ -88,6 +88,7 @@ class FanOut(Struct, frozen=True):
         tolerate: how many of them may fail.
         one_by_one: they are undone one after the other.
         requests_seq: the journal entry that has their requests; 0 before it exists.
+        of: the hash of their types, in order; empty before they exist.
     """
 
     children: int = 0
@@ -96,6 +97,7 @@ class FanOut(Struct, frozen=True):
     tolerate: int = 0
     one_by_one: bool = False
     requests_seq: int = 0
+    of: str = ""
 
 
 class StepState(Struct, frozen=True):

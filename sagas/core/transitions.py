@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Send, Write
+from sagas.core.ids import types_hash
 from sagas.core.rules import (
     SHORT_WAIT,
     Plan,
@@ -231,6 +232,7 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
             tolerate=own.tolerate,
             one_by_one=own.one_by_one,
             requests_seq=after.seq,
+            of=types_hash(fact.types),
         ),
     )
     after = replace(

@@ -46,6 +46,7 @@ class StepAttribute(MapAttribute[Any, Any]):
     spare = NumberAttribute(null=True)
     back = BooleanAttribute(null=True)
     asked = NumberAttribute(null=True)
+    of = UnicodeAttribute(null=True)
     post = BooleanAttribute(null=True)
     pivot = BooleanAttribute(null=True)
     out = BooleanAttribute(null=True)

@@ -14,6 +14,7 @@ import pytest
 HELD = (
     "cancel_that_meets_a_pause",
     "child_that_was_settled",
+    "children_in_another_order",
     "coroutine_with_a_thread",
     "exception_without_a_text",
     "join_beyond_its_function",

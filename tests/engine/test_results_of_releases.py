@@ -138,3 +138,65 @@ def test_a_result_of_a_completed_child_that_cannot_be_read_is_not_null(
     b.run()
     assert (b.status(saga_id), b.actions(child).count("StepCompleted")) == ("COMPLETED", 3)
     assert b.show(saga_id)["result"] == " and ".join([PRICE] * 2)
+
+
+class Hotel(Saga[Order], name="hotel"):
+    """A child."""
+
+    @step
+    def book(self, request: Order) -> str:
+        return "a hotel"
+
+
+class Flight(Saga[Order], name="flight"):
+    """Another, whose result has the same type."""
+
+    @step
+    def book(self, request: Order) -> str:
+        return "a flight"
+
+
+def trip(first: Any, second: Any) -> Any:
+    """A parent of both, in this order."""
+
+    class Parts(Saga[Order], name="parts"):
+        @step
+        def hold(self, request: Order) -> None: ...
+
+        @children(first, second)
+        def parts(self, request: Order) -> tuple[Order, Order]:
+            return request, request
+
+        @step
+        def close(self, parts: tuple[str, str], ctx: Any) -> str:
+            act("close", ctx)
+            return " and ".join(parts)
+
+    return Parts
+
+
+def test_children_in_another_order_do_not_take_each_others_places(bench: Make) -> None:
+    old, new = (trip(Hotel, Flight), Hotel, Flight), (trip(Flight, Hotel), Hotel, Flight)
+    b = bench(*new)
+    b.engine = b.deploy(*old)
+    saga_id = b.start("parts", REQUEST)
+    b.deliver("parts", "hold")
+    b.deliver("parts", "parts")
+    b.engine = b.deploy(*new)
+    b.run()
+    shown = b.show(saga_id)
+    text = "the result of step 'parts' no longer matches it, whose children have other types now, or another order"
+    assert (shown["status"], LOG) == ("DEAD_LETTERED", [])
+    assert shown["error"] == {"step": "close", "type": "TypeChanged", "message": text}
+    assert shown["steps"][2]["attempts"] == 0
+    b.engine = b.deploy(*old)
+    b.engine.operations.retry("parts", saga_id, "rolled back", "ann")
+    b.run()
+    assert b.show(saga_id)["result"] == "a hotel and a flight"
+
+
+def test_a_new_saga_takes_them_in_the_new_order(bench: Make) -> None:
+    b = bench(trip(Flight, Hotel), Hotel, Flight)
+    saga_id = b.start("parts", REQUEST)
+    b.run()
+    assert b.show(saga_id)["result"] == "a flight and a hotel"

@@ -89,7 +89,9 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
     )
     return (
         own
-        | st.builds(_with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts))
+        | st.builds(
+            _with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts, _names)
+        )
         if families
         else own
     )

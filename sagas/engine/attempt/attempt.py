@@ -26,7 +26,7 @@ from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course
 from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.attempt.heartbeat import Heartbeat
 from sagas.engine.attempt.progress import ProgressReport
-from sagas.engine.attempt.runner import Runner, inputs_needed, moment, secrets_in
+from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.contention import write_contended
@@ -277,8 +277,9 @@ class Attempt:
             needed_until,
         )
         payloads = {name: value.payload for name, value in values.items()}
+        changed = changed_children(definition, held)
         with progress, beat:
-            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began)
+            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began, changed)
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload

@@ -302,6 +302,7 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "spare": step.fan_out.tolerate,
             "back": step.fan_out.one_by_one,
             "asked": step.fan_out.requests_seq,
+            "of": step.fan_out.of,
             "post": step.postponed,
             "pivot": step.pivot,
             "out": step.result,
@@ -423,6 +424,7 @@ def _fan_out_in(item: Item) -> FanOut:
         tolerate=number_in(item, "spare"),
         one_by_one=_flag_in(item, "back"),
         requests_seq=number_in(item, "asked"),
+        of=text_in(item, "of"),
     )
 
 
