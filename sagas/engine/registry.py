@@ -94,7 +94,8 @@ class SagaType:
         hidden = self.definition.redaction.hidden.get(REQUEST, ())
         return {"version": self.definition.version, "steps": steps, **hiding(hidden)}
 
-    def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
+    @staticmethod
+    def steps_recorded(details: Mapping[str, Any]) -> tuple[StepState, ...]:
         """Return the steps of a saga from its first entry, whatever was deployed since."""
         return tuple(
             StepState(

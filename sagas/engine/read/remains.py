@@ -13,7 +13,7 @@ from msgspec import structs
 from sagas.core.events import FACTS, DeadLetterCause
 from sagas.core.states import ENDED, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
-from sagas.engine.registry import Registry
+from sagas.engine.registry import SagaType
 from sagas.errors import TypeChanged
 from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.journal import Journal
@@ -52,7 +52,6 @@ class ReadOnlySaga:
 class Remains:
     """Reads sagas without a control item from the journal."""
 
-    registry: Registry
     journal: Journal
 
     def of(self, saga_id: str) -> ReadOnlySaga | None:
@@ -70,7 +69,7 @@ class Remains:
             entries = self.journal.history(first.saga_id)
             if len(entries) < 2:
                 return None
-            steps = self.registry.get(first.saga).steps_recorded(first.details)
+            steps = SagaType.steps_recorded(first.details)
             return ReadOnlySaga(_folded(entries, steps), tuple(entries), None)
         state, purge = first.tombstone.state, first.tombstone.purge
         plain = replace(first, tombstone=None, details={})

@@ -111,9 +111,11 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
             of = "children", request.parent()
             return _listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
         name = request.text("type")
-        types = [*registry] if name is None else [registry.get(name)]
-        names = [saga.definition.name for saga in types]
-        search_keys = sorted({key.name for saga in types for key in saga.definition.find_by})
+        names = [saga.definition.name for saga in registry] if name is None else [name]
+        if name is not None:
+            reader.check_known(name)
+        types = [registry.get(each).definition for each in names if each in registry]
+        search_keys = sorted({key.name for definition in types for key in definition.find_by})
         request.only(*_LISTED_BY, *search_keys)
         key = request.text("idempotency_key")
         if key is not None:
@@ -131,13 +133,13 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the function that lists what needs an operator."""
-    reader, registry = engine.reader, engine.registry
+    reader = engine.reader
 
     def list_attention() -> Response[str]:
         request = _request(app)
         request.only("type", "limit", "cursor", "group")
         if (name := request.text("type")) is not None:
-            registry.get(name)
+            reader.check_known(name)
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])

@@ -85,7 +85,7 @@ def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]
         if event.name == "SagaCompleted" and state is not None:  # also if the saga was undone since
             step = state.result_step.name
     except NotFound:
-        return detail  # its type is no longer deployed
+        return detail  # it was deleted
     if "purged_at" in view:
         return detail
     # Null is a payload too, so a hidden payload is left out completely.
