@@ -80,18 +80,18 @@ class Reader:
     joins: Joins
 
     def check_deployed(self, name: str) -> None:
-        """Refuse to act on a type without code. Its sagas can still be read: see :meth:`check_known`."""
-        self.check_known(name)
+        """Refuse to act on a type without code. Its sagas can still be read: see :meth:`refuse_unknown`."""
+        self.refuse_unknown(name)
         if name not in self.registry:
             raise Conflict(f"type {name} is not deployed")
 
-    def check_known(self, name: str) -> None:
+    def refuse_unknown(self, name: str) -> None:
         """Refuse a type that is not deployed and has no sagas."""
         if name not in self.registry and not self.listing.by_name([name], 1, None).saga_ids:
             self.registry.get(name)
 
     def _no_saga(self, name: str, saga_id: str) -> NotFound:
-        self.check_known(name)
+        self.refuse_unknown(name)
         return NotFound(f"no saga with id {saga_id} (type {name})")
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:

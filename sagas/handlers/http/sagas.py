@@ -113,7 +113,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         name = request.text("type")
         names = [saga.definition.name for saga in registry] if name is None else [name]
         if name is not None:
-            reader.check_known(name)
+            reader.refuse_unknown(name)
         types = [registry.get(each).definition for each in names if each in registry]
         search_keys = sorted({key.name for definition in types for key in definition.find_by})
         request.only(*_LISTED_BY, *search_keys)
@@ -139,7 +139,7 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
         request = _request(app)
         request.only("type", "limit", "cursor", "group")
         if (name := request.text("type")) is not None:
-            reader.check_known(name)
+            reader.refuse_unknown(name)
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])
