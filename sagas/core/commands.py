@@ -57,12 +57,14 @@ class StallNoticed(Struct, frozen=True):
         stale_after: seconds of silence after which the message counts as lost; the type's by default.
         postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 without one.
         backlog: what its queue shows about the message.
+        asked: an operator asks for the message now, if the saga waits for a release.
     """
 
     lease: Lease
     stale_after: float | None = None
     postponed_until: float = 0.0
     backlog: Backlog = Backlog.UNKNOWN
+    asked: bool = False
 
 
 class CancelArrived(Struct, frozen=True):

@@ -315,6 +315,8 @@ class SagaState(Struct, frozen=True):
         parent: the saga that started it.
         order: its parent's request to undo it after its end.
         paused: it waits, without a message, until its type is resumed.
+        settling_since: since when it waits for a release, because its next step does not fit the deployed code.
+        retrying_undos: only the undos that have failed are run, because they are retried.
     """
 
     saga_id: str
@@ -355,6 +357,8 @@ class SagaState(Struct, frozen=True):
     parent: Parent | None = None
     order: Order | None = None
     paused: bool = False
+    settling_since: float = 0.0
+    retrying_undos: bool = False
 
     @property
     def ended(self) -> bool:

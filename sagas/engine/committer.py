@@ -114,7 +114,7 @@ class Committer:
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
             # A cancel came first and the fact is no longer possible: continue with the next fact.
-            following = next_fact(plan, state)
+            following = next_fact(plan, state, self._clock.now())
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} is no longer possible for the saga")
             return Decision(state, Write(following)), None, False

@@ -10,7 +10,7 @@ from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.attempt.course import RECORDING, Course
 from sagas.engine.attempt.late_commits import comes_back, with_pending
-from sagas.errors import Unavailable
+from sagas.errors import SagaError, Unavailable
 from sagas.formats import NewerFormat
 from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
@@ -109,9 +109,12 @@ class Worker:
     def _blocked(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
         """Return the fate of a message whose refused claim would hold now: a gate was shut, or the saga has
         changed."""
+        saga_type = self.advancer.registry.get(message.saga)
         if advanced.gate is None:
+            if saga_type.code(message.step, undo=message.undo) is None:
+                raise SagaError(f"internal error: step {message.step!r} has no code to run; please report it")
             return None
-        lease = lease_for(self.advancer.registry.get(message.saga), self.advancer.services.clock, invocation.deadline)
+        lease = lease_for(saga_type, self.advancer.services.clock, invocation.deadline)
         match advanced.gate.admit(message, advanced.state, lease.act_until):
             case Discard() | Postpone() as end:
                 return end

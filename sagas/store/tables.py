@@ -152,6 +152,8 @@ def _control(settings: StoreSettings) -> type[Model]:
         recovery_exhausted = BooleanAttribute(null=True)
         unanswered = NumberAttribute(null=True)
         unreadable = UnicodeAttribute(null=True)
+        settling_since = NumberAttribute(null=True)
+        retrying_undos = BooleanAttribute(null=True)
         head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)

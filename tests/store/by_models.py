@@ -47,6 +47,8 @@ _PLAIN = (
     "error_type",
     "resolution_seq",
     "unreadable",
+    "settling_since",
+    "retrying_undos",
 )
 
 # States and entries as items, and back.
@@ -180,6 +182,8 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         error_type=item.error_type or "",
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
+        settling_since=float(item.settling_since or 0),
+        retrying_undos=bool(item.retrying_undos),
         overdue=bool(item.overdue),
         head=(item.head or b"")[:32],
         digest=urlsafe_b64encode((item.head or b"")[32:]).decode().rstrip("="),

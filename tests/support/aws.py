@@ -176,6 +176,7 @@ class HandmadeStack:
             "SAGAS_PAYLOAD_BUCKET": self.bucket,
             **({"SAGAS_JOINS_TABLE": self.joins_table} if self.joins_table else {}),
             "SAGAS_SHARDS": "2",
+            "SAGAS_SETTLE": "0",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
             "SAGAS_COMMAND_QUEUE": self.commands,

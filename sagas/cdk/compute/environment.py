@@ -12,6 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
+from sagas.authoring.policies import SETTLE
 from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.tables import Tables
 from sagas.cdk.layout.step_groups import SHARED
@@ -43,6 +44,7 @@ def service_environment(
         "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
         "SAGAS_CARRY_INPUTS": None if options.carry_inputs and options.payload_key is None else 0,
+        "SAGAS_SETTLE": None if options.settle_seconds == SETTLE else options.settle_seconds,
         "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
     }
     joins = any(saga.name in tables.families for saga in sagas)

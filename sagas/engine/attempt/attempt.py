@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from sagas.authoring.codec import content_hash, encode
-from sagas.authoring.definition.definition import StepDefinition
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
-from sagas.core.fit import KINDS
+from sagas.core.rules import misfit, next_look, settles
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.engine.attempt.carrying import Value, correlated
 from sagas.engine.attempt.context import StepContext
@@ -186,7 +185,8 @@ class Attempt:
 
     def _take(self) -> SagaState | None:
         message, clock, control = self._message, self._services.clock, self._services.control
-        claim = control.claim_undo if message.undo else control.claim_step
+        kind = self._type.step(message.step).waits_for
+        claim = control.claim_undo if message.undo else partial(control.claim_step, kind=kind)
         lease = self._lease(self._code.timeout)
         claiming = message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step
         held = write_contended(clock, partial(claim, *claiming))
@@ -206,9 +206,10 @@ class Attempt:
         if self._next is not None:
             return self._next
         step, clock = state.steps[send.index].name, self._services.clock
-        if step not in self._course.chain or not self._type.has_code(step, undo=send.undo):
+        code = self._type.code(step, undo=send.undo) if step in self._course.chain else None
+        if code is None or misfit(self._type.plan(state.steps), state, clock.now()):
             return None
-        timeout = self._type.step(step).code(undo=send.undo).timeout
+        timeout = code.timeout
         if clock.now() + timeout + RECORDING > self._invocation.deadline:
             return None
         try:
@@ -244,7 +245,6 @@ class Attempt:
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the lease expired before the step could start; it will be retried")
         code = self._type.step(message.step)
-        self._refuse_another_kind(code, held)
         values = self._values = self._inputs(held)
         context = self._context = StepContext(
             saga_id=message.saga_id,
@@ -283,13 +283,6 @@ class Attempt:
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
-
-    def _refuse_another_kind(self, code: StepDefinition, held: SagaState) -> None:
-        """Refuse a step that changed between a wait, a children step and an ordinary step since the saga started."""
-        was = held.steps[self._message.index].waits_for
-        if not self._message.undo and code.waits_for not in ("", was):
-            change = f"was {KINDS[was]} when the saga started, but is now {KINDS[code.waits_for]}"
-            raise TypeChanged(f"step {code.name!r} {change}")
 
     def _inputs(self, held: SagaState) -> dict[str, Value]:
         """Return the values that the code names, by parameter. Proven payloads come from the message, the others from
@@ -364,7 +357,11 @@ class Attempt:
             fact, details = undo_failure(*failure, self._invocation.trace_id, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(*failure, cancelled=cancelled, began=self._began, redact=redact)
+            plan, now = self._type.plan(held.steps), self._services.clock.now()
+            look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
+            fact, details = step_failure(
+                *failure, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+            )
         # The error goes to the journal. The log has only its type, because its text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant

@@ -80,7 +80,7 @@ class Children:
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
                 return
-            owed = next_fact(self.advancer.plan(state), state) is not None or state.lease is not None
+            owed = next_fact(self.advancer.plan(state), state, self._now) is not None or state.lease is not None
             if owed or not state.joins:
                 stalled, context = StallNoticed(self.advancer.lease()), _SUPERVISOR
                 with suppress(Fenced):

@@ -102,10 +102,18 @@ class ControlItems(ControlMarks):
         return True
 
     def claim_step(
-        self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
+        self,
+        saga_id: str,
+        index: int,
+        dispatch: int,
+        lease: Lease,
+        now: float,
+        name: str | None = None,
+        kind: str | None = None,
     ) -> SagaState | None:
         """Lock the saga, count the attempt and mark the step running, in one conditional update and without a read.
-        ``now``: epoch seconds. Returns the state after it; ``None`` when the state does not allow it."""
+        ``now``: epoch seconds. Returns the state after it; ``None`` when the state does not allow it, or if the saga's
+        step does not have this name and kind."""
         step = f"#steps[{index}]"
         allowed = [
             "#status IN (:PENDING, :RUNNING, :WAITING)",
@@ -114,12 +122,14 @@ class ControlItems(ControlMarks):
             "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
             "attribute_not_exists(#recovery_exhausted)",
         ]
+        if kind is not None:  # code of another kind does not fit the saga's step
+            allowed.append(f"{step}.#kind = :kind" if kind else f"attribute_not_exists({step}.#kind)")
         changes = [
             f"{step}.#status = :RUNNING",
             f"{step}.#attempts = {step}.#attempts + :one",  # rule 6: attempts are counted at claim
             "#status = :RUNNING",
         ]
-        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes)
+        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes, kind)
 
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
@@ -143,6 +153,7 @@ class ControlItems(ControlMarks):
         name: str | None,
         allowed: Sequence[str],
         changes: Sequence[str],
+        kind: str | None = None,
     ) -> SagaState | None:
         condition = [
             "attribute_not_exists(#lease_owner)",  # rule 1: a lease is free when it was released, not when it expired
@@ -167,6 +178,7 @@ class ControlItems(ControlMarks):
                 ":now": iso(now),
                 ":known_format": FORMAT,
                 ":name": name,
+                ":kind": kind or None,
                 ":zero": 0,
                 ":one": 1,
                 ":lease_owner": lease.owner,

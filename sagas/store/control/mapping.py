@@ -190,6 +190,8 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "err": state.error_type,
             "resolution_seq": state.resolution_seq,
             "unreadable": state.unreadable,
+            "settling_since": int(state.settling_since),
+            "retrying_undos": state.retrying_undos,
         }
     )
     item["steps"] = {"L": [{"M": _step_item(step, claimable=state.status not in _BACKWARD)} for step in state.steps]}
@@ -405,6 +407,8 @@ def state_of(item: Item) -> SagaState:
         parent=parent,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         paused=text_in(item, "open_shard").startswith(PAUSED),
+        settling_since=float(number_in(item, "settling_since")),
+        retrying_undos=_flag_in(item, "retrying_undos"),
     )
 
 
