@@ -303,7 +303,7 @@ CHANGE = Operation(
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),
-    errors="404 413 422",
+    errors="404 409 413 422",
     body=RecoveryOptions,
 )
 STATS = Operation("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats")

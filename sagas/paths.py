@@ -8,6 +8,8 @@ from typing import Any, cast
 Place = tuple[str, ...]
 """The parts of a path from the outside in: a name, ``[0]`` for one item of an array, ``[*]`` for each."""
 EACH = "[*]"
+DEEP = "**"
+"""The part before a last name: the members of that name at any depth. Users cannot write it."""
 _PART = re.compile(r"\.([^\s.\[\]$*]+)|(\[(?:\d{1,6}|\*)\])")
 _PATH = re.compile(rf"\$(?:{_PART.pattern})*")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import collections.abc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
 
-from sagas.authoring.shapes.base import Shape, UnsupportedType, json_type_of
+from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
 from sagas.authoring.shapes.models import Model
@@ -20,7 +21,7 @@ from sagas.authoring.shapes.records import Record
 from sagas.authoring.shapes.unions import Union
 from sagas.authoring.signatures.annotations import SECRET
 from sagas.errors import DefinitionError
-from sagas.paths import EACH, Place, parse_path
+from sagas.paths import DEEP, EACH, Place, parse_path
 
 T = TypeVar("T")
 Secret = Annotated[T, SECRET]
@@ -34,7 +35,7 @@ _SHORTEST = 4
 PlacesBySource = collections.abc.Mapping[str, Sequence[Place]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Redaction:
     """The redacted values of a saga type.
 
@@ -42,21 +43,34 @@ class Redaction:
         types: the type of the request, under ``request``, and of each step's result, under the step's name.
         places: paths to redacted values below these, under the same names: members by name, ``[*]`` for all items of an
             array or object, ``[0]`` for the first item of an array.
-        hides: whether any value is redacted.
     """
 
     types: dict[str, Any] = field(default_factory=dict[str, Any])
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
-    hides: bool = False
 
-    def view(self, source: str, data: Any) -> tuple[Any, list[str]]:
-        """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere."""
+    def view(self, source: str, data: Any, stored: Iterable[Place] = ()) -> tuple[Any, list[str]]:
+        """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere.
+        ``stored``: the paths that the value was stored with; they hide values that the types of today do not."""
         walk = _Walk()
-        if source not in self.types:
-            return (walk.hide(data) if self.hides else data), walk.secrets
-        for place in self.places.get(source, ()):
+        for place in dict.fromkeys((*stored, *self.hidden.get(source, ()))):
             data = walk.at(data, place)
-        return walk.typed(data, shape_of(self.types[source])), walk.secrets
+        return data, walk.secrets
+
+    @cached_property
+    def hidden(self) -> collections.abc.Mapping[str, tuple[Place, ...]]:
+        """All paths to redacted values, those of the types included, by source. Sources without any are left out.
+
+        Each value is stored with these paths, so it stays hidden when the types change. They may hide more than the
+        types do: a member of a union counts for all members.
+        """
+        by_source = dict[str, tuple[Place, ...]]()
+        for source, type_ in self.types.items():
+            paths = {*self.places.get(source, ()), *_hidden(shape_of(type_), ())}
+            # A path below another hidden one adds nothing.
+            outer = [path for path in paths if all(path[:length] not in paths for length in range(len(path)))]
+            if outer:
+                by_source[source] = tuple(sorted(outer))
+        return by_source
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
@@ -83,8 +97,7 @@ def redaction_of(
         if not _leads_somewhere(shape_of(types[source]), tuple(place)):
             raise DefinitionError(f"{where}: redact: {path!r} does not exist in the type")
         places.setdefault(source, []).append(tuple(place))
-    hides = bool(places) or any(_has_secret(shape_of(type_), set()) for type_ in types.values())
-    return Redaction(types, {source: tuple(inner) for source, inner in places.items()}, hides)
+    return Redaction(types, {source: tuple(inner) for source, inner in places.items()})
 
 
 class _Walk:
@@ -120,6 +133,8 @@ class _Walk:
         if not place:
             return self.hide(data)
         first, remaining = place[0], place[1:]
+        if first == DEEP:
+            return self._deep(data, remaining[0])
         if isinstance(data, dict):
             members = cast("dict[str, Any]", data)
             return {name: self.at(item, remaining) if first in (name, EACH) else item for name, item in members.items()}
@@ -128,39 +143,17 @@ class _Walk:
             return [self.at(item, remaining) if first in (EACH, f"[{index}]") else item for index, item in items]
         return data
 
-    def typed(self, data: Any, shape: Shape) -> Any:
-        """Hide what the type marks as secret. Data that does not fit the type stays: the type may have changed
-        since."""
-        if shape.secret:
-            return self.hide(data)
-        if isinstance(shape, Union):
-            for member in shape.members:
-                if json_type_of(data) in member.json_types:
-                    data = self.typed(data, member)
-            return data
+    def _deep(self, data: Any, hidden: str) -> Any:
+        """Hide the members of a name at any depth."""
         if isinstance(data, dict):
             members = cast("dict[str, Any]", data)
-            return {name: self.typed(item, _member(shape, name)) for name, item in members.items()}
-        if isinstance(data, list):
-            items = cast("list[Any]", data)
-            if isinstance(shape, Array):
-                return [self.typed(item, shape.item) for item in items]
-            if isinstance(shape, FixedArray):
-                shapes = [*shape.items, *[_ANYTHING] * len(items)]
-                return [self.typed(item, item_shape) for item, item_shape in zip(items, shapes, strict=False)]
-        return cast("Any", data)
+            return {
+                name: self.hide(item) if name == hidden else self._deep(item, hidden) for name, item in members.items()
+            }
+        return [self._deep(item, hidden) for item in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
 _ANYTHING = Json()
-
-
-def _member(shape: Shape, name: str) -> Shape:
-    """The shape of an object's member; any JSON if the object's shape does not say."""
-    if isinstance(shape, Mapping):
-        return shape.item
-    if isinstance(shape, Record):
-        return shape.fields[name].shape if name in shape.fields else _ANYTHING
-    return _model_members(shape).get(name, _ANYTHING) if isinstance(shape, Model) else _ANYTHING
 
 
 def _model_members(shape: Model) -> dict[str, Shape]:
@@ -175,25 +168,48 @@ def _model_members(shape: Model) -> dict[str, Shape]:
     return members
 
 
-def _inside(shape: Shape) -> list[Shape]:
+def _inside(shape: Shape) -> list[tuple[Place, Shape]]:
+    """The shapes directly inside a shape, with the way to each. A union's members are where the union is."""
     if isinstance(shape, Union):
-        return shape.members
+        return [((), member) for member in shape.members]
     if isinstance(shape, Array | Mapping):
-        return [shape.item]
+        return [((EACH,), shape.item)]
     if isinstance(shape, FixedArray):
-        return shape.items
+        return [((f"[{index}]",), item) for index, item in enumerate(shape.items)]
     if isinstance(shape, Record):
-        return [record_field.shape for record_field in shape.fields.values()]
-    return [*_model_members(shape).values()] if isinstance(shape, Model) else []
+        return [((name,), record_field.shape) for name, record_field in shape.fields.items()]
+    return [((name,), inner) for name, inner in _model_members(shape).items()] if isinstance(shape, Model) else []
 
 
-def _has_secret(shape: Shape, seen: set[int]) -> bool:
-    """Whether a value can contain a secret. For a pydantic model the answer is yes: its references may be
-    unresolved."""
-    if id(shape) in seen:
-        return False
-    seen.add(id(shape))
-    return shape.secret or isinstance(shape, Model) or any(_has_secret(inner, seen) for inner in _inside(shape))
+def _hidden_whole(shape: Shape) -> bool:
+    """Whether all of a value is hidden: as a secret, or as a pydantic model whose references are unresolved."""
+    if shape.secret or not isinstance(shape, Model):
+        return shape.secret
+    return not (shape.type.__pydantic_complete__ or shape.type.model_rebuild(raise_errors=False))
+
+
+def _all_inside(shape: Shape) -> set[tuple[str, Shape]]:
+    """The shapes inside a shape at any depth, with the name of the innermost member that contains each."""
+    found, ahead = set[tuple[str, Shape]](), [("", shape)]
+    while ahead:
+        name, outer = ahead.pop()
+        for part, inner in [] if _hidden_whole(outer) else _inside(outer):
+            pair = (part[0] if part and not part[0].startswith("[") else name, inner)
+            if pair not in found:
+                found.add(pair)
+                ahead.append(pair)
+    return found
+
+
+def _hidden(shape: Shape, place: Place) -> list[Place]:
+    """The paths to the hidden values of a type at a place. In a type that contains itself they are names of members."""
+    if _hidden_whole(shape):
+        return [place]
+    inside = _all_inside(shape)
+    names = {name for name, inner in inside if _hidden_whole(inner)}
+    if not any(inner is shape for _, inner in inside):
+        return [path for part, inner in _inside(shape) for path in (_hidden(inner, place + part) if names else ())]
+    return [place] if "" in names else [(*place, DEEP, name) for name in names]
 
 
 def _leads_somewhere(shape: Shape, place: Place) -> bool:
@@ -204,7 +220,7 @@ def _leads_somewhere(shape: Shape, place: Place) -> bool:
     if isinstance(shape, Union):
         return any(_leads_somewhere(member, place) for member in shape.members)
     if first == EACH or isinstance(shape, Mapping) or (first.startswith("[") and isinstance(shape, Array | FixedArray)):
-        return any(_leads_somewhere(inner, remaining) for inner in _inside(shape))
+        return any(_leads_somewhere(inner, remaining) for _, inner in _inside(shape))
     if isinstance(shape, Record):
         return first in shape.fields and _leads_somewhere(shape.fields[first].shape, remaining)
     if isinstance(shape, Model):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 
@@ -38,6 +40,11 @@ def id_from(*parts: object) -> str:
     raw[6] = 0x80 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)
     return str(uuid.UUID(bytes=bytes(raw)))
+
+
+def types_hash(types: Iterable[str]) -> str:
+    """Return eight characters that stand for the types of a step's children, in order."""
+    return urlsafe_b64encode(hashlib.sha256("\n".join(types).encode()).digest()[:6]).decode()
 
 
 _PER_COUNTER = 4

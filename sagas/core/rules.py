@@ -33,6 +33,7 @@ from sagas.core.events import (
     WaitTimedOut,
 )
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.errors import TypeChanged
 
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden. A longer wait takes a new message or a copy: SQS counts each receive, and
@@ -281,7 +282,8 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
 def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLettered:
     """Return the fact that the current step has failed and waits for an operator."""
     if step.timed_out and step.waits_for == "children":
-        return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=Failure("ChildrenFailed"))
+        why = Failure(TypeChanged.__name__, state.unreadable) if state.unreadable else Failure("ChildrenFailed")
+        return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=why)
     if step.timed_out:
         return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
     if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery.exhausted:
@@ -302,6 +304,8 @@ def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected:
     """Return the policy for the current step, which has failed for good. Past the pivot the saga continues, or waits
     for an operator."""
     own = plan.steps[state.cursor]
+    if state.unreadable:  # its children have completed, so nothing has failed for good
+        return "DEAD_LETTER"
     policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 

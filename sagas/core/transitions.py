@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Send, Write
+from sagas.core.ids import types_hash
 from sagas.core.rules import (
     SHORT_WAIT,
     Plan,
@@ -231,6 +232,7 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
             tolerate=own.tolerate,
             one_by_one=own.one_by_one,
             requests_seq=after.seq,
+            of=types_hash(fact.types),
         ),
     )
     after = replace(
@@ -245,7 +247,8 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
 
 
 def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: float) -> Decision:
-    """Complete the step with the children's results; if too many failed, it has failed."""
+    """Complete the step with the children's results; if too many failed, it has failed. If a result cannot be read, an
+    operator decides."""
     step = _in_wait(state, fact.index, "children")
     if step is None:
         return Decision(state)
@@ -254,7 +257,8 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
         done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
         return _advanced(plan, after.with_step(fact.index, done), now)
     failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, timed_out=True))
-    return proceed(plan, replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
+    failed = replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0)
+    return proceed(plan, replace(failed, unreadable=unreadable_part(fact.failure)), now)
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:

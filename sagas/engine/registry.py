@@ -10,10 +10,12 @@ from typing import Any
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
+from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.core.fit import Deployed, fit
 from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import StepState
 from sagas.errors import NotFound
+from sagas.store.journal.entries import hiding
 
 
 def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: float = 0.0) -> Plan:
@@ -75,13 +77,15 @@ class SagaType:
     @property
     def new_steps(self) -> tuple[StepState, ...]:
         """Return the steps of a new saga."""
-        steps = (step for step in self.definition.steps if not step.retired)
+        steps = [step for step in self.definition.steps if not step.retired]
+        result = self.definition.result_step
         return tuple(
             StepState(
                 step.name,
                 undo=step.undo is not None or step.children is not None,
                 waits_for=step.waits_for,
                 pivot=step.pivot,
+                result=step is result and step is not steps[-1],
             )
             for step in steps
         )
@@ -93,11 +97,14 @@ class SagaType:
             {"name": step.name, "undo": step.undo}
             | ({"waits_for": step.waits_for} if step.waits_for else {})
             | ({"pivot": True} if step.pivot else {})
+            | ({"result": True} if step.result else {})
             for step in self.new_steps
         ]
-        return {"version": self.definition.version, "steps": steps}
+        hidden = self.definition.redaction.hidden.get(REQUEST, ())
+        return {"version": self.definition.version, "steps": steps, **hiding(hidden)}
 
-    def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
+    @staticmethod
+    def steps_recorded(details: Mapping[str, Any]) -> tuple[StepState, ...]:
         """Return the steps of a saga from its first entry, whatever was deployed since."""
         return tuple(
             StepState(
@@ -105,6 +112,7 @@ class SagaType:
                 undo=bool(step["undo"]),
                 waits_for=str(step.get("waits_for", "")),
                 pivot=bool(step.get("pivot")),
+                result=bool(step.get("result")),
             )
             for step in details["steps"]
         )
@@ -181,6 +189,10 @@ class Registry:
         if saga_type is None:
             raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
         return saga_type
+
+    def redaction(self, name: str) -> Redaction:
+        """Return what the type of that name hides; nothing if it is not deployed."""
+        return self._types[name].definition.redaction if name in self._types else Redaction()
 
     def __contains__(self, name: str) -> bool:
         return name in self._types

@@ -46,8 +46,10 @@ class StepAttribute(MapAttribute[Any, Any]):
     spare = NumberAttribute(null=True)
     back = BooleanAttribute(null=True)
     asked = NumberAttribute(null=True)
+    of = UnicodeAttribute(null=True)
     post = BooleanAttribute(null=True)
     pivot = BooleanAttribute(null=True)
+    out = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -118,6 +118,7 @@ class FailingRunner(Runner):
         payloads: Mapping[str, str | None],
         context: StepContext,
         began: Callable[[], None] = lambda: None,
+        changed: Collection[str] = (),
     ) -> str | None:
         """Run a step, or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
         name = step.undo.name if undo and step.undo is not None else step.name
@@ -132,7 +133,7 @@ class FailingRunner(Runner):
             else:
                 step = replace(step, function=raising)
         with self._clock.running():
-            return super().run(definition, step, undo, payloads, context, began)
+            return super().run(definition, step, undo, payloads, context, began, changed)
 
 
 def _raise(raised: Raised, *_: object, **__: object) -> None:

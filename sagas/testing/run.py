@@ -242,7 +242,7 @@ def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: s
 
 def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:
     state, entries = process.stored(saga_id), process.entries(saga_id)
-    error, result = entries.get(state.error_seq), definition.result_step
+    error, result = entries.get(state.error_seq), definition.step(state.result_step.name).result
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     outcome = Outcome(
         status=state.status.value,
@@ -258,7 +258,7 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
         waited=_waited(entries.values()),
         children=_children(process, definition, saga_id),
     )
-    return replace(outcome, result=outcome.results.get(result.result)) if outcome.status == "COMPLETED" else outcome
+    return replace(outcome, result=outcome.results.get(result)) if outcome.status == "COMPLETED" else outcome
 
 
 def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:

@@ -143,6 +143,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         late=step.timed_out or None,
         post=step.postponed or None,
         pivot=step.pivot or None,
+        out=step.result or None,
     )
     if not step.attempts.made and status in _BACKWARD:
         made.attempts = None
@@ -221,6 +222,7 @@ def _step_state(item: Any) -> StepState:
         timed_out=bool(item.late),
         postponed=bool(item.post),
         pivot=bool(item.pivot),
+        result=bool(item.out),
     )
 
 

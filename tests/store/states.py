@@ -85,10 +85,13 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         st.booleans(),
         postponed=st.booleans(),
         pivot=st.booleans(),
+        result=st.booleans(),
     )
     return (
         own
-        | st.builds(_with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts))
+        | st.builds(
+            _with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts, _names)
+        )
         if families
         else own
     )

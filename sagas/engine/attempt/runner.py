@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
@@ -17,9 +17,11 @@ from sagas.authoring.definition.instance_state import note_on_instance_state
 from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
+from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
+from sagas.engine.attempt.carrying import Value
 from sagas.engine.attempt.context import StepContext
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, WrongResult, listed, text_of
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
@@ -48,16 +50,27 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     return needed
 
 
-def secrets_in(
-    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
-) -> list[str]:
+def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
     """Return the redacted values among the inputs of a step or undo, as texts to search for."""
     secrets = list[str]()
-    for parameter in parameters if definition.redaction.hides else ():
-        text = payloads.get(parameter.name)
-        if text is not None:
-            secrets += definition.redaction.view(parameter.step or REQUEST, json.loads(text))[1]
+    for parameter in parameters:
+        text, hidden = values.get(parameter.name, Value(None))
+        source = parameter.step or REQUEST
+        if text is not None and (hidden or source in definition.redaction.hidden):
+            secrets += definition.redaction.view(source, json.loads(text), hidden)[1]
     return secrets
+
+
+def changed_children(definition: SagaDefinition, state: SagaState) -> list[str]:
+    """Return the steps whose children had other types, or another order, when this saga started them."""
+    was = {step.name: step.fan_out.of for step in state.steps if step.fan_out.of}
+    return [
+        step.name
+        for step in definition.steps
+        if step.children is not None
+        and step.name in was
+        and was[step.name] != types_hash(saga.name for saga in step.children.sagas)
+    ]
 
 
 def new_instance(definition: SagaDefinition) -> Any:
@@ -89,8 +102,10 @@ class Runner:
         payloads: Mapping[str, str | None],
         context: StepContext,
         began: Callable[[], None] = lambda: None,
+        changed: Collection[str] = (),
     ) -> str | None:
-        """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo."""
+        """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo. ``changed``: steps whose
+        results do not fit, whatever their types say."""
         code = step.code(undo=undo)
         arguments: dict[str, Any] = {}
         for parameter in code.parameters:
@@ -99,6 +114,9 @@ class Runner:
                 continue
             # A payload is read as the type that its producer declared: its consumer may declare less.
             text = payloads[parameter.name]
+            if parameter.step in changed and text is not None:
+                change = "whose children have other types now, or another order"
+                raise TypeChanged(f"the result of step {parameter.step!r} no longer matches it, {change}")
             stored = None if text is None else definition.stored(parameter.step or REQUEST, json.loads(text))
             arguments[parameter.name] = stored
         instance = self.instance(definition)

@@ -47,9 +47,9 @@ class Operations:
         A cancel that was accepted before the type was declared with ``cancellable=False`` stays accepted. Returns the
         saga: CANCELLED if it has ended, otherwise still in flight.
         """
-        cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
+            cancellable = self.advancer.registry.get(name).definition.cancellable
             if not cancellable and not state.cancel.at:
                 text = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{text}; this one is {state.status}")

@@ -17,7 +17,6 @@ from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
 from sagas.engine.read.overviews import QueueStats, StatsView, TypeStats
-from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
@@ -135,7 +134,7 @@ class Statistics:
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)
-        for state in readable(self.control, list(dict.fromkeys([*ids, *needing.saga_ids]))):
+        for state in self.control.readable(list(dict.fromkeys([*ids, *needing.saga_ids]))):
             counts = counted.get(state.saga)
             if counts is None:
                 continue

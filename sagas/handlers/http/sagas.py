@@ -58,7 +58,8 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # A new saga is answered as written just now. One that was started before is read.
         state, entry = started.state, started.entry
-        created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
+        view = saga_view(state, [entry], paused=reader.paused(state))
+        created = redacted(view, state, [entry], registry.redaction(name))
         saga = created if started.created else reader.show(name, state.saga_id)
         headers = {"Location": linked(request.base, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
@@ -110,9 +111,11 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
             of = "children", request.parent()
             return _listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
         name = request.text("type")
-        types = [*registry] if name is None else [registry.get(name)]
-        names = [saga.definition.name for saga in types]
-        search_keys = sorted({key.name for saga in types for key in saga.definition.find_by})
+        names = [saga.definition.name for saga in registry] if name is None else [name]
+        if name is not None:
+            reader.refuse_unknown(name)
+        types = [registry.get(each).definition for each in names if each in registry]
+        search_keys = sorted({key.name for definition in types for key in definition.find_by})
         request.check_query(*_LISTED_BY, *search_keys)
         key = request.text("idempotency_key")
         if key is not None:
@@ -130,13 +133,13 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the function that lists what needs an operator."""
-    reader, registry = engine.reader, engine.registry
+    reader = engine.reader
 
     def list_attention() -> Response[str]:
         request = _request(app)
         request.check_query("type", "limit", "cursor", "group")
         if (name := request.text("type")) is not None:
-            registry.get(name)
+            reader.refuse_unknown(name)
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])
@@ -195,6 +198,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         body, actor = read_body(request, Reason), request.actor
         purged = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
         view = read_only_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
+        view = redacted(view, purged.state, purged.entries, engine.registry.redaction(name), purged.hidden)
         return answer(200, linked(request.base, view))
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:

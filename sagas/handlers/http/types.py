@@ -63,7 +63,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def change_type(name: str) -> Response[str]:
-        registry.get(name)
+        engine.reader.check_deployed(name)
         request = Request(app.current_event.raw_event)
         request.check_query()
         change = read_body(request, PauseChange)
@@ -76,7 +76,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def recover(name: str) -> Response[str]:
-        registry.get(name)
+        engine.reader.check_deployed(name)
         request = Request(app.current_event.raw_event)
         request.check_query()
         options = asdict(read_body(request, RecoveryOptions))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.formats import FORMAT
+from sagas.formats import FORMAT, NewerFormat
 from sagas.store.children.joins import join_writes
 from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
 from sagas.store.control.mapping import (
@@ -50,6 +51,21 @@ class ControlItems(ControlMarks):
         keys = list(map(key_of, saga_ids))
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=consistent)
         return {state.saga_id: state for state in map(state_of, items)}
+
+    def readable(self, saga_ids: list[str]) -> list[SagaState]:
+        """Return the existing sagas that are not being purged, in this order.
+
+        A newer version of the library may run next to this one. Lists omit the sagas that it wrote.
+        """
+        try:
+            states = self.get_many(saga_ids)
+        except NewerFormat:
+            states = dict[str, SagaState]()
+            for saga_id in saga_ids:
+                with suppress(NewerFormat):
+                    state = self.get(saga_id)
+                    states |= {} if state is None else {saga_id: state}
+        return [states[saga_id] for saga_id in saga_ids if saga_id in states and not states[saga_id].purge]
 
     def create(self, state: SagaState, stale_after: float) -> bool:
         """Create the item of a new saga; ``False`` if it exists already."""

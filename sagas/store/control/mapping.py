@@ -304,8 +304,10 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "spare": step.fan_out.tolerate,
             "back": step.fan_out.one_by_one,
             "asked": step.fan_out.requests_seq,
+            "of": step.fan_out.of,
             "post": step.postponed,
             "pivot": step.pivot,
+            "out": step.result,
         }
     )
     return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
@@ -426,6 +428,7 @@ def _fan_out_in(item: Item) -> FanOut:
         tolerate=number_in(item, "spare"),
         one_by_one=_flag_in(item, "back"),
         requests_seq=number_in(item, "asked"),
+        of=text_in(item, "of"),
     )
 
 
@@ -445,4 +448,5 @@ def _step_in(item: Item, what: str) -> StepState:
         fan_out=_fan_out_in(item),
         postponed=_flag_in(item, "post"),
         pivot=_flag_in(item, "pivot"),
+        result=_flag_in(item, "out"),
     )

@@ -83,7 +83,7 @@ def _redaction(cls: type[Any] = Pay) -> Redaction:
     return definition_of(cls).redaction
 
 
-@pytest.mark.parametrize(
+SHOWN_PARTS = pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
         ("card", CARD, SHOWN),
@@ -104,6 +104,9 @@ def _redaction(cls: type[Any] = Pay) -> Redaction:
         ("card", {"unknown": 1}, {"unknown": 1}),
     ],
 )
+
+
+@SHOWN_PARTS
 def test_what_is_shown_of_a_request(name: str, value: Any, shown: Any) -> None:
     assert _redaction().view("request", {name: value})[0] == {name: shown}
 
@@ -116,13 +119,15 @@ def test_what_is_shown_of_results() -> None:
     assert shown("use", "tok") == ("tok", [])
 
 
-def test_nothing_is_shown_of_a_step_that_is_not_there_any_more() -> None:
-    assert _redaction().view("gone", {"a": ["b", 2.5, True]}) == (HIDDEN, ["b", "2.5"])
-    assert _redaction(Plain).view("gone", {"a": 1}) == ({"a": 1}, [])
-
-
-def test_types_without_secrets_hide_nothing() -> None:
-    assert (_redaction().hides, _redaction(Plain).hides) == (True, False)
+def test_a_value_is_hidden_where_its_entry_says_so_and_where_its_type_does() -> None:
+    stored = (("a", "[1]"), ("**", "pin"))
+    value = {"a": ["b", "c"], "d": [{"pin": {"e": 2.5}}, True]}
+    seen = {"a": ["b", HIDDEN], "d": [{"pin": HIDDEN}, True]}
+    assert _redaction().view("gone", value, stored) == (seen, ["c", "2.5"])
+    assert _redaction().view("charge", [{"code": "12345", "ok": "yes"}], (("[*]", "ok"),))[0] == [
+        {"code": HIDDEN, "ok": HIDDEN}
+    ]
+    assert _redaction().view("gone", value) == (value, [])
 
 
 def test_the_values_stay_what_they_are() -> None:
@@ -158,6 +163,113 @@ def test_so_is_what_is_no_list_of_paths() -> None:
         class Wrong(Saga[Payment], name="wrong", redact="request.card"):  # pyright: ignore[reportUnusedClass]
             @step
             def do(self) -> None: ...
+
+
+def _by_paths(cls: type[Any], source: str, value: Any) -> Any:
+    """What a reader sees that knows the hidden paths and no types."""
+    hidden = _redaction(cls).hidden
+    return Redaction(dict.fromkeys(hidden, Any), {**hidden}).view(source, value)[0]
+
+
+@SHOWN_PARTS
+def test_the_paths_alone_hide_what_the_types_hide(name: str, value: Any, shown: Any) -> None:
+    assert _by_paths(Pay, "request", {name: value}) == {name: shown}
+
+
+def test_hidden_paths() -> None:
+    assert _redaction(Plain).hidden == {}
+    hidden = _redaction().hidden
+    assert set(hidden) == {"request", "charge", "token"}
+    assert hidden["token"] == ((),)
+    assert hidden["charge"] == (("[*]", "code"),)
+    assert hidden["request"] == (
+        ("account", "iban"),
+        ("by_name", "[*]", "cvc"),
+        ("by_name", "[*]", "number"),
+        ("card", "cvc"),
+        ("card", "number"),
+        ("cards", "[*]", "cvc"),
+        ("cards", "[*]", "number"),
+        ("free", "password"),
+        ("node", "**", "inner"),
+        ("person", "cards", "[*]"),
+        ("person", "tax_id"),
+        ("place", "[0]"),
+    )
+
+
+class Leaf(NamedTuple):
+    pin: Secret[str]
+    more: list[Leaf]
+
+
+@dataclass
+class Cash:
+    amount: int
+
+
+@dataclass
+class Even:
+    odd: Odd | None
+    code: Secret[str]
+
+
+@dataclass
+class Odd:
+    even: Even | None
+    codes: list[Secret[str]]
+
+
+class Unresolved(pydantic.BaseModel):
+    later: DefinedLater  # pyright: ignore[reportUndefinedVariable, reportUnknownVariableType]  # noqa: F821
+
+
+class Open(pydantic.BaseModel):
+    tags: dict[str, str]
+    inner: Open | None = None
+    pin: Secret[str]
+
+
+class Hides(Saga[Card | Cash], redact=["$.either", "$.either.code"]):
+    @step
+    def leaf(self) -> Leaf: ...
+
+    @step
+    def odd(self) -> list[Odd]: ...
+
+    @step
+    def model(self) -> Open: ...
+
+    @step
+    def unresolved(self) -> Unresolved: ...
+
+    @step
+    def either(self) -> Even | Cash: ...
+
+    @step
+    def done(self) -> Cash: ...
+
+
+def test_hidden_paths_of_types_that_contain_themselves_and_of_unions() -> None:
+    hidden = _redaction(Hides).hidden
+    assert hidden["request"] == (("cvc",), ("number",)), "a member of a union counts for all"
+    assert hidden["leaf"] == ((),), "items have no names, so all of it is hidden"
+    assert hidden["odd"] == (("[*]", "**", "code"), ("[*]", "**", "codes"))
+    assert hidden["model"] == (("**", "pin"),)
+    assert hidden["unresolved"] == ((),)
+    assert hidden["either"] == ((),), "a path below a hidden one adds nothing"
+    assert "done" not in hidden
+
+
+def test_a_member_at_any_depth() -> None:
+    odd = [{"even": {"odd": {"even": None, "codes": ["a"]}, "code": "b"}, "codes": ["c"]}]
+    seen = [{"even": {"odd": {"even": None, "codes": HIDDEN}, "code": HIDDEN}, "codes": HIDDEN}]
+    assert _by_paths(Hides, "odd", odd) == seen
+    assert _by_paths(Hides, "model", {"tags": {}, "inner": {"pin": "1", "inner": None}, "pin": "2"}) == {
+        "tags": {},
+        "inner": {"pin": HIDDEN, "inner": None},
+        "pin": HIDDEN,
+    }
 
 
 def test_texts() -> None:
