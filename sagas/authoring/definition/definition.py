@@ -207,17 +207,20 @@ class SagaDefinition:
                 return step
         raise KeyError(name)
 
-    def stored(self, source: str, data: Any) -> Any:
+    def stored(self, source: str, data: Any, misfit: str = "") -> Any:
         """Return a stored value as the deployed type, by ``upcast`` if it does not fit. ``source``: ``"request"``, or
-        the step whose result it is. A value that cannot be read raises a TypeChanged."""
+        the step whose result it is. ``misfit``: why it does not fit, whatever its type. A value that cannot be read
+        raises a TypeChanged."""
         type_ = self.request_type if source == REQUEST else self.step(source).result_type
         whose = "the request" if source == REQUEST else f"the result of step {source!r}"
         try:
-            return decode(data, type_)
+            if not misfit:
+                return decode(data, type_)
         except InvalidRequest as error:
-            mismatch = f"{whose} no longer matches {type_name(type_)}: {listed(error.problems)}"
-            if source not in self.upcast:
-                raise TypeChanged(mismatch) from None
+            misfit = listed(error.problems)
+        mismatch = f"{whose} no longer matches {type_name(type_)}: {misfit}"
+        if source not in self.upcast:
+            raise TypeChanged(mismatch)
         try:
             return decode(encode(self.upcast[source](data), type_), type_)
         except InvalidRequest as error:

@@ -23,6 +23,7 @@ from sagas.engine.attempt.carrying import Value
 from sagas.engine.attempt.context import StepContext
 from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
 
+_CHILDREN_CHANGED = "its children have other types now, or another order"
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 
@@ -114,11 +115,8 @@ class Runner:
                 continue
             # A payload is read as the type that its producer declared: its consumer may declare less.
             text = payloads[parameter.name]
-            if parameter.step in changed and text is not None:
-                change = "whose children have other types now, or another order"
-                raise TypeChanged(f"the result of step {parameter.step!r} no longer matches it, {change}")
-            stored = None if text is None else definition.stored(parameter.step or REQUEST, json.loads(text))
-            arguments[parameter.name] = stored
+            source, misfit = parameter.step or REQUEST, _CHILDREN_CHANGED if parameter.step in changed else ""
+            arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
         instance = self.instance(definition)
         began()
         try:
