@@ -21,7 +21,7 @@ from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
 from sagas.engine.attempt.carrying import Value
 from sagas.engine.attempt.context import StepContext
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, WrongResult, listed, text_of
 
 _CHILDREN_CHANGED = "its children have other types now, or another order"
 REQUEST_SEQ = 1
