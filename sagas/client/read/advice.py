@@ -58,7 +58,7 @@ def advice(saga: SagaView, now: float) -> list[str]:
             sentences.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **ids))
         if saga["status"] in _UNDONE:
             sentences.append(_undone(saga))
-        elif (waiting := saga["waiting"]) is not None and waiting["kind"] == "release":
+        elif (waiting := saga.get("waiting")) is not None and waiting["kind"] == "release":
             until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
             sentences.append(f"Waiting for a release{until}. {release_awaited(saga)}")
         elif saga["status"] in _NEXT and not breaker:

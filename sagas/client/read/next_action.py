@@ -161,16 +161,15 @@ def reason_of(saga: Mapping[str, Any]) -> str:
 
 
 def error_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the step of a saga's error, its type and its message; empty texts if unknown. The error that needs an
-    operator comes first, then those of undos."""
-    attention = saga.get("attention")
-    if attention and attention["error"]:
-        error = attention["error"]
-        return error["step"] or "", error["type"], error["message"]
-    for step in saga.get("steps", ()):
-        if step["status"] == "COMPENSATION_FAILED" and step["error"]:
-            return step["name"], step["error"]["type"], step["error"]["message"]
-    error = saga.get("error")
+    """Return the step of a saga's error, its type and its message; empty texts if unknown. Errors of undos come first:
+    they need an operator."""
+    attention: Mapping[str, Any] = saga.get("attention") or {}
+    listed: Mapping[str, Any] | None = attention.get("error")
+    if listed is None or not listed.get("undo"):
+        for step in saga.get("steps", ()):
+            if step["status"] == "COMPENSATION_FAILED" and step["error"]:
+                return step["name"], step["error"]["type"], step["error"]["message"]
+    error = listed or saga.get("error")
     return (error.get("step") or "", error["type"], error["message"]) if error else ("", "", "")
 
 
