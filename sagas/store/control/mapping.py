@@ -313,11 +313,6 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
     return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
 
 
-def progress_of(progress: Progress) -> Item:
-    """Return the stored form of a progress."""
-    return packed({"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)})
-
-
 def purge_item(purge: Purge) -> Item:
     """Return the stored form of a purge, without the usual actor and reason."""
     stored = {
