@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ from sagas.lock import LOCK
 if TYPE_CHECKING:
     from sagas.authoring.definition.definition import SagaDefinition
     from sagas.authoring.saga import Saga
+    from sagas.lock.changes import Change
     from sagas.lock.content import Content
 
 
@@ -48,14 +50,9 @@ def check(
             fail(f"cannot write to {lock}: {error.strerror}")
     broken = sum(change.breaks for change in differences)
     if as_json:
-        named = ("saga", "where", "what", "effect", "todo")
-        entries = [
-            {name: getattr(change, name) for name in named} | {"incompatible": change.breaks} for change in differences
-        ]
-        emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": entries})
+        emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": [*map(_entry, differences)]})
     else:
-        for change in differences:
-            say(plain(f"{'STOPS' if change.breaks else 'fits '} {change}"))
+        _print(differences)
         if write:
             say(f"Wrote {lock}.")
         elif not differences:
@@ -66,13 +63,26 @@ def check(
         fail(f"{broken} of {count_of(len(differences), 'change')} since the last release would stop sagas in flight")
 
 
+def _entry(change: Change) -> dict[str, Any]:
+    named = ("saga", "where", "what", "effect", "todo")
+    return {name: getattr(change, name) for name in named} | {"incompatible": change.breaks}
+
+
+def _print(differences: Sequence[Change]) -> None:
+    """Print the changes, and then each advice once."""
+    for change in differences:
+        say(plain(f"{'STOPS' if change.breaks else 'Fits, but'} {change}"))
+    for advice in dict.fromkeys(change.todo for change in differences if change.todo):
+        say(plain(f"{advice}."))
+
+
 def _recorded(lock: Path, write: bool) -> Content:
-    """Return the content of the lock file, or an empty one before the first ``--write``."""
+    """Return the content of the lock file; an empty one if ``--write`` replaces a file that cannot be read."""
     from sagas.lock.content import FORMAT, read
 
     try:
         return read(lock)
-    except NotFound:
+    except (NotFound, InvalidRequest):
         if not write:
             raise
         return {"format": FORMAT, "sagas": {}}
