@@ -11,21 +11,10 @@ from typing import Any
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.errors import InvalidRequest, Problem
-from sagas.lock.content import Content, blueprint_of, hash_of, is_blueprint, read_json
+from sagas.lock.content import LETTERS, Content, blueprint_of, hash_of, is_blueprint, read_json
 from sagas.lock.judging import Finding, Position, judge
 
-STATUSES = {
-    "P": StepStatus.PENDING,
-    "R": StepStatus.RUNNING,
-    "T": StepStatus.RETRYING,
-    "W": StepStatus.WAITING,
-    "C": StepStatus.COMPLETED,
-    "F": StepStatus.FAILED,
-    "U": StepStatus.COMPENSATING,
-    "B": StepStatus.COMPENSATED,
-    "X": StepStatus.COMPENSATION_FAILED,
-}
-"""The status of a step by its letter in groups of sagas in flight."""
+_STATUSES = {letter: status for status, letter in LETTERS.items()}
 _PLACES = {
     SagaStatus.COMPENSATING: "undoing",
     SagaStatus.DEAD_LETTERED: "dead-lettered at",
@@ -134,7 +123,7 @@ def _of_group(
     place = f'{_PLACES.get(status, moving)} step "{steps[min(cursor, len(steps) - 1)]}"'
     ids = tuple(group.get("examples", ()))
     sagas = f"of version {old['version']}"
-    at = Position(status, cursor, tuple(STATUSES[letter] for letter in letters))
+    at = Position(status, cursor, tuple(_STATUSES[letter] for letter in letters))
     # Code that was deployed before is a rollback.
     back = new is not None and hash_of(blueprint_of(new)) in blueprints
     for where, what, effect, todo in judge(old, new, at, deployed):
@@ -177,7 +166,7 @@ def _is_answer(answer: Any) -> bool:
             steps = [step["name"] for step in blueprints[group["blueprint"]]["steps"] if not step.get("retired")]
             SagaStatus(group["status"])
             datetime.fromisoformat(group["oldest"])
-            matches = len(steps) == len(group["steps"]) and STATUSES.keys() >= set(group["steps"])
+            matches = len(steps) == len(group["steps"]) and _STATUSES.keys() >= set(group["steps"])
             if not matches or not 0 <= group["cursor"] <= len(steps) or group["count"] < 1:
                 return False
         return all(map(is_blueprint, blueprints.values()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -15,13 +16,29 @@ from typing import Any, cast
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
-from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.core.states import StepStatus
+from sagas.errors import DefinitionError, InvalidRequest, NotFound, Problem
 
 FORMAT = 1
 """The version of the format of blueprints and of the files that have them."""
 
+LARGEST = 300_000
+"""Bytes of a stored blueprint, at most: it is one item of DynamoDB."""
 _WIDTH = 120
 """The longest line, in characters."""
+
+LETTERS = {
+    StepStatus.PENDING: "P",
+    StepStatus.RUNNING: "R",
+    StepStatus.RETRYING: "T",
+    StepStatus.WAITING: "W",
+    StepStatus.COMPLETED: "C",
+    StepStatus.FAILED: "F",
+    StepStatus.COMPENSATING: "U",
+    StepStatus.COMPENSATED: "B",
+    StepStatus.COMPENSATION_FAILED: "X",
+}
+"""The letter of each status of a step, in groups of sagas in flight."""
 
 Content = dict[str, Any]
 
@@ -53,8 +70,38 @@ def blueprint_of(definition: SagaDefinition) -> Content:
 
 def hash_of(blueprint: Content) -> str:
     """Return the name of a blueprint: 22 characters from the SHA-256 of its JSON."""
-    text = json.dumps(blueprint, sort_keys=True, separators=(",", ":"))
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
+    return base64.urlsafe_b64encode(hashlib.sha256(_bytes_of(blueprint)).digest()[:16]).decode().rstrip("=")
+
+
+def body_of(blueprint: Content) -> bytes:
+    """Return the stored form of a blueprint."""
+    return zlib.compress(_bytes_of(blueprint), 9)
+
+
+def blueprint_in(body: bytes) -> Content | None:
+    """Return a blueprint from its stored form; ``None`` if it was altered, or is of a newer version."""
+    try:
+        blueprint: Any = json.loads(zlib.decompress(body))
+    except (zlib.error, ValueError):
+        return None
+    return blueprint if is_blueprint(blueprint) else None
+
+
+def check_size(definition: SagaDefinition) -> None:
+    """Refuse a type whose blueprint is too large to be stored."""
+    blueprint = blueprint_of(definition)
+    size = len(body_of(blueprint))
+    if size > LARGEST:
+        types = {"request": blueprint["request"]} | blueprint.get("types", {})
+        largest = max(types, key=lambda name: len(_bytes_of(types[name])))
+        raise DefinitionError(
+            f'saga "{definition.name}": its types take {size:,} bytes, and a blueprint has room for {LARGEST:,}; the '
+            f"largest is {largest}"
+        )
+
+
+def _bytes_of(blueprint: Content) -> bytes:
+    return json.dumps(blueprint, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
