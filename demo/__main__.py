@@ -47,7 +47,7 @@ def _shop(stack: LocalStack, api: Api) -> None:
 def _basket(stack: LocalStack, api: Api) -> None:
     served, unservable = _event("basket.json"), _event("basket_unservable.json")
     shop = open_shop(stack, [item for parcel in served["parcels"] for item in parcel["items"]])
-    console.rule("Three carriers take the parcels of one basket, each a saga of its own")
+    console.rule("Three carriers take the parcels of one basket, each parcel a saga of its own")
     saga, before, after = ship(api, shop, served)
     show_timeline(saga, api.audit(saga))
     show_children(api.children(saga))

@@ -28,7 +28,7 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True)
 class LocalStack:
-    """What ``.sagas/local.json`` says of the running stack."""
+    """The running stack, as described in ``.sagas/local.json``."""
 
     description: dict[str, Any]
 

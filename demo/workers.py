@@ -58,7 +58,7 @@ def workers(group: int) -> list[tuple[int, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print them; with a word, only those whose function's name has it, and nothing but their ids."""
+    """Print the workers; with a word, print only the ids of those whose function name contains it."""
     group = json.loads(DESCRIPTION.read_text())["pid"]
     word = arguments[0].lower() if arguments else ""
     for pid, function in workers(group):

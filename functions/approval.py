@@ -100,11 +100,11 @@ class Approval(Saga[OrderRequest], name="approval"):
 
     @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER, retry=_AGAIN)
     def late_decision(self, request: OrderRequest, decision: Decision | None, ctx: Context) -> None:
-        """Remind the person, unless it is decided. Nobody answering this either, the order is withdrawn."""
+        """Remind the person, unless the order is decided. Without an answer to this either, it is withdrawn."""
         if decision is not None:
             ctx.signal(decision)
         else:
-            self._ask(ctx, "Still to be decided", request)
+            self._ask(ctx, "Reminder", request)
 
     @step(retry=_AGAIN)
     def place(self, order_key: str, late_decision: Decision, ctx: Context) -> Placed:

@@ -11,7 +11,7 @@ from typing import Self
 
 from functions.multipart import MultipartUpload, abort_unfinished
 from functions.sources import Source, inspect_sources, read_source
-from functions.zip_stream import Entry, in_parts, stream_zip
+from functions.zip_stream import ArchiveEntry, in_parts, stream_zip
 from sagas import CircuitBreaker, Context, Exhausted, OrphanSweep, Retry, S3Object, Saga, step
 
 ARCHIVE = "archive.zip"
@@ -86,7 +86,7 @@ class CreateZip(
 
     @upload.compensate(retry=Retry.exponential(max_retries=5, base_delay=1.0), timeout=60)
     def delete_upload(self, upload: S3Object | None, ctx: Context) -> None:
-        """Delete the archive and the parts of unfinished ones. None of it may exist."""
+        """Delete the archive and the parts of unfinished uploads, whichever of them exist."""
         s3 = ctx.client("s3")
         # The result knows the bucket even if the configuration has changed since.
         bucket, key = (upload.bucket, upload.key) if upload else (self._bucket, ctx.s3_key(ARCHIVE))
@@ -114,11 +114,11 @@ class CreateZip(
         return str(published["MessageId"])
 
 
-def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[Entry]:
+def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[ArchiveEntry]:
     """Yield what goes into the archive. An object is opened when its turn comes."""
     done = 0
     for source in sources.objects:
-        yield Entry(source.name, source.size, _chunks(bucket, source, ctx, done, sources.total_bytes))
+        yield ArchiveEntry(source.name, source.size, _chunks(bucket, source, ctx, done, sources.total_bytes))
         done += source.size
 
 

@@ -24,7 +24,7 @@ MAX_AMOUNT = 10**12
 
 @dataclass(frozen=True)
 class Item:
-    """So many of one SKU."""
+    """A quantity of one SKU."""
 
     sku: str
     quantity: int
@@ -61,7 +61,7 @@ class Shipment:
 
 
 def check_items(items: Iterable[Item]) -> None:
-    """Raise ``ValueError`` unless so many different SKUs can be reserved at once."""
+    """Raise ``ValueError`` unless one request can reserve this many different SKUs."""
     if not 0 < len({item.sku for item in items}) <= MAX_SKUS:
         raise ValueError(f"an order has 1 to {MAX_SKUS} different SKUs")
 

@@ -2,7 +2,7 @@
 
 The standard library's ``zipfile`` already knows how to write to something that cannot seek: sizes and checksum then
 follow an entry's data instead of preceding it (a *data descriptor*, APPNOTE 4.3.9), and zip64 is chosen by the size
-announced. All that is missing is a file to write to whose content can be taken away while it grows.
+announced. Only a file object is missing whose content can be taken out while it is being written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READABLE_FILE = 0o100644 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """One file to be archived.
 
     Args:
@@ -32,7 +32,7 @@ class Entry:
     chunks: Iterable[bytes]
 
 
-def stream_zip(entries: Iterable[Entry]) -> Iterator[bytes]:
+def stream_zip(entries: Iterable[ArchiveEntry]) -> Iterator[bytes]:
     """Yield the archive of ``entries``, in pieces of about the size of their chunks.
 
     The same entries give the same bytes, whenever and wherever it runs.
@@ -47,7 +47,7 @@ def stream_zip(entries: Iterable[Entry]) -> Iterator[bytes]:
     yield sink.take()
 
 
-def _stream_entry(archive: zipfile.ZipFile, entry: Entry, sink: _Sink) -> Iterator[bytes]:
+def _stream_entry(archive: zipfile.ZipFile, entry: ArchiveEntry, sink: _Sink) -> Iterator[bytes]:
     written = 0
     with archive.open(_header(entry), "w") as file:
         for chunk in entry.chunks:
@@ -58,7 +58,7 @@ def _stream_entry(archive: zipfile.ZipFile, entry: Entry, sink: _Sink) -> Iterat
         raise ValueError(f"{entry.name!r} should have {entry.size} bytes and has {written}")
 
 
-def _header(entry: Entry) -> zipfile.ZipInfo:
+def _header(entry: ArchiveEntry) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(entry.name, _EPOCH)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.file_size = entry.size

@@ -129,19 +129,19 @@ class Problem:
     Args:
         path: the place, as a JSONPath-like string (``$.keys[0]``).
         message: what is wrong, without the value.
-        found: the name of the Python type of the value, if known; comparisons ignore it.
+        actual_type: the name of the Python type of the value, if known; comparisons ignore it.
     """
 
     path: str
     message: str
-    found: str = field(default="", compare=False)
+    actual_type: str = field(default="", compare=False)
 
 
 def listed(problems: Sequence[Problem]) -> str:
     """Return the first three problems in one line, and the number of the others."""
     texts = [
-        f"{problem.path} is {problem.found}, {problem.message}"
-        if problem.found
+        f"{problem.path} is {problem.actual_type}, {problem.message}"
+        if problem.actual_type
         else f"{problem.path}: {problem.message}"
         for problem in problems
     ]

@@ -107,14 +107,14 @@ class Verb:
         help: the help of its CLI command. The command's options are the fields of the body.
         label: the label of the console's button; empty if there is no button.
         effect: a sentence for the console on what the operation does.
-        done: a sentence for the console after the operation.
+        confirmation: a sentence for the console after the operation.
         at_once: the console asks for no reason.
     """
 
     help: str = ""
     label: str = ""
     effect: str = ""
-    done: str = ""
+    confirmation: str = ""
     at_once: bool = False
 
 
@@ -135,9 +135,9 @@ class Operation:
         statuses: the statuses of its answer.
         errors: its error statuses, without those that any call can get.
         body: the class of its body, if it is in this module; for a method without a body, of its query.
-        polled: callers poll it, and can send the ``ETag`` of their copy of the answer.
+        has_etag: callers poll it, and can send the ``ETag`` of their copy of the answer.
         verb: the texts for operators.
-        many: if clients can do it to many sagas, the statuses of the sagas that it is for by default.
+        bulk_statuses: the default statuses of the sagas of a bulk call; empty if there is no bulk call.
         queued: a message of the command queue can request it.
     """
 
@@ -150,9 +150,9 @@ class Operation:
     statuses: str = "200"
     errors: str = "404 422"
     body: type[Any] | None = None
-    polled: bool = False
+    has_etag: bool = False
     verb: Verb = _NO_VERB
-    many: tuple[SagaStatus, ...] = ()
+    bulk_statuses: tuple[SagaStatus, ...] = ()
     queued: bool = False
 
     @property
@@ -177,7 +177,7 @@ class Operation:
         """Whether operators must give a reason."""
         return any(option.name == "reason" and option.default is MISSING for option in self.options)
 
-    def filled(self, values: Sequence[str]) -> str:
+    def path_for(self, values: Sequence[str]) -> str:
         """Return the path with these values for its parameters, in order, quoted."""
         for value in values:
             if value in ("", ".", ".."):
@@ -201,10 +201,10 @@ class Operation:
 _CHANGE = "404 409 413 422"
 _ONE = "/sagas/{type}/{saga_id}"
 
-LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", polled=True)
+LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", has_etag=True)
 LOOK_UP = Operation(
     *("look_up", "GET", "/sagas/{saga_id}", "read", "Show a saga by its id", "Saga", "200", "404 409 422"),
-    polled=True,
+    has_etag=True,
 )
 START = Operation(
     *("start", "POST", "/sagas/{type}", "start", "Start {type}", "Saga"),
@@ -212,7 +212,7 @@ START = Operation(
     errors="404 413 422",
     queued=True,
 )
-SHOW = Operation("show", "GET", _ONE, "read", "Show one {type}", "Saga", polled=True)
+SHOW = Operation("show", "GET", _ONE, "read", "Show one {type}", "Saga", has_etag=True)
 CANCEL = Operation(
     *("cancel", "DELETE", _ONE, "cancel", "Cancel one {type}", "Saga", "200 202", "404 409 422"),
     body=Cancellation,
@@ -220,9 +220,9 @@ CANCEL = Operation(
         help="Cancel a saga: it stops, and its completed steps are undone.",
         label="Cancel",
         effect="The saga stops, and its completed steps are undone in reverse order.",
-        done="The saga is being cancelled.",
+        confirmation="The saga is being cancelled.",
     ),
-    many=tuple(status for status in SagaStatus if status not in ENDED and status != SagaStatus.COMPENSATING),
+    bulk_statuses=tuple(status for status in SagaStatus if status not in ENDED and status != SagaStatus.COMPENSATING),
     queued=True,
 )
 AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries")
@@ -237,10 +237,10 @@ RETRY = Operation(
         "message.",
         label="Retry",
         effect="The failed step or undo runs again, with the same idempotency key. Completed steps do not run again.",
-        done="The saga is being retried.",
+        confirmation="The saga is being retried.",
         at_once=True,
     ),
-    many=(SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
+    bulk_statuses=(SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED),
 )
 COMPENSATE = Operation(
     *("compensate", "POST", f"{_ONE}/compensate", "operate", "Undo one {type}", "Saga", "202", _CHANGE),
@@ -249,9 +249,9 @@ COMPENSATE = Operation(
         help="Give up on a DEAD_LETTERED or FAILED saga and undo its completed steps.",
         label="Undo",
         effect="The saga is given up, and its completed steps are undone in reverse order.",
-        done="The saga is being undone.",
+        confirmation="The saga is being undone.",
     ),
-    many=(SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
+    bulk_statuses=(SagaStatus.DEAD_LETTERED, SagaStatus.FAILED),
 )
 RESOLVE = Operation(
     *("resolve", "POST", f"{_ONE}/resolve", "operate", "Mark one {type} as settled by hand", "Saga", "200", _CHANGE),
@@ -260,9 +260,9 @@ RESOLVE = Operation(
         help="Mark a saga that needs an operator as settled by hand: it leaves the attention list.",
         label="Mark as settled",
         effect="The saga leaves the attention list. No code runs. The audit trail keeps your reason.",
-        done="The saga is marked as settled.",
+        confirmation="The saga is marked as settled.",
     ),
-    many=tuple(SagaStatus),
+    bulk_statuses=tuple(SagaStatus),
 )
 SIGNAL = Operation(
     *("signal", "POST", f"{_ONE}/signals/{{step}}", "signal", "Send a signal to one {type}", "Saga"),
@@ -292,7 +292,7 @@ SET_RECOVERY_ATTEMPTS = Operation(
 )
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
-    polled=True,
+    has_etag=True,
 )
 TYPES = Operation("list_types", "GET", "/types", "read", "List the saga types", "Types", errors="422")
 TYPE = Operation("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type")
@@ -311,7 +311,7 @@ CHANGE = Operation(
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),
-    errors="404 413 422",
+    errors="404 409 413 422",
     body=RecoveryOptions,
 )
 STATS = Operation("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats")

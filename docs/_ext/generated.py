@@ -166,6 +166,8 @@ def given_to(made: Any) -> dict[str, object]:
             "undo": "reverse" if options.wait.in_reverse else "parallel",
             "retry": options.retry,
             "step_timeout": options.timeout,
+            "name": options.name,
+            "retired": options.retired,
         }
     kinds = [*(get_overloads(made) or [made])]
     return {
@@ -187,7 +189,7 @@ def step_keywords() -> str:
         lines += [f"### {call}\n\n{summary}.\n", "| keyword | default | |", "|---|---|---|"]
         for name, default in given_to(made).items():
             if name in said and name != "fn":
-                one = "one of the two" if made is sleep else shown(default)
+                one = "one of the two" if made is sleep and default is dataclasses.MISSING else shown(default)
                 lines.append(f"| `{name}` | {one} | {cell(said[name])} |")
         lines.append("")
     return "\n".join(lines)

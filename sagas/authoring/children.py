@@ -58,6 +58,8 @@ class ChildrenOptions(TypedDict, total=False):
     undo: Literal["parallel", "reverse"]
     retry: Retry | None
     step_timeout: float | timedelta
+    name: str | None
+    retired: bool
 
 
 @overload
@@ -124,6 +126,8 @@ def children(*types: Any, **options: Any) -> Any:
             the last to complete first.
         retry: the retry policy of the method.
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
+        name: the stored name, as for ``@step``.
+        retired: new sagas skip it, as for ``@step``.
 
     Raises:
         DefinitionError: an option is unknown or out of range, or an argument is not a saga class.
@@ -151,7 +155,13 @@ def children(*types: Any, **options: Any) -> Any:
         tolerate=tolerate,
         in_reverse=undo == "reverse",
     )
-    step_options = StepOptions(options.get("retry"), options.get("step_timeout", DEFAULT_TIMEOUT), wait=wait)
+    step_options = StepOptions(
+        options.get("retry"),
+        options.get("step_timeout", DEFAULT_TIMEOUT),
+        retired=options.get("retired", False),
+        wait=wait,
+        name=options.get("name"),
+    )
     return Decorator("children", lambda function: Step(function, step_options))
 
 

@@ -29,6 +29,7 @@ class SagaOptions:
     cancellable: bool = True
     redact: Sequence[str] = ()
     find_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    upcast: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict[str, Callable[[Any], Any]])
 
     def __post_init__(self) -> None:
         for keyword, valid, what in _RULES:
@@ -86,6 +87,7 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),
     ("cancellable", lambda it: isinstance(it, bool), "True or False"),
     ("redact", _is_paths, "a list of paths like $.request.card.number"),
+    ("upcast", lambda it: isinstance(it, Mapping), 'a dict of functions like {"request": order_before_3}'),
     ("find_by", _is_find_by, 'a dict of names and paths like {"customer": "$.customer.id"}'),
 )
 """For each keyword: a test for valid values, and their description for error messages."""

@@ -31,6 +31,9 @@ LONGEST_WAIT = timedelta(days=365)
 MOST_CHILDREN = 10_000
 """Children per step."""
 
+SETTLE = 900.0
+"""Seconds for which a deployed saga whose next step does not fit the code waits for a release, by default."""
+
 
 class Exhausted(StrEnum):
     """What happens when a step has used up its attempts."""
@@ -259,7 +262,7 @@ class AutoDisable:
     Args:
         threshold: consecutive failed sagas that disable the type.
         window: the time within which they must fail.
-        cooldown: how long starts are refused; with ``None``, until an operator enables the type.
+        cooldown: how long starts are refused; with ``None``, until an operator resumes the type.
     """
 
     threshold: int = 5

@@ -13,7 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
 
-from sagas.authoring.shapes.base import Shape, UnsupportedType, json_type_of
+from sagas.authoring.shapes.base import Shape, UnsupportedType
 from sagas.authoring.shapes.compiler import shape_of
 from sagas.authoring.shapes.containers import Array, FixedArray, Json, Mapping
 from sagas.authoring.shapes.models import Model
@@ -43,21 +43,18 @@ class Redaction:
         types: the type of the request, under ``request``, and of each step's result, under the step's name.
         places: paths to redacted values below these, under the same names: members by name, ``[*]`` for all items of an
             array or object, ``[0]`` for the first item of an array.
-        hides: whether any value is redacted.
     """
 
     types: dict[str, Any] = field(default_factory=dict[str, Any])
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
-    hides: bool = False
 
-    def view(self, source: str, data: Any) -> tuple[Any, list[str]]:
-        """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere."""
+    def view(self, source: str, data: Any, stored: Iterable[Place] = ()) -> tuple[Any, list[str]]:
+        """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere.
+        ``stored``: the paths that the value was stored with; they hide values that the types of today do not."""
         walk = _Walk()
-        if source not in self.types:
-            return (walk.hide(data) if self.hides else data), walk.secrets
-        for place in self.places.get(source, ()):
+        for place in dict.fromkeys((*stored, *self.hidden.get(source, ()))):
             data = walk.at(data, place)
-        return walk.typed(data, shape_of(self.types[source])), walk.secrets
+        return data, walk.secrets
 
     @cached_property
     def hidden(self) -> collections.abc.Mapping[str, tuple[Place, ...]]:
@@ -100,8 +97,7 @@ def redaction_of(
         if not _leads_somewhere(shape_of(types[source]), tuple(place)):
             raise DefinitionError(f"{where}: redact: {path!r} does not exist in the type")
         places.setdefault(source, []).append(tuple(place))
-    hides = bool(places) or any(_has_secret(shape_of(type_)) for type_ in types.values())
-    return Redaction(types, {source: tuple(inner) for source, inner in places.items()}, hides)
+    return Redaction(types, {source: tuple(inner) for source, inner in places.items()})
 
 
 class _Walk:
@@ -156,39 +152,8 @@ class _Walk:
             }
         return [self._deep(item, hidden) for item in cast("list[Any]", data)] if isinstance(data, list) else data
 
-    def typed(self, data: Any, shape: Shape) -> Any:
-        """Hide what the type marks as secret. Data that does not fit the type stays: the type may have changed
-        since."""
-        if shape.secret:
-            return self.hide(data)
-        if isinstance(shape, Union):
-            for member in shape.members:
-                if json_type_of(data) in member.json_types:
-                    data = self.typed(data, member)
-            return data
-        if isinstance(data, dict):
-            members = cast("dict[str, Any]", data)
-            return {name: self.typed(item, _member(shape, name)) for name, item in members.items()}
-        if isinstance(data, list):
-            items = cast("list[Any]", data)
-            if isinstance(shape, Array):
-                return [self.typed(item, shape.item) for item in items]
-            if isinstance(shape, FixedArray):
-                shapes = [*shape.items, *[_ANYTHING] * len(items)]
-                return [self.typed(item, item_shape) for item, item_shape in zip(items, shapes, strict=False)]
-        return cast("Any", data)
-
 
 _ANYTHING = Json()
-
-
-def _member(shape: Shape, name: str) -> Shape:
-    """The shape of an object's member; any JSON if the object's shape does not say."""
-    if isinstance(shape, Mapping):
-        return shape.item
-    if isinstance(shape, Record):
-        return shape.fields[name].shape if name in shape.fields else _ANYTHING
-    return _model_members(shape).get(name, _ANYTHING) if isinstance(shape, Model) else _ANYTHING
 
 
 def _model_members(shape: Model) -> dict[str, Shape]:
@@ -218,7 +183,9 @@ def _inside(shape: Shape) -> list[tuple[Place, Shape]]:
 
 def _hidden_whole(shape: Shape) -> bool:
     """Whether all of a value is hidden: as a secret, or as a pydantic model whose references are unresolved."""
-    return shape.secret or (isinstance(shape, Model) and not shape.type.__pydantic_complete__)
+    if shape.secret or not isinstance(shape, Model):
+        return shape.secret
+    return not (shape.type.__pydantic_complete__ or shape.type.model_rebuild(raise_errors=False))
 
 
 def _all_inside(shape: Shape) -> set[tuple[str, Shape]]:
@@ -243,12 +210,6 @@ def _hidden(shape: Shape, place: Place) -> list[Place]:
     if not any(inner is shape for _, inner in inside):
         return [path for part, inner in _inside(shape) for path in (_hidden(inner, place + part) if names else ())]
     return [place] if "" in names else [(*place, DEEP, name) for name in names]
-
-
-def _has_secret(shape: Shape) -> bool:
-    """Whether a value can contain a secret. For a pydantic model the answer is yes: its references may be
-    unresolved."""
-    return any(inner.secret or isinstance(inner, Model) for _, inner in (("", shape), *_all_inside(shape)))
 
 
 def _leads_somewhere(shape: Shape, place: Place) -> bool:

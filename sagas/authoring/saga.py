@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import sys
 from abc import ABCMeta
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -142,13 +142,17 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         timeout: how long the saga can take in all, at most 365 days. Then it is cancelled and undone, and ends
             COMPENSATED with the error ``SagaTimedOut``. After its pivot it continues and is on the attention list. None
             by default.
-        result: the name of the step result that becomes the saga's result; the last step's by default.
+        result: the step whose result becomes the saga's, by its stored name or its result's; the last step by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
             stopped and waits for one.
         redact: values that are shown as ``***``, in addition to those of type ``Secret``: paths into the request or a
             step's result, like ``$.request.card.number`` or ``$.book.seats[*].code``.
         find_by: search keys: at most four values of the request by name, like ``{"customer": "$.customer.id"}``. They
             must be strings, integers or booleans.
+        upcast: functions that convert values which sagas in flight stored in an older shape, by ``"request"`` or a
+            step's stored name. Each is called with the JSON (dict, list, str, int, float, bool or None) of a value that
+            does not fit the deployed type, and returns a value of that type. It must be pure and take all older shapes.
+            Nothing is rewritten, and the request of a new start must fit.
     """
 
     if TYPE_CHECKING:
@@ -168,6 +172,7 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             cancellable: bool = True,
             redact: Sequence[str] = (),
             find_by: Mapping[str, str] = {},
+            upcast: Mapping[str, Callable[[Any], Any]] = {},
         ) -> None: ...
 
     else:

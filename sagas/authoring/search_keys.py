@@ -66,6 +66,8 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
     """Return the search keys of a saga type."""
     if len(paths) > MOST:
         raise DefinitionError(f"{where}: find_by has {len(paths)} entries; at most {MOST} are allowed")
+    # The types of results may have references that are resolved later.
+    own = Redaction({REQUEST: request_type}, {REQUEST: redaction.places.get(REQUEST, ())})
     keys = list[SearchKey]()
     for name, path in paths.items():
         field = f"{where}: find_by {name!r}"
@@ -84,7 +86,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
         probe: Any = "value"
         for part in reversed(parts):
             probe = [probe] * (int(part[1:-1]) + 1) if part.startswith("[") else {part: probe}
-        if key.value(redaction.view(REQUEST, probe)[0]) in (HIDDEN, None):
+        if key.value(own.view(REQUEST, probe)[0]) in (HIDDEN, None):
             raise DefinitionError(f"{field}: {path} is redacted, so it cannot be a search key")
         keys.append(key)
     return tuple(keys)

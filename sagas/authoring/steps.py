@@ -76,6 +76,7 @@ class StepOptions:
     poll_timeout: timedelta | None = None
     wait: WaitOptions | None = None
     pivot: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,11 @@ class Undoable(Member):
         super().__init__(function)
         self.options = options
 
+    @property
+    def stored_name(self) -> str:
+        """The name of the step in the store, its queue and its function: ``name=``, or the member's own name."""
+        return self.name if self.options.name is None else self.options.name
+
     @overload
     def compensate(self, fn: Callable[Concatenate[Any, Q], Undo], /) -> Compensation[Q, Undo]: ...
     @overload
@@ -269,6 +275,7 @@ def step(
     retired: bool = False,
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
+    name: str | None = None,
 ) -> _StepDecorator: ...
 @maker
 @checked_call("step")
@@ -284,6 +291,7 @@ def step(
     retired: bool = False,
     poll_timeout: timedelta | None = None,
     pivot: bool = False,
+    name: str | None = None,
 ) -> Any:
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
@@ -295,7 +303,7 @@ def step(
             ``async`` method is cancelled at that time, or when its saga is cancelled; a plain method can check
             ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
-        result: the name under which later steps take the result; the step's name by default.
+        result: the name under which later steps take the result; the method's name by default.
         undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed.
             ``"started"`` also undoes it if it failed or its outcome is in doubt. The undo's parameter for the step's
             own result must then be annotated ``T | None``.
@@ -306,8 +314,13 @@ def step(
             result is then annotated ``T | None``. So is the undo's parameter for the step's own result.
         pivot: the point of no return, at most one per class. Once the step has completed, or may have taken effect, the
             saga only goes forward. Neither the pivot nor the steps after it have an undo.
+        name: the step's stored name, if it is not the method's: 1 to 40 characters of a-z, 0-9 and ``_``, starting with
+            a letter. Sagas in flight, the queue, the function, the idempotency key and the API have it. Give a renamed
+            method its old name.
     """
-    options = StepOptions(retry, timeout, circuit_breaker, result, undo_when, retired, poll_timeout, pivot=pivot)
+    options = StepOptions(
+        retry, timeout, circuit_breaker, result, undo_when, retired, poll_timeout, pivot=pivot, name=name
+    )
     if fn is not None:
         return Step(fn, options)
 

@@ -68,6 +68,8 @@ def wait_for(
     retry: Retry | None = None,
     step_timeout: float | timedelta = DEFAULT_TIMEOUT,
     undo_when: Literal["completed", "started"] = "completed",
+    name: str | None = None,
+    retired: bool = False,
 ) -> Wait[T]: ...
 @overload
 def wait_for(
@@ -80,6 +82,8 @@ def wait_for(
     retry: Retry | None = None,
     step_timeout: float | timedelta = DEFAULT_TIMEOUT,
     undo_when: Literal["completed", "started"] = "completed",
+    name: str | None = None,
+    retired: bool = False,
 ) -> Wait[Any]: ...
 
 
@@ -100,6 +104,8 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         retry: the retry policy of the method.
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
         undo_when: ``"completed"`` undoes the wait if a signal arrived; ``"started"`` also if none did.
+        name: the stored name, as for ``@step``.
+        retired: new sagas skip it, as for ``@step``.
 
     Raises:
         DefinitionError: an option is missing, unknown or out of range.
@@ -108,7 +114,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         not arguments or inspect.isroutine(arguments[0]) or isinstance(arguments[0], Member)
     ):  # list[T] and a NewType are callable
         raise DefinitionError("wait_for: pass the type of the signal first, as in wait_for(Approval, timeout=...)")
-    names = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when")
+    names = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when", "name", "retired")
     _refuse_others("wait_for", arguments[1:], options, names)
     if "timeout" not in options:
         raise DefinitionError("wait_for: timeout is required (at most 365 days)")
@@ -122,16 +128,18 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
         options.get("retry"),
         options.get("step_timeout", DEFAULT_TIMEOUT),
         undo_when=options.get("undo_when", "completed"),
+        retired=options.get("retired", False),
         wait=WaitOptions("signal", arguments[0], length, on_timeout, public),
+        name=options.get("name"),
     )
     waits: Wait[Any] = Wait(step_options)
     return waits
 
 
 @overload
-def sleep(length: timedelta, /) -> Sleep: ...
+def sleep(length: timedelta, /, *, name: str | None = None, retired: bool = False) -> Sleep: ...
 @overload
-def sleep(*, until: Callable[..., datetime]) -> Sleep: ...
+def sleep(*, until: Callable[..., datetime], name: str | None = None, retired: bool = False) -> Sleep: ...
 @maker
 def sleep(*arguments: Any, **options: Any) -> Any:
     """Wait for a time. Until then, no function runs and nothing is locked.
@@ -140,19 +148,24 @@ def sleep(*arguments: Any, **options: Any) -> Any:
         length: how long, at most 365 days.
         until: a function that returns an aware ``datetime``, at most 365 days ahead. Its parameters are filled by name
             like a step's. It runs once; a time in the past ends the wait at once.
+        name: the stored name, as for ``@step``.
+        retired: new sagas skip it, as for ``@step``.
 
     Raises:
         DefinitionError: neither or both are passed, or one is of the wrong type.
     """
-    _refuse_others("sleep", arguments[1:], options, ("until",))
+    _refuse_others("sleep", arguments[1:], options, ("until", "name", "retired"))
+    name, retired = options.get("name"), options.get("retired", False)
     if bool(arguments) == ("until" in options):
         raise DefinitionError("sleep: pass either a length, as in sleep(timedelta(days=1)), or until=")
     if arguments:
-        return Sleep(StepOptions(wait=WaitOptions("time", length=_length("sleep", "the length", arguments[0]))))
+        wait = WaitOptions("time", length=_length("sleep", "the length", arguments[0]))
+        return Sleep(StepOptions(retired=retired, wait=wait, name=name))
     until = options["until"]
     if not callable(until) or isinstance(until, type | Member):
         raise DefinitionError(f"sleep: until must be a function that returns a datetime, not {until!r}")
     if getattr(until, "__name__", "") == "<lambda>" and not until.__annotations__:
         example = "write a function, as in def when(ready: datetime) -> datetime: return ready"
         raise DefinitionError(f"sleep: until is a lambda, which cannot have type annotations; {example}")
-    return Sleep(StepOptions(wait=WaitOptions("time", until=cast("Callable[..., datetime]", until))))
+    wait = WaitOptions("time", until=cast("Callable[..., datetime]", until))
+    return Sleep(StepOptions(retired=retired, wait=wait, name=name))

@@ -20,15 +20,15 @@ from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
 from sagas.cdk.compute.environment import service_environment
 from sagas.cdk.compute.functions import shared_assets, step_functions
 from sagas.cdk.compute.permissions import allow_sweeping
-from sagas.cdk.compute.supervisor import Supervisor
+from sagas.cdk.compute.supervisor import SupervisorFunction
 from sagas.cdk.data.encryption import let_logs_use
 from sagas.cdk.data.queues import SagaQueues
 from sagas.cdk.data.stateful import watch_layout
-from sagas.cdk.data.tables import Tables
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement, layouts_of
 from sagas.cdk.layout.tags import default_name
-from sagas.cdk.messages.callbacks import Callbacks, base_of, has_public_waits
+from sagas.cdk.messages.callbacks import CallbackSecret, base_of, has_public_waits
 from sagas.cdk.messages.commands import CommandFunction
 from sagas.cdk.messages.events import Outbox
 from sagas.cdk.messages.integration import Integration
@@ -45,7 +45,7 @@ from sagas.errors import DefinitionError
 
 AnyStep = Undoable
 
-PARTS: tuple[type[Part], ...] = (Tables, WorkFunction, SagaApi, Callbacks, AuditArchive, Outbox, CommandFunction)
+PARTS: tuple[type[Part], ...] = (Stores, WorkFunction, SagaApi, CallbackSecret, AuditArchive, Outbox, CommandFunction)
 """The parts whose resources are counted before they are created."""
 
 
@@ -69,7 +69,7 @@ class SagaService(Construct):
         catalogue = self._catalogue = Catalogue(id, options)
         sagas = catalogue.sagas
         let_logs_use(self, options.encryption_key)
-        self.tables = Tables(self, "Tables", options=options, families=catalogue.families)
+        self.tables = Stores(self, "Tables", options=options, families=catalogue.families)
         mount = Mount.of(options, self)
         layouts = layouts_of(self, catalogue, resources(PARTS, catalogue))
         placements = [placement for layout in layouts for placement in layout.placements]
@@ -85,7 +85,9 @@ class SagaService(Construct):
         handing = {bulk_queue.name: bulk_queue.queue, **ending}
         environment = service_environment(self, self.tables, options, queues, sagas, ending)
         working = service_environment(self, self.tables, options, queues, sagas, handing)
-        supervisor = Supervisor(self, "Supervisor", shared=shared, queues=own_queues, work=handing, environment=working)
+        supervisor = SupervisorFunction(
+            self, "Supervisor", shared=shared, queues=own_queues, work=handing, environment=working
+        )
         self.supervisor = supervisor.function
         bulk = WorkFunction(
             self,
@@ -109,6 +111,7 @@ class SagaService(Construct):
                 queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
+                waits=catalogue.waits,
             )
             self.now = now.function
             self._parts.append(now)
@@ -122,7 +125,7 @@ class SagaService(Construct):
         path = mount.path if mount else ""
         if public:
             base = options.callback_base_url or base_of(options.service, self.api, path)
-            callbacks = Callbacks(self, "Callbacks", options=options, base=base)
+            callbacks = CallbackSecret(self, "Callbacks", options=options, base=base)
             callbacks.let_check(answering)
             for group in (group for placement in placements for group in placement.groups):
                 callbacks.let_sign(functions[group.saga.name, group.id], group.steps)
@@ -175,7 +178,10 @@ class SagaService(Construct):
 
     def dead_letter_queue(self, saga_class: type[Any]) -> sqs.Queue:
         """Return the dead-letter queue of a saga's steps."""
-        return self._queues[self._catalogue.definition(saga_class).name].dead_letters
+        saga = self._catalogue.definition(saga_class)
+        if not saga.has_code:
+            raise DefinitionError(f"{self.node.id}: saga {saga.name} only waits, so it has no dead-letter queue")
+        return self._queues[saga.name].dead_letters
 
     def allow_sweep(
         self,

@@ -36,7 +36,7 @@ def _file() -> Path:
 
 
 def remember(target: Target, *, sagas: Iterable[Summary] = (), types: Iterable[TypeView] = ()) -> None:
-    """Save what a list shows, for completion. A file that cannot be written costs nothing but that."""
+    """Save what a list shows, for completion. If the file cannot be written, only completion is lost."""
     saved = _load(_service(target.stack))
     saved["ids"] = {saga["saga_id"]: saga["type"] for saga in sagas} or saved["ids"]
     saved["types"] |= {saga["type"]: [step["name"] for step in saga["steps"]] for saga in types}

@@ -75,12 +75,14 @@ class Target:
 
 def _suggestion(target: Target, message: str) -> str:
     """Return the saga types close to an unknown one; empty for any other error."""
-    unknown = re.match(r"(?:there is no saga named |this service has no saga type )'([^']*)'", message)
+    unknown = re.match(r"this service has no (?:dead-letter queue for )?saga type '([^']*)'", message)
     if unknown is None:
         return ""
     try:
         names = [view["type"] for view in target.client().types()]
     except (SagaError, KeyError):
+        return ""
+    if unknown[1] in names:  # it only waits
         return ""
     close = difflib.get_close_matches(unknown[1], names, 1)
     listed = f"; there are {', '.join(names)}" if names and "; it has " not in message else ""

@@ -72,7 +72,7 @@ class Transport:
         null: bool = False,
     ) -> Any:
         """Call an operation, with the parameters of its path in order. The rest is as for :meth:`call`."""
-        path = operation.filled(parameters)
+        path = operation.path_for(parameters)
         return self.call(operation.method, path, query=query, body=body, headers=headers, null=null)
 
     def call(
@@ -102,7 +102,7 @@ class Transport:
         return answer.json()
 
     def _store(self, url: str, answer: Answer) -> None:
-        """Cache an answer if it has a tag."""
+        """Cache an answer if it has an ETag."""
         tag = next((value for name, value in answer.headers.items() if name.lower() == "etag"), "")
         with self._lock:
             self._cache.pop(url, None)

@@ -28,7 +28,7 @@ class Waiting:
     Args:
         timeout: seconds to wait; ``None`` waits without a limit.
         clock: seconds of a monotonic clock.
-        sleep: blocks for so many seconds.
+        sleep: blocks for a number of seconds.
     """
 
     timeout: float | None

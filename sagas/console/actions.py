@@ -23,7 +23,7 @@ from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem,
 from sagas.operations import VERBS
 
 _LOG = logging.getLogger(__name__)
-_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.many), Do.REDRIVE, Do.RECOVER)
+_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statuses), Do.REDRIVE, Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
@@ -88,7 +88,7 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
 
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
-    """Send a signal to a step. A refused one stays in the form."""
+    """Send a signal to a step. If it is refused, the form keeps its value."""
     saga_type = next((each for each in desk.source.types() if each["type"] == name), None)
     steps: list[dict[str, Any]] = saga_type["steps"] if saga_type else []
     schema = next((each.get("signal") for each in steps if each["name"] == step), None)
@@ -141,13 +141,13 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     found: list[DeadLetter] | None = None
     if do == "redrive":
         done = client.redrive(name, reason=_one(form, "reason"))
-        said = _BY_SQS if done.task else f"{len(done.moved)} moved back, {len(done.left)} stay."
+        said = _BY_SQS if done.task else f"{len(done.moved)} moved back, {len(done.skipped)} stay."
     elif do == "prune":
         dry = _one(form, "really") != "yes"
         done = client.prune(name, dry_run=dry)
-        said = f"{len(done.dropped)} {'would be ' if dry else ''}dropped, {len(done.kept)} stay."
+        said = f"{len(done.stale)} {'would be ' if dry else ''}deleted, {len(done.kept)} stay."
         fates = {kept.letter.message_id: f"It stays: {kept.why}." for kept in done.kept}
-        fates |= {each.message_id: "It would be dropped: nobody needs it." for each in done.dropped}
+        fates |= {each.message_id: "It would be deleted: no saga needs it." for each in done.stale}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."

@@ -24,7 +24,7 @@ from sagas.console.guard import Guard, Session
 from sagas.console.jobs import Item, Jobs
 from sagas.console.links import Links
 from sagas.console.pages import attention, charts, others, saga, sagas
-from sagas.console.redaction import Redaction
+from sagas.console.redaction import ConsoleRedaction
 from sagas.console.source import Source
 from sagas.errors import SagaError
 from sagas.loopback import Loopback
@@ -32,7 +32,7 @@ from sagas.loopback import Loopback
 _LARGEST = 1024 * 1024
 """Bytes of a form."""
 _STACK = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
-Page = Callable[..., Response]
+Handler = Callable[..., Response]
 
 
 def console(
@@ -40,7 +40,7 @@ def console(
     session: Session,
     *,
     stack: str | None = None,
-    redaction: Redaction | None = None,
+    redaction: ConsoleRedaction | None = None,
     read_only: bool = False,
     clock: Callable[[], float] = time.time,  # noqa: TID251 - only for display
     ahead: Callable[[], float] = float,
@@ -55,7 +55,7 @@ def console(
 
     jobs = Jobs(act, rate)
     desk = Desk(
-        *(Source(client), session, redaction or Redaction(), stack or LOCAL, client.region),
+        *(Source(client), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
         *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),
     )
     routes = [
@@ -102,7 +102,7 @@ def console(
     return Loopback(Guard(pages, session, read_only=read_only), {session.origin}, links=True)
 
 
-def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:
+def _get(desk: Desk, page: Handler) -> Callable[[Request], Any]:
     """An endpoint that reads. It runs in a thread, because it blocks."""
 
     def answer(request: Request) -> Response:
@@ -111,7 +111,7 @@ def _get(desk: Desk, page: Page) -> Callable[[Request], Any]:
     return answer
 
 
-def _post(desk: Desk, act: Page, *, with_request: bool = False) -> Callable[[Request], Any]:
+def _post(desk: Desk, act: Handler, *, with_request: bool = False) -> Callable[[Request], Any]:
     """An endpoint for an action. It accepts only forms of this console."""
 
     async def answer(request: Request) -> Response:
@@ -150,7 +150,7 @@ def _canonical(desk: Desk, request: Request, name: str, saga_id: str) -> Respons
     return RedirectResponse(desk.saga_path(name, saga_id) + query, 303)
 
 
-def _of_this_stack(page: Page) -> Page:
+def _of_this_stack(page: Handler) -> Handler:
     """The page. A link of another service gets a page that says how to open that console."""
 
     def answer(desk: Desk, request: Request, stack: str, region: str, **which: str) -> Response:

@@ -18,7 +18,7 @@ from sagas.client.read.next_action import Do, error_of
 from sagas.console.guard import Session
 from sagas.console.jobs import Jobs
 from sagas.console.links import Links
-from sagas.console.redaction import HIDDEN, Redaction, scrubbed
+from sagas.console.redaction import HIDDEN, ConsoleRedaction, scrubbed
 from sagas.console.source import Source
 from sagas.core.text import ago, between, end_of, moment, plain, span
 from sagas.operations import VERBS
@@ -71,7 +71,7 @@ class Desk:
 
     source: Source
     session: Session
-    redaction: Redaction
+    redaction: ConsoleRedaction
     stack: str
     region: str
     clock: Callable[[], float]

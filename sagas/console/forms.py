@@ -12,7 +12,7 @@ from sagas.errors import InvalidRequest, Problem
 
 PREFIX = "value."
 _NAMED = re.compile(r"\$\.([^.\[]+)")
-"""The start of a path into a value: the name of the form's field."""
+"""The start of a path into a value. It contains the name of a form field."""
 
 
 @dataclass(frozen=True, slots=True)

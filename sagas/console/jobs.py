@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sagas.client.operate.outcomes import Outcome, Report, outcome_of
+from sagas.client.operate.outcomes import CallOutcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
 
 _REMEMBERED = 50
@@ -55,7 +55,7 @@ class Job:
         return [self.items[saga_id] for saga_id in self.report.unfinished]
 
     @property
-    def listed(self) -> list[tuple[Item, Outcome]]:
+    def listed(self) -> list[tuple[Item, CallOutcome]]:
         """The outcomes that a page lists, unsuccessful ones first."""
         # A copy, because outcomes can still arrive.
         settled = sorted(self.report.outcomes.copy().values(), key=lambda outcome: outcome.outcome == "done")
@@ -78,7 +78,7 @@ class Job:
         """Apply the action to all sagas, in order."""
         reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
 
-        def call(saga_id: str) -> Outcome:
+        def call(saga_id: str) -> CallOutcome:
             return outcome_of(saga_id, lambda _: act(self.do, self.items[saga_id], reason), sleep)
 
         def stopped() -> str:

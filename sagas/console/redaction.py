@@ -30,7 +30,7 @@ _NAME = re.compile(r"[^\s.\[\]$*]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Redaction:
+class ConsoleRedaction:
     """Which values are hidden.
 
     Args:
@@ -112,7 +112,7 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
     return walk(data, False)
 
 
-def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
+def redaction_of(project: Path, *, payloads: bool = True) -> ConsoleRedaction:
     """Return the redaction of a project: that of ``[tool.sagas.console]``, and the default."""
     file, entries = project / "pyproject.toml", settings_of(project).get("redact", [])
     anywhere, places = set[str](), set[Place]()
@@ -124,7 +124,7 @@ def redaction_of(project: Path, *, payloads: bool = True) -> Redaction:
             places.add(parse_path(entry))
         except ValueError as error:
             raise InvalidRequest(f"{file}: [tool.sagas.console] redact: {error}, or a name like card") from None
-    return Redaction(frozenset(anywhere), frozenset(places), payloads)
+    return ConsoleRedaction(frozenset(anywhere), frozenset(places), payloads)
 
 
 def _texts(data: Any, hidden: list[str]) -> None:

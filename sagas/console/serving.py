@@ -19,7 +19,7 @@ import uvicorn
 from sagas.console.app import console
 from sagas.console.guard import Session
 from sagas.console.links import Links
-from sagas.console.redaction import Redaction
+from sagas.console.redaction import ConsoleRedaction
 from sagas.errors import InvalidRequest
 
 PORT = 4480
@@ -42,7 +42,7 @@ class Options:
     stack: str | None = None
     port: int = PORT
     read_only: bool = False
-    redaction: Redaction = field(default_factory=Redaction)
+    redaction: ConsoleRedaction = field(default_factory=ConsoleRedaction)
     ahead: Callable[[], float] = float
     links: Links = field(default_factory=Links)
 
@@ -55,7 +55,7 @@ class Serving:
         options: of the command.
 
     Raises:
-        InvalidRequest: the port is not free.
+        InvalidRequest: the port cannot be used.
     """
 
     def __init__(self, client: Any, options: Options) -> None:
@@ -67,7 +67,7 @@ class Serving:
         except OSError as error:
             self._socket.close()
             reason = os.strerror(error.errno or 0).lower()
-            raise InvalidRequest(f"port {options.port} is not free ({reason}); choose another with --port") from error
+            raise InvalidRequest(f"cannot use port {options.port} ({reason}); choose another with --port") from error
         self._socket.listen(64)
         self.session = Session(self._socket.getsockname()[1])
         app = console(

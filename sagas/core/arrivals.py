@@ -16,8 +16,8 @@ from sagas.core.commands import (
     ChildrenSeen,
     CompensateArrived,
     Decision,
-    Die,
     Discard,
+    FailDelivery,
     MessageArrived,
     Postpone,
     Refuse,
@@ -34,7 +34,9 @@ from sagas.core.rules import (
     Plan,
     forward,
     in_wait,
+    misfit,
     next_fact,
+    next_look,
     owed_by_time,
     pivot_holds,
     quiet_until,
@@ -85,7 +87,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if stopped and state.dead == DeadMessage(event.dispatch, event.hops, event.message_id):
         # It moves to the dead letters even while an operator holds the lease. Postponed until the lease ends, it would
         # use up its receives and be copied, and the copy is not the message that the saga records as dead.
-        return Decision(state, Die())
+        return Decision(state, FailDelivery())
     if state.lease is not None and _held(state, now):
         # No copy: the holder may be another delivery of this message, which then dies. Or it is a redriven dead letter,
         # which only its own id identifies.
@@ -94,7 +96,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
         return _taken_over(plan, state, event.lease, now)
     if stopped:
         return _dead_arrived(state, event)
-    fact = next_fact(plan, state) or owed_by_time(state, now)
+    fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
@@ -105,7 +107,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
         fact = replace(fact, message=dying) if fact.cause.message_dies else fact
     if fact is not None:
         return Decision(_claimed(state, event.lease), Write(fact))
-    return _work_arrived(state, event, now)
+    return _work_arrived(plan, state, event, now)
 
 
 def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
@@ -122,7 +124,7 @@ def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
     return Decision(_claimed(state, event.lease), Write(ev.SagaRetried(event.reason)))
 
 
-def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decision:
+def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
     current = send_current(state)
     step = state.current
     if state.joins:
@@ -136,7 +138,18 @@ def _work_arrived(state: SagaState, event: MessageArrived, now: float) -> Decisi
         return Decision(state, Discard("the saga waits for longer than a message is kept"))
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
+    if (event.index, event.undo) != (state.cursor, state.undoing):
+        # The functions that took several steps in one invocation take them apart since a deployment.
+        return Decision(state, Discard("its saga is at another step, whose message was sent"), current)
+    if misfit(plan, state, now):
+        return settling(plan, state, now)
     return claimed_work(state, event.lease)
+
+
+def settling(plan: Plan, state: SagaState, now: float) -> Decision:
+    """Wait for a release whose code fits the saga's next step: mark the saga, and look again later."""
+    marked = state if state.settling_since else replace(state, settling_since=float(int(now)))
+    return Decision(marked, Postpone(next_look(plan, marked, now)))
 
 
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
@@ -193,7 +206,11 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
         return Decision(state)
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
-    fact = next_fact(plan, state) or owed_by_time(state, now)
+    fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
+    if event.asked and state.settling_since:
+        return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))
+    if fact is None and misfit(plan, state, now):
+        return settling(plan, state, now)
     at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.joins
     if waits(state, fact, now) or (at_rest and fact is None):
         return Decision(state)
@@ -203,7 +220,8 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
     if max(quiet_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
         return Decision(state)
-    sent_again = ev.SagaRecovered() if event.backlog is Backlog.LOST else _unanswered(plan, state)
+    lost = event.backlog is Backlog.LOST and not state.settling_since
+    sent_again = ev.SagaRecovered() if lost else _unanswered(plan, state)
     following = sent_again if fact is None or fact.cause.message_dies else fact
     return Decision(_claimed(state, event.lease), Write(following))
 
@@ -211,12 +229,13 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
 def _unanswered(plan: Plan, state: SagaState) -> ev.SagaRecovered:
     """Send a message again that may not be lost: a function that cannot run costs its sagas no attempts (rule 9)."""
     count = state.unanswered + 1
-    return ev.SagaRecovered(False, count, attention=count > plan.max_recovery_attempts and not state.attention)
+    listed = bool(state.attention or state.settling_since)
+    return ev.SagaRecovered(False, count, attention=count > plan.max_recovery_attempts and not listed)
 
 
 def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
     """Begin to undo a saga that has ended, at its parent's request."""
-    fact = next_fact(plan, state)
+    fact = next_fact(plan, state, now)
     if fact is None or _held(state, now):
         return Decision(state)
     if waits(state, fact, now):
@@ -231,7 +250,7 @@ def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float)
         return Decision(state)
     if state.lease is not None:
         return _taken_over(plan, state, event.lease, now)
-    fact = next_fact(plan, state)
+    fact = next_fact(plan, state, now)
     if fact is not None and waits(state, fact, now):
         return Decision(state)
     other_way = ev.ChildrenEnded if state.undoing else (ev.StepCompensated, ev.CompensationFailed)
@@ -272,6 +291,9 @@ def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: floa
 
 def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float) -> Decision:
     """Grant a failed step or undo a new budget of attempts, or send an unanswered message again at once."""
+    if state.settling_since:
+        text = "the saga is waiting for a release; `sagas recover ID` sends its message now"
+        return Decision(state, Refuse(text))
     if state.status not in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPENSATION_FAILED):
         if state.unanswered and not state.ended and state.lease is None:
             return Decision(_claimed(state, event.lease), Write(ev.SagaRecovered(stall=False)))

@@ -39,7 +39,7 @@ from sagas.core.commands import (
     SignalArrived,
     StallNoticed,
 )
-from sagas.core.rules import Plan, forward, has_failed, needs_attention
+from sagas.core.rules import Plan, forward, has_failed, misfit, needs_attention
 from sagas.core.states import ENDED, SagaState, SagaStatus
 
 S = SagaStatus
@@ -117,7 +117,7 @@ ROWS: tuple[Row, ...] = (
     Row(_ON, ev.SagaRecoveryExhausted, transitions.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(ENDED)), ev.SagaResolved, transitions.resolved, ()),
-    # Arrivals: a message, or a request of the supervisor, an operator or a caller. They change nothing but claims.
+    # Arrivals: a message, or a request of the supervisor, an operator or a caller. They only change claims.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it polls again"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), MessageArrived, arrivals.message_arrived, ()),
@@ -148,7 +148,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     decision = row.apply(plan, state, event, now)
     if decision.state is state:
         return decision
-    after = decision.state
+    after = _settled(plan, state, decision.state, event, now)
     # Later changes of an ended saga, such as a resolve, keep its time of ending.
     end = state.ended_at if state.ended else now
     attention = (after.attention or now) if needs_attention(after) else 0.0
@@ -161,6 +161,20 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
         error_type=_error_type(state, after, event) if attention or forward(after) or after.in_doubt else "",
     )
     return replace(decision, state=complete)
+
+
+def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now: float) -> SagaState:
+    """Return the saga with the time since when it waits for a release. A look keeps that time; any other commit ends
+    the wait, and begins one if the deployed code does not fit the next step."""
+    if not isinstance(event, ev.Fact) or not (plan.settle or before.settling_since):
+        return after
+    stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED
+    postponed = isinstance(event, ev.StepPostponed) and event.settling
+    since = before.settling_since if postponed or isinstance(event, ev.SagaRecovered) else 0.0
+    if not since and not stopped and plan.settle and (postponed or misfit(plan, after, now)):
+        since = float(int(now))
+    unread = after.unreadable if since or after.unreadable != before.unreadable else ""
+    return replace(after, settling_since=0.0 if stopped else since, unreadable=unread)
 
 
 def _error_type(before: SagaState, after: SagaState, event: Event) -> str:

@@ -57,12 +57,14 @@ class StallNoticed(Struct, frozen=True):
         stale_after: seconds of silence after which the message counts as lost; the type's by default.
         postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 without one.
         backlog: what its queue shows about the message.
+        asked: an operator asks for the message now, if the saga waits for a release.
     """
 
     lease: Lease
     stale_after: float | None = None
     postponed_until: float = 0.0
     backlog: Backlog = Backlog.UNKNOWN
+    asked: bool = False
 
 
 class CancelArrived(Struct, frozen=True):
@@ -174,7 +176,7 @@ class Discard(Struct, frozen=True):
     reason: str = ""
 
 
-class Die(Struct, frozen=True):
+class FailDelivery(Struct, frozen=True):
     """Report the message failed until its queue moves it to the dead-letter queue."""
 
 
@@ -184,7 +186,7 @@ class Refuse(Struct, frozen=True):
     reason: str
 
 
-Then = Run | Write | Postpone | Discard | Die | Refuse
+Then = Run | Write | Postpone | Discard | FailDelivery | Refuse
 """The instruction to the process that received the arrival."""
 
 

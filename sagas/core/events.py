@@ -21,11 +21,6 @@ class Failure(Struct, frozen=True):
     type: str
     message: str = ""
 
-    @classmethod
-    def code_missing_failure(cls, what: str, saga: str) -> Failure:
-        """Return the failure of a step or undo that the deployed code does not have."""
-        return cls("CodeGone", f"{what} of saga {saga!r} is not in the deployed code")
-
     @property
     def code_missing(self) -> bool:
         """Whether the code was missing."""
@@ -296,10 +291,13 @@ class Postponed(StepFact, frozen=True):
 
 
 class StepPostponed(Postponed, frozen=True):
-    """The step raised ``NotYet``: nothing failed."""
+    """The step raised ``NotYet``: nothing failed. ``settling``: it was not called, because a stored value does not fit
+    the deployed code, and the saga waits for a release."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
+
+    settling: bool = False
 
 
 class CompensationPostponed(Postponed, frozen=True):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 
@@ -40,8 +42,13 @@ def id_from(*parts: object) -> str:
     return str(uuid.UUID(bytes=bytes(raw)))
 
 
+def types_hash(types: Iterable[str]) -> str:
+    """Return eight characters that stand for the types of a step's children, in order."""
+    return urlsafe_b64encode(hashlib.sha256("\n".join(types).encode()).digest()[:6]).decode()
+
+
 _PER_COUNTER = 4
-"""Children under way per counter: a transaction holds it for about ten milliseconds, and their steps run far longer."""
+"""Children in flight per counter. A transaction takes a counter for about ten milliseconds; a step runs far longer."""
 
 
 def children_ids(parent: SagaState) -> list[str]:

@@ -33,6 +33,7 @@ from sagas.core.events import (
     WaitTimedOut,
 )
 from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
+from sagas.errors import TypeChanged
 
 SHORT_WAIT = 5.0
 """Seconds up to which a message is hidden. A longer wait takes a new message or a copy: SQS counts each receive, and
@@ -41,6 +42,8 @@ LONG_WAIT = 900.0
 """Seconds up to which a message is delayed, which is SQS's limit. A saga that waits longer has no message; the
 supervisor sends one shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
+_LOOKS, _LOOK_AGAIN = (60.0, 180.0, 420.0, 720.0), 300.0
+"""Seconds after which a saga that waits for a release is looked at, and the seconds between later looks."""
 _MOST_DOUBLINGS = 10
 """Limit of the doublings of a silence."""
 _LONGEST_SILENCE = 3600.0
@@ -61,11 +64,12 @@ class StepPlan:
     Args:
         executions: most executions in one budget.
         exhausted: the policy when they are used up.
-        has_undo: whether it can be undone.
+        forward: why the deployed code may not run it; ``None`` if it may. See :func:`sagas.core.fit.fit`.
+        undo: why the deployed code may not undo it; ``None`` if it may.
+        owes_undo: once completed, it has to be undone.
         undo_executions: most executions of its undo in one budget.
         undo_when_started: undo it also if it failed or its outcome is unknown.
         undo_needs_result: its undo takes the step's own result, so it cannot be called without one.
-        code_missing: the deployed code does not have it.
         asks: it has code to execute; a wait without code begins on its own.
         wait: most seconds that it waits, after its code has run.
         on_timeout: the policy when no signal arrived in time, or too many of its children failed.
@@ -76,10 +80,11 @@ class StepPlan:
 
     executions: int = 1
     exhausted: Policy = "COMPENSATE"
-    has_undo: bool = False
+    forward: Failure | None = None
+    undo: Failure | None = None
+    owes_undo: bool = False
     undo_executions: int = 1
     undo_when_started: bool = False
-    code_missing: bool = False
     asks: bool = True
     wait: float = 0.0
     on_timeout: Policy = "COMPENSATE"
@@ -97,11 +102,13 @@ class Plan:
         steps: one for each step that the saga was started with.
         max_recovery_attempts: stalls after which it is no longer recovered.
         stale_after: seconds of silence after which a message counts as lost.
+        settle: seconds for which a saga whose next step does not fit the deployed code waits for a release.
     """
 
     steps: tuple[StepPlan, ...]
     max_recovery_attempts: int = 5
     stale_after: float = 120.0
+    settle: float = 0.0
 
 
 def forward(state: SagaState) -> bool:
@@ -147,7 +154,48 @@ def long_wait(state: SagaState, now: float) -> bool:
     return state.status is SagaStatus.WAITING and state.not_before - now > LONG_WAIT
 
 
-def owed_by_time(state: SagaState, now: float) -> Fact | None:
+def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
+    """Return why the deployed code cannot do what the saga needs next; ``None`` if it can, or if no code is needed.
+
+    A wait that has begun needs no code. Only a signal that has not come in time does: nobody could send it while its
+    wait was not deployed.
+    """
+    step = state.current
+    if step is None:
+        return None
+    if state.undoing:
+        begun = step.status in (StepStatus.COMPENSATING, StepStatus.WAITING)
+        return None if begun else plan.steps[state.cursor].undo
+    ended = state.waiting_for == "signal" and state.not_before <= now
+    runs = forward(state) and (step.status in _READY or state.waiting_for == "retry" or ended)
+    return plan.steps[state.cursor].forward if runs else None
+
+
+def settles(plan: Plan, state: SagaState, now: float) -> bool:
+    """Whether a saga that does not fit the deployed code still waits for a release."""
+    return now < (state.settling_since or now) + plan.settle
+
+
+def next_look(plan: Plan, state: SagaState, now: float) -> float:
+    """Return when (epoch seconds) to look again whether a release has come: soon at first, and at the end."""
+    since = state.settling_since or now
+    waited = now - since
+    rare = _LOOKS[-1] + _LOOK_AGAIN * ((waited - _LOOKS[-1]) // _LOOK_AGAIN + 1)
+    return since + min(next((look for look in _LOOKS if look > waited), rare), plan.settle)
+
+
+def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
+    """Return the failure of the step or undo that does not fit the deployed code, once no release is awaited."""
+    step, failure = state.current, misfit(plan, state, now)
+    if step is None or failure is None or settles(plan, state, now):
+        return None
+    if state.undoing:
+        return CompensationFailed(state.cursor, step.undo_attempts.made, failure)
+    cause = DeadLetterCause.TYPE_CHANGED if failure.type_changed else DeadLetterCause.CODE_MISSING
+    return StepDeadLettered(state.cursor, cause, failure=failure)
+
+
+def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """Return the fact that a time has come: the saga's own deadline, past its pivot, or the end of its wait. ``None``
     before."""
     if state.past_pivot and 0.0 < state.ends_at <= now:
@@ -155,13 +203,15 @@ def owed_by_time(state: SagaState, now: float) -> Fact | None:
     step = state.current
     if not in_wait(state) or step is None or state.not_before > now or step.waits_for == "children":
         return None
-    return WaitEnded(state.cursor) if step.waits_for == "time" else WaitTimedOut(state.cursor)
+    if step.waits_for == "time":
+        return WaitEnded(state.cursor)
+    return None if misfit(plan, state, now) else WaitTimedOut(state.cursor)
 
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
-    """Whether the current step has used up its executions. If its code is missing, their number is unknown."""
+    """Whether the current step has used up its executions. If its code does not fit, their number is unknown."""
     step = state.steps[state.cursor]
-    if plan.steps[state.cursor].code_missing:
+    if plan.steps[state.cursor].forward is not None:
         return False
     return step.attempts.used >= plan.steps[state.cursor].executions
 
@@ -172,8 +222,9 @@ def undo_out_of_budget(plan: Plan, state: SagaState) -> bool:
     return step.undo_attempts.used >= plan.steps[state.cursor].undo_executions
 
 
-def next_fact(plan: Plan, state: SagaState) -> Fact | None:
-    """Return the fact that the lease holder must journal next; ``None`` if user code runs next.
+def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
+    """Return the fact that the lease holder must journal next; ``None`` if user code runs next, or if the saga waits
+    for a release (:func:`misfit`). ``now``: epoch seconds.
 
     An accepted signal comes before a cancel: its sender got a response, and it may have to be undone.
     """
@@ -189,9 +240,12 @@ def next_fact(plan: Plan, state: SagaState) -> Fact | None:
         return SagaRecoveryExhausted()
     if forward(state) and state.recovery.exhausted and not state.past_pivot:
         return CompensationStarted("recovery")
-    if state.undoing:
-        return _fact_without_undo(plan, state)
-    return _fact_without_code(plan, state) or _fact_after_exhaustion(plan, state) if forward(state) else None
+    if not state.undoing and not forward(state):
+        return None
+    fact = _fact_of_misfit(plan, state, now)
+    if fact is None and forward(state):
+        fact = _fact_without_code(plan, state, now) or _fact_after_exhaustion(plan, state)
+    return fact
 
 
 def _fact_of_cancel(state: SagaState) -> Fact:
@@ -202,28 +256,17 @@ def _fact_of_cancel(state: SagaState) -> Fact:
     return SagaTimedOut() if by_time else CancelRequested()
 
 
-def _fact_without_undo(plan: Plan, state: SagaState) -> Fact | None:
-    """Return the failure of an undo whose code is missing."""
-    step, own = state.steps[state.cursor], plan.steps[state.cursor]
-    if own.has_undo or step.status is StepStatus.COMPENSATING or step.waits_for == "children":
-        return None
-    failure = Failure.code_missing_failure(f"the undo of step {step.name!r}", state.saga)
-    return CompensationFailed(state.cursor, step.undo_attempts.made, failure)
-
-
-def _fact_without_code(plan: Plan, state: SagaState) -> Fact | None:
-    """Return the next fact if no code runs: it is missing, the step only waits, or the saga stalled too often."""
+def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
+    """Return the next fact if no code runs: the saga stalled too often, or the step only waits."""
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
     if state.recovery.exhausted:
         why = Failure("SagaRecoveryExhausted", "the saga stalled too often")
         return StepDeadLettered(state.cursor, DeadLetterCause.STALLED, failure=why)
-    own = plan.steps[state.cursor]
-    if own.code_missing or not (own.asks or step.waits_for in ("signal", "time")):
-        why = Failure.code_missing_failure(f"step {step.name!r}", state.saga)
-        return StepDeadLettered(state.cursor, DeadLetterCause.CODE_MISSING, failure=why)
-    return None if own.asks else WaitStarted(state.cursor, step.attempts.made, 0.0)
+    if plan.steps[state.cursor].asks or misfit(plan, state, now):
+        return None
+    return WaitStarted(state.cursor, step.attempts.made, 0.0)
 
 
 def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
@@ -239,7 +282,8 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
 def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLettered:
     """Return the fact that the current step has failed and waits for an operator."""
     if step.timed_out and step.waits_for == "children":
-        return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=Failure("ChildrenFailed"))
+        why = Failure(TypeChanged.__name__, state.unreadable) if state.unreadable else Failure("ChildrenFailed")
+        return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=why)
     if step.timed_out:
         return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
     if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery.exhausted:
@@ -260,6 +304,8 @@ def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected:
     """Return the policy for the current step, which has failed for good. Past the pivot the saga continues, or waits
     for an operator."""
     own = plan.steps[state.cursor]
+    if state.unreadable:  # its children have completed, so nothing has failed for good
+        return "DEAD_LETTER"
     policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 
@@ -278,7 +324,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
         if undo_out_of_budget(plan, state):
             return CompensationFailed(state.cursor, step.undo_attempts.made, LOST)
         return CompensationAttemptFailed(state.cursor, step.undo_attempts.made, LOST)
-    fact = next_fact(plan, state) or owed_by_time(state, now)
+    fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None or waits(state, fact, now) or isinstance(fact, StepDeadLettered):
         return SagaRecovered(stall=False)
     return fact
@@ -292,19 +338,32 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
             StepStatus.FAILED,
             StepStatus.WAITING,
         )
-    if not plan.steps[index].has_undo and not step.undo:
+    own = plan.steps[index]
+    if not own.owes_undo:
         return False
     began = step.attempts.made > 0 or step.timed_out or step.status is StepStatus.WAITING
-    own = plan.steps[index]
     if_started = own.undo_when_started or (step.postponed and not own.undo_needs_result)
     return step.status is StepStatus.COMPLETED or (if_started and began and step.status in _STARTED)
 
 
-def next_undo(plan: Plan, state: SagaState) -> SagaState:
-    """Point the cursor at the next step to undo, last completed first; end the saga if there is none."""
+def undo_pending(step: StepState) -> StepStatus:
+    """Return the status of a step before its (next) undo: COMPLETED, or FAILED if it never completed."""
+    return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
+
+
+def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
+    """Point the cursor at the next step to undo, last completed first; end the saga if there is none.
+
+    Steps at ``below`` and after it were passed: a step is not undone out of order because a later release gives it an
+    undo. A retry undoes only the steps whose undo has failed, and grants each a new budget in its turn.
+    """
     state = replace(state, polling=None)
-    for index in reversed(range(len(state.steps))):
+    for index in reversed(range(below)):
         step = state.steps[index]
+        if state.retrying_undos:
+            if step.status is not StepStatus.COMPENSATION_FAILED:
+                continue
+            step = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.renewed())
         if undoable(plan, index, step):
             if step.waits_for == "children":  # the saga waits until they are undone
                 step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts.claimed())
@@ -315,6 +374,7 @@ def next_undo(plan: Plan, state: SagaState) -> SagaState:
                 dispatch=state.dispatch + 1,
                 not_before=0.0,
             )
+    state = replace(state, retrying_undos=False)
     if any(s.status is StepStatus.COMPENSATION_FAILED for s in state.steps):
         return replace(state, status=SagaStatus.COMPENSATION_FAILED)
     end = SagaStatus.CANCELLED if state.cause == "cancel" else SagaStatus.COMPENSATED

@@ -88,6 +88,7 @@ class FanOut(Struct, frozen=True):
         tolerate: how many of them may fail.
         one_by_one: they are undone one after the other.
         requests_seq: the journal entry that has their requests; 0 before it exists.
+        of: the hash of their types, in order; empty before they exist.
     """
 
     children: int = 0
@@ -96,6 +97,7 @@ class FanOut(Struct, frozen=True):
     tolerate: int = 0
     one_by_one: bool = False
     requests_seq: int = 0
+    of: str = ""
 
 
 class StepState(Struct, frozen=True):
@@ -116,6 +118,7 @@ class StepState(Struct, frozen=True):
         timed_out: no signal arrived in time, or too many children failed.
         fan_out: its children.
         pivot: once it has completed, nothing before it is undone.
+        result: its result is the saga's, although it is not the last step.
     """
 
     name: str
@@ -132,6 +135,7 @@ class StepState(Struct, frozen=True):
     fan_out: FanOut = FanOut()
     postponed: bool = False
     pivot: bool = False
+    result: bool = False
 
 
 class Lease(Struct, frozen=True):
@@ -311,6 +315,8 @@ class SagaState(Struct, frozen=True):
         parent: the saga that started it.
         order: its parent's request to undo it after its end.
         paused: it waits, without a message, until its type is resumed.
+        settling_since: since when it waits for a release, because its next step does not fit the deployed code.
+        retrying_undos: only the undos that have failed are run, because they are retried.
     """
 
     saga_id: str
@@ -351,6 +357,8 @@ class SagaState(Struct, frozen=True):
     parent: Parent | None = None
     order: Order | None = None
     paused: bool = False
+    settling_since: float = 0.0
+    retrying_undos: bool = False
 
     @property
     def ended(self) -> bool:
@@ -366,6 +374,11 @@ class SagaState(Struct, frozen=True):
     def current(self) -> StepState | None:
         """The step under the cursor, or none past the last."""
         return self.steps[self.cursor] if self.cursor < len(self.steps) else None
+
+    @property
+    def result_step(self) -> StepState:
+        """The step whose result is the saga's: the one that its type named when it started, else its last."""
+        return next((step for step in self.steps if step.result), self.steps[-1])
 
     @property
     def waiting_for(self) -> str:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Decision, Send, Write
+from sagas.core.ids import types_hash
 from sagas.core.rules import (
     SHORT_WAIT,
     Plan,
@@ -51,7 +52,7 @@ def send_current(state: SagaState) -> Send:
 
 def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
     """After a commit: journal the next fact, or release the lease and send the current message."""
-    fact = next_fact(plan, state) or owed_by_time(state, now)
+    fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None:
         idle = state.ended or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
         return released(state) if idle else released(state, send_current(state))
@@ -143,7 +144,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
         return _advanced(plan, after, now)
     if exhausted:
         after = replace(after, error_seq=after.seq, polling=None)
-    dead = next_fact(plan, after)
+    dead = next_fact(plan, after, now)
     if isinstance(dead, ev.StepDeadLettered) and dead.cause.message_dies:
         return released(after, send_current(after))
     return proceed(plan, after, now)
@@ -231,6 +232,7 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
             tolerate=own.tolerate,
             one_by_one=own.one_by_one,
             requests_seq=after.seq,
+            of=types_hash(fact.types),
         ),
     )
     after = replace(
@@ -245,7 +247,8 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
 
 
 def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: float) -> Decision:
-    """Complete the step with the children's results; if too many failed, it has failed."""
+    """Complete the step with the children's results; if too many failed, it has failed. If a result cannot be read, an
+    operator decides."""
     step = _in_wait(state, fact.index, "children")
     if step is None:
         return Decision(state)
@@ -254,7 +257,8 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
         done = replace(step, status=StepStatus.COMPLETED, result_seq=after.seq)
         return _advanced(plan, after.with_step(fact.index, done), now)
     failed = after.with_step(fact.index, replace(step, status=StepStatus.FAILED, timed_out=True))
-    return proceed(plan, replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0), now)
+    failed = replace(failed, status=SagaStatus.RUNNING, error_seq=after.seq, not_before=0.0)
+    return proceed(plan, replace(failed, unreadable=unreadable_part(fact.failure)), now)
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
@@ -265,6 +269,8 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
     step = _running(state, fact)
     if step is None:
         return Decision(state)
+    if fact.settling:
+        return proceed(plan, _not_called(state, fact, step), now)
     again = replace(
         step,
         status=StepStatus.WAITING,
@@ -281,14 +287,35 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
     return proceed(plan, try_again(after, fact.retry_at, now), now)
 
 
+def _not_called(state: SagaState, fact: ev.StepPostponed, step: StepState) -> SagaState:
+    """Give the attempt back and look again later: a stored value does not fit the deployed code."""
+    polls = state.polling is not None
+    ready = replace(
+        step, status=StepStatus.WAITING if polls else StepStatus.RETRYING, attempts=step.attempts.given_back()
+    )
+    return replace(
+        committed(state).with_step(fact.index, ready),
+        status=SagaStatus.WAITING if polls else SagaStatus.RUNNING,
+        dispatch=state.dispatch + 1,
+        not_before=fact.retry_at,
+        unreadable=fact.message[:_LONGEST_UNREADABLE],
+    )
+
+
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the current message dies. A step whose code is missing, or which stalled too often, has
-    failed without an attempt. A step whose code could not be called gets its attempt back."""
-    step, called = state.current, fact.cause is ev.DeadLetterCause.TYPE_CHANGED
-    fitting = (StepStatus.PENDING, StepStatus.RETRYING) if fact.cause.fails_step else (StepStatus.FAILED,)
-    fitting = (StepStatus.WAITING,) if state.waiting_for == "retry" else fitting
-    fitting = (StepStatus.RUNNING,) if called else fitting
-    if state.lease is None or step is None or step.status not in fitting or fact.index != state.cursor:
+    """Wait for an operator; the current message dies. A step that does not fit the deployed code, or which stalled too
+    often, has failed without an attempt: one that was claimed is given back."""
+    step, waits_for = state.current, state.waiting_for
+    if state.lease is None or step is None or fact.index != state.cursor:
+        return Decision(state)
+    if fact.cause.fails_step:
+        ready = step.status in (StepStatus.PENDING, StepStatus.RETRYING) or waits_for == "retry"
+        unanswered = waits_for == "signal" and state.not_before <= now and fact.cause is not ev.DeadLetterCause.STALLED
+        called = step.status is StepStatus.RUNNING and fact.cause is ev.DeadLetterCause.TYPE_CHANGED
+        fits = ready or unanswered or called
+    else:
+        fits, called = step.status is StepStatus.FAILED, False
+    if not fits:
         return Decision(state)
     after = replace(committed(state), status=SagaStatus.DEAD_LETTERED, dead=fact.message, polling=None)
     if fact.cause.fails_step:
@@ -305,7 +332,7 @@ def unreadable_part(failure: ev.Failure | None) -> str:
 
 def saga_failed(plan: Plan, state: SagaState, fact: ev.SagaFailed, now: float) -> Decision:
     """End FAILED."""
-    if state.lease is None or next_fact(plan, state) != fact:
+    if state.lease is None or next_fact(plan, state, now) != fact:
         return Decision(state)
     return released(replace(committed(state), status=SagaStatus.FAILED))
 
@@ -378,7 +405,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
         attention=now if fact.attention else state.attention,
         dispatch=state.dispatch + 1,
     )
-    following = next_fact(plan, after)
+    following = next_fact(plan, after, now)
     stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies
     if isinstance(following, ev.SagaRecoveryExhausted) or (following is not None and stops):
         return Decision(after, Write(following))

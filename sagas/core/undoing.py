@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sagas.core import events as ev
 from sagas.core.commands import Decision
-from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undoable
+from sagas.core.rules import Plan, forward, next_undo, undo_out_of_budget, undo_pending, undoable
 from sagas.core.states import Order, Polling, Recovery, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.transitions import busy, committed, proceed, released, stalled, try_again, unreadable_part
 
@@ -26,7 +26,8 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
         return Decision(state)
     after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
     after = replace(after, order=_closed_order(state), not_before=0.0 if state.ended else after.not_before)
-    turned, step = next_undo(plan, replace(after, recovery=state.recovery.progressed())), state.current
+    after, step = replace(after, recovery=state.recovery.progressed()), state.current
+    turned = next_undo(plan, after, len(state.steps))
     if step is not None and step.status is StepStatus.WAITING:
         to_undo = turned.undoing and turned.cursor == state.cursor
         turned = turned if to_undo else turned.with_step(state.cursor, replace(step, status=StepStatus.FAILED))
@@ -65,7 +66,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
         undo=False,
     )
     after = replace(committed(state).with_step(fact.index, undone), recovery=state.recovery.progressed())
-    return proceed(plan, next_undo(plan, after), now)
+    return proceed(plan, next_undo(plan, after, fact.index), now)
 
 
 def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
@@ -75,7 +76,7 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
         return Decision(state)
     if undo_out_of_budget(plan, state):
         return undo_failed(plan, state, ev.CompensationFailed(fact.index, fact.attempt, fact.failure), now)
-    again = committed(state).with_step(fact.index, replace(step, status=_undo_pending(step)))
+    again = committed(state).with_step(fact.index, replace(step, status=undo_pending(step)))
     return proceed(plan, try_again(again, fact.retry_at, now), now)
 
 
@@ -84,18 +85,13 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
-    again = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.excused())
+    again = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.excused())
     after = replace(
         committed(state).with_step(fact.index, again),
         recovery=state.recovery.progressed(),
         polling=Polling(fact.since, fact.looks, fact.message, fact.after, fact.retry_at),
     )
     return proceed(plan, try_again(after, fact.retry_at, now), now)
-
-
-def _undo_pending(step: StepState) -> StepStatus:
-    """Return the status of a step before its (next) undo: COMPLETED, or FAILED if it never completed."""
-    return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
@@ -107,24 +103,20 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
     failed = replace(step, status=StepStatus.COMPENSATION_FAILED, undo_attempts=attempts)
     after = committed(state).with_step(fact.index, failed)
     after = replace(after, unreadable=unreadable_part(fact.failure) or after.unreadable)
-    return proceed(plan, next_undo(plan, after), now)
+    return proceed(plan, next_undo(plan, after, fact.index), now)
 
 
 def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
-    """Grant each failed undo a new budget. Undos that worked, or were done by hand, are not repeated."""
+    """Run the failed undos again, each with a new budget. Undos that worked, or were done by hand, are not repeated."""
     if state.lease is None:
         return Decision(state)
     after = replace(committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
-    after = replace(after, order=_closed_order(state))
-    for index, step in enumerate(after.steps):
-        fresh = replace(step, status=_undo_pending(step), undo_attempts=step.undo_attempts.renewed())
-        if step.status is StepStatus.COMPENSATION_FAILED and undoable(plan, index, fresh):
-            after = after.with_step(index, fresh)
-    return proceed(plan, next_undo(plan, after), now)
+    after = replace(after, order=_closed_order(state), retrying_undos=True)
+    return proceed(plan, next_undo(plan, after, len(after.steps)), now)
 
 
 def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up undoing: the current undo has failed."""
+    """Give up undoing: every undo that is still owed has failed."""
     if not stalled(state):
         return Decision(state)
     after = replace(
@@ -132,8 +124,10 @@ def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhaust
         recovery=replace(state.recovery, exhausted=True),
         status=SagaStatus.COMPENSATION_FAILED,
         polling=None,
+        retrying_undos=False,
     )
-    step = after.current
-    if step is not None:
-        after = after.with_step(after.cursor, replace(step, status=StepStatus.COMPENSATION_FAILED))
+    for index, step in enumerate(after.steps[: after.cursor + 1]):
+        owed = undoable(plan, index, step) and not state.retrying_undos
+        if index == after.cursor or owed:
+            after = after.with_step(index, replace(step, status=StepStatus.COMPENSATION_FAILED))
     return released(after)

@@ -17,9 +17,10 @@ from functools import partial
 
 from msgspec import structs
 
+from sagas.core.arrivals import settling
 from sagas.core.automaton import decide
-from sagas.core.commands import Arrival, Discard, MessageArrived, Refuse, Send, Then, Write
-from sagas.core.rules import Plan, waits_without_code
+from sagas.core.commands import Arrival, Discard, MessageArrived, Refuse, Run, Send, Then, Write
+from sagas.core.rules import Plan, misfit, settles, waits_without_code
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
@@ -28,12 +29,13 @@ from sagas.engine.attempt.course import UNCHAINED, Chain, Course
 from sagas.engine.attempt.late_commits import pending_fact
 from sagas.engine.committer import Committed, EntryContext
 from sagas.engine.contention import write_contended
-from sagas.engine.gates import Gate
+from sagas.engine.gates import Gate, shut_gate
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.registry import Registry, SagaType
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem, SagaError
 from sagas.messaging.message.carried import CarriedInput
 from sagas.messaging.message.message import Message
+from sagas.messaging.message.pending_commit import PendingCommit
 from sagas.messaging.work import NOW, SagasToAdvance
 
 _LEASE = 30.0
@@ -91,38 +93,33 @@ class Advancer:
 
     def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Advance the saga of a message: run its code, or find out why not."""
+        if message.saga not in self.registry:
+            return self._of_another_release(message)
         saga_type, services = self.registry.get(message.saga), self.services
         dying = DeadMessage(message.dispatch, message.hops, message.message_id)
         if message.pending_commit is not None:
-            state = services.control.get(message.saga_id)
-            fact = pending_fact(state, message, message.pending_commit) if state else None
-            if state is not None and fact is not None:
-                pending = message.pending_commit
-                context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
-                held = correlated(state, message)
-                return self._follow(services.committer.commit(self.plan(state), held, fact, context), message)
+            committed = self._commit_late(message, message.pending_commit, dying)
+            if committed is not None:
+                return self._follow(committed, message)
         gate: Gate | None = None
-        if saga_type.has_code(message.step, undo=message.undo):
+        code = saga_type.code(message.step, undo=message.undo)
+        if code is not None:
             attempt = self.attempt(services, saga_type, message, invocation, course)
             committed, gate = attempt.run(), attempt.shut
             if committed is not None:
                 return self._go_on(committed, message, invocation, course)
         state = services.control.get(message.saga_id)
         if state is None:
-            first = services.journal.entries(message.saga_id, [1]).get(1)
-            if first is None or first.tombstone is None:
-                raise NotFound(f"no saga with id {message.saga_id} (type {message.saga})")
-            return Advanced(first.tombstone.state, Discard("the saga was purged"))
+            return self._purged(message)
         message = self._standing_for(state, message)
-        names = [step.name for step in state.steps]
-        if message.index >= len(names) or names[message.index] != message.step:
+        if message.index >= len(state.steps) or state.steps[message.index].name != message.step:
             problem = Problem("$.index", "is not this step's position")
             raise InvalidRequest("the message names a step that this saga does not have", [problem])
-        current = message.dispatch == state.dispatch and not state.ended
-        if current and message.index != min(state.cursor, len(names) - 1):
-            problem = Problem("$.index", "is not the current step's")
-            raise InvalidRequest("the message names a step that this saga does not have", [problem])
-        # In a chain leases are short, also for work without code.
+        if code is None and state.lease is None and misfit(self.plan(state), state, services.clock.now()):
+            gate = shut_gate(services.gates, message)  # what is paused waits for no release
+            if gate is not None and message.dispatch == state.dispatch:
+                return Advanced(state, Run(state.cursor, state.undoing, 0), message=message, gate=gate)
+        # In a chain, leases are short even for work without code.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = MessageArrived(
             message.index,
@@ -137,6 +134,33 @@ class Advancer:
         dying_now = None if message.chained else dying
         context = EntryContext(trace_id=invocation.trace_id, message=dying_now, redriven_by=message.redriven_by)
         return replace(self.advance(correlated(state, message), arrival, context, message), message=message, gate=gate)
+
+    def _purged(self, message: Message) -> Advanced:
+        """Drop the message of a purged saga."""
+        first = self.services.journal.entries(message.saga_id, [1]).get(1)
+        if first is None or first.tombstone is None:
+            raise NotFound(f"no saga with id {message.saga_id} (type {message.saga})")
+        return Advanced(first.tombstone.state, Discard("the saga was purged"))
+
+    def _commit_late(self, message: Message, pending: PendingCommit, dying: DeadMessage) -> Committed | None:
+        """Commit an outcome that waited in its queue; ``None`` if its execution no longer holds the saga."""
+        state = self.services.control.get(message.saga_id)
+        fact = pending_fact(state, message, pending) if state else None
+        if state is None or fact is None:
+            return None
+        context = EntryContext(pending.payload, pending.details, trace_id=pending.trace_id, message=dying)
+        return self.services.committer.commit(self.plan(state), correlated(state, message), fact, context)
+
+    def _of_another_release(self, message: Message) -> Advanced:
+        """Let a message wait for a release whose functions know its saga's type. The saga does not change."""
+        state, now = self.services.control.get(message.saga_id), self.services.clock.now()
+        plan = Plan((), settle=self.registry.settle)
+        if state is None or not settles(plan, state, now):
+            raise NotFound(f"this service has no saga type {message.saga!r}")
+        decision = settling(plan, state, now)
+        if decision.state is not state:
+            self.services.control.mark_settling(decision.state)
+        return Advanced(state, decision.then)
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Run the step claimed with a commit, and those claimed with its commit, until a message takes over."""
@@ -200,6 +224,8 @@ class Advancer:
                 committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
             case _:
+                if decision.state is not state:  # it waits for a release from now on
+                    self.services.control.mark_settling(decision.state)
                 if decision.send is not None:
                     self._send(state, decision.send)
                 return Advanced(state, decision.then)
@@ -251,4 +277,8 @@ class Advancer:
             inputs=inputs if self.carry else (),
             codeless=not send.undo and waits_without_code(self.plan(state), state, send.index),
         )
-        self.sender.send(message, send.not_before - self.services.clock.now())
+        try:
+            self.sender.send(message, send.not_before - self.services.clock.now())
+        except NotFound:  # its queue was deleted with its step: the supervisor looks at the saga
+            fields = {"saga_id": state.saga_id, "step": message.step}
+            self.services.logger.warning("the step of a message has no queue in this deployment", extra=fields)

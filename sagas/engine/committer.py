@@ -21,7 +21,7 @@ from sagas.engine.contention import write_contended
 from sagas.engine.ports import CommitObserver
 from sagas.errors import Unavailable
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import RESULTS, Entry, details_of, fact_of
+from sagas.store.journal.entries import RESULTS, Entry, details_of, fact_of, hiding
 from sagas.store.journal.entry_hash import chained
 from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Fenced, FlagWon, Refused
@@ -114,7 +114,7 @@ class Committer:
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
             # A cancel came first and the fact is no longer possible: continue with the next fact.
-            following = next_fact(plan, state)
+            following = next_fact(plan, state, self._clock.now())
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} is no longer possible for the saga")
             return Decision(state, Write(following)), None, False
@@ -217,7 +217,7 @@ class Committer:
                 signal = self._inbox.get(state.saga_id, state.steps[index]) if self._inbox else None
                 if signal is None:
                     raise Unavailable("the signal was accepted but cannot be read yet; try again")
-                details = {"sent_at": iso(signal.at)}
+                details = {"sent_at": iso(signal.at), **hiding(signal.hidden)}
                 return fact, replace(context, payload=signal.payload, actor=signal.actor, details=details)
             case _:
                 return fact, context

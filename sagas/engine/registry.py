@@ -8,29 +8,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, definition_of
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
+from sagas.authoring.redaction import REQUEST, Redaction
+from sagas.core.fit import Deployed, fit
 from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import StepState
 from sagas.errors import NotFound
+from sagas.store.journal.entries import hiding
 
 
-def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
-    """Return the plan of a saga that was started with the steps ``names``.
+def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: float = 0.0) -> Plan:
+    """Return the plan of a saga that was started with ``steps``. ``settle``: seconds, as in
+    :class:`~sagas.core.rules.Plan`.
 
-    A saga keeps its steps, whatever was deployed since. The plan of a step without code contains only that fact.
+    A saga keeps its steps, whatever was deployed since. A step that is not deployed has no policies.
     """
     deployed = {step.name: step for step in definition.steps}
-    steps = list[StepPlan]()
-    for name in names:
-        step = deployed.get(name)
+    plans = list[StepPlan]()
+    for was in steps:
+        step = deployed.get(was.name)
+        now = None if step is None else Deployed(step.waits_for, step.asks, step.undo is not None)
+        forward, undo, owes_undo = fit(was, now, definition.name)
         if step is None:
-            steps.append(StepPlan(code_missing=True))
+            plans.append(StepPlan(forward=forward, undo=undo, owes_undo=owes_undo))
             continue
         plan = StepPlan(
             executions=step.retry.executions,
             exhausted=step.on_exhausted.value,
-            has_undo=step.undo is not None or step.children is not None,
+            forward=forward,
+            undo=undo,
+            owes_undo=owes_undo,
             undo_executions=step.undo.retry.executions if step.undo else 1,
             undo_when_started=step.undo_when == "started",
             asks=step.asks,
@@ -40,10 +48,11 @@ def plan_for(definition: SagaDefinition, names: Iterable[str]) -> Plan:
             tolerate=0 if step.children is None else step.children.tolerate,
             one_by_one=step.children is not None and step.children.in_reverse,
             undo_needs_result=step.undo is not None
-            and any(parameter.step == name and not parameter.optional for parameter in step.undo.parameters),
+            and any(parameter.step == was.name and not parameter.optional for parameter in step.undo.parameters),
         )
-        steps.append(plan)
-    return Plan(tuple(steps), definition.max_recovery_attempts, definition.stale_after.total_seconds())
+        plans.append(plan)
+    stale_after = definition.stale_after.total_seconds()
+    return Plan(tuple(plans), definition.max_recovery_attempts, stale_after, settle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +60,32 @@ class SagaType:
     """A saga type: its definition, its steps by name, and the plans of its sagas."""
 
     definition: SagaDefinition
-    _plans: dict[tuple[str, ...], Plan] = field(
-        default_factory=dict[tuple[str, ...], Plan], init=False, repr=False, compare=False
+    settle: float = 0.0
+    _plans: dict[tuple[tuple[str, str, bool], ...], Plan] = field(
+        default_factory=dict[tuple[tuple[str, str, bool], ...], Plan], init=False, repr=False, compare=False
     )
-    """Plans by the steps that a saga was started with. They differ only between deployments, so there are few."""
+    """Plans by the structure that a saga was started with. They differ only between deployments, so there are few."""
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
         """Return the plan of a saga that has these steps: see :func:`plan_for`."""
-        names = tuple(step.name for step in steps)
-        if names not in self._plans:
-            self._plans[names] = plan_for(self.definition, names)
-        return self._plans[names]
+        steps = tuple(steps)
+        structure = tuple((step.name, step.waits_for, step.undo) for step in steps)
+        if structure not in self._plans:
+            self._plans[structure] = plan_for(self.definition, steps, self.settle)
+        return self._plans[structure]
 
     @property
     def new_steps(self) -> tuple[StepState, ...]:
         """Return the steps of a new saga."""
-        steps = (step for step in self.definition.steps if not step.retired)
+        steps = [step for step in self.definition.steps if not step.retired]
+        result = self.definition.result_step
         return tuple(
             StepState(
                 step.name,
                 undo=step.undo is not None or step.children is not None,
                 waits_for=step.waits_for,
                 pivot=step.pivot,
+                result=step is result and step is not steps[-1],
             )
             for step in steps
         )
@@ -84,11 +97,14 @@ class SagaType:
             {"name": step.name, "undo": step.undo}
             | ({"waits_for": step.waits_for} if step.waits_for else {})
             | ({"pivot": True} if step.pivot else {})
+            | ({"result": True} if step.result else {})
             for step in self.new_steps
         ]
-        return {"version": self.definition.version, "steps": steps}
+        hidden = self.definition.redaction.hidden.get(REQUEST, ())
+        return {"version": self.definition.version, "steps": steps, **hiding(hidden)}
 
-    def steps_recorded(self, details: Mapping[str, Any]) -> tuple[StepState, ...]:
+    @staticmethod
+    def steps_recorded(details: Mapping[str, Any]) -> tuple[StepState, ...]:
         """Return the steps of a saga from its first entry, whatever was deployed since."""
         return tuple(
             StepState(
@@ -96,6 +112,7 @@ class SagaType:
                 undo=bool(step["undo"]),
                 waits_for=str(step.get("waits_for", "")),
                 pivot=bool(step.get("pivot")),
+                result=bool(step.get("result")),
             )
             for step in details["steps"]
         )
@@ -105,10 +122,12 @@ class SagaType:
         timeout = self.definition.timeout
         return 0.0 if timeout is None else round(created_at + timeout.total_seconds(), 3)
 
-    def has_code(self, name: str, *, undo: bool) -> bool:
-        """Whether the code of that step, or of its undo, is deployed. A wait may have no code."""
-        match = next((step for step in self.definition.steps if step.name == name), None)
-        return match is not None and (match.undo is not None if undo else match.asks)
+    def code(self, name: str, *, undo: bool) -> StepDefinition | UndoDefinition | None:
+        """Return the deployed code of that step, or of its undo; ``None`` without code. A wait may have none."""
+        step = next((step for step in self.definition.steps if step.name == name), None)
+        if step is None or undo:
+            return step and step.undo
+        return step if step.asks else None
 
     @property
     def lanes(self) -> dict[str, str]:
@@ -116,7 +135,7 @@ class SagaType:
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
         steps, lanes = self.definition.steps, dict[str, str]()
         for position, step in enumerate(steps):
-            if not step.has_lane:
+            if coded and not step.has_lane:
                 after = next((other for other in coded if other > position), coded[-1])
                 lanes[step.name] = steps[after].name
         return lanes
@@ -135,22 +154,26 @@ class Registry:
     Args:
         classes: the saga classes.
         auto_disable: the policy of types that declare none.
+        settle: seconds for which their sagas wait for a release, as in :class:`~sagas.core.rules.Plan`.
     """
 
-    def __init__(self, classes: Iterable[type[Any]], auto_disable: AutoDisable | None = None) -> None:
+    def __init__(
+        self, classes: Iterable[type[Any]], auto_disable: AutoDisable | None = None, settle: float = 0.0
+    ) -> None:
         definitions = (definition.with_default(auto_disable) for definition in map(definition_of, classes))
-        self._types = {definition.name: SagaType(definition) for definition in definitions}
+        self.settle = settle
+        self._types = {definition.name: SagaType(definition, settle) for definition in definitions}
 
     @classmethod
-    def of(cls, *definitions: SagaDefinition) -> Registry:
+    def of(cls, *definitions: SagaDefinition, settle: float = 0.0) -> Registry:
         """Return the registry of some definitions."""
-        registry = cls(())
-        registry._types |= {definition.name: SagaType(definition) for definition in definitions}
+        registry = cls((), settle=settle)
+        registry._types |= {definition.name: SagaType(definition, settle) for definition in definitions}
         return registry
 
     @classmethod
-    def load(cls, text: str, auto_disable: AutoDisable | None = None) -> Registry:
-        """Import the classes named in a JSON list of ``module:Class``; ``auto_disable`` as above."""
+    def load(cls, text: str, auto_disable: AutoDisable | None = None, settle: float = 0.0) -> Registry:
+        """Import the classes named in a JSON list of ``module:Class``; the others as above."""
         classes: list[type[Any]] = []
         for name in json.loads(text):
             module, _, qualified = str(name).partition(":")
@@ -158,7 +181,7 @@ class Registry:
             for part in qualified.split("."):
                 target = getattr(target, part)
             classes.append(target)
-        return cls(classes, auto_disable)
+        return cls(classes, auto_disable, settle)
 
     def get(self, name: str) -> SagaType:
         """Return the saga type of that name."""
@@ -166,6 +189,10 @@ class Registry:
         if saga_type is None:
             raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
         return saga_type
+
+    def redaction(self, name: str) -> Redaction:
+        """Return what the type of that name hides; nothing if it is not deployed."""
+        return self._types[name].definition.redaction if name in self._types else Redaction()
 
     def __contains__(self, name: str) -> bool:
         return name in self._types

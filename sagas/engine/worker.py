@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sagas.core.commands import Die, Discard, Postpone, Run
+from sagas.core.commands import Discard, FailDelivery, Postpone, Run
 from sagas.core.states import SagaStatus
 from sagas.engine.advance import Advanced, Advancer
 from sagas.engine.attempt.attempt import Invocation, NotCommitted, lease_for
 from sagas.engine.attempt.course import RECORDING, Course
 from sagas.engine.attempt.late_commits import comes_back, with_pending
-from sagas.errors import Unavailable
+from sagas.errors import SagaError, Unavailable
 from sagas.formats import NewerFormat
 from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200
-"""How often a message is checked again after work for it, such as an attempt whose retry is due within a second. After
-that its queue redelivers it, so that retries without delay do not occupy an invocation for good."""
+"""How many times one invocation works on the same message, such as on attempts whose retries are due within a second.
+After that the queue redelivers it, so that retries without delay do not occupy an invocation forever."""
 _SHORT_WAIT = 1.0
 """Seconds below which the function itself waits for a retry: SQS counts whole seconds."""
 _RACE = 1.0
-"""Seconds after which a message returns that lost a race with another delivery."""
-_DYING_CACHED = 60.0
-"""Seconds for which a dying message is left to die without reading its saga. It is received a dozen times or more,
-mostly by this environment. An operator's retry uses another message."""
-_MOST_DYING = 1_000
+"""Seconds after which a message is redelivered if it lost a race with another delivery."""
+_FAILING_CACHED = 60.0
+"""Seconds for which deliveries of a message on its way to the dead-letter queue fail without reading its saga. It is
+received a dozen times or more, mostly by this environment. An operator's retry uses another message."""
+_MOST_FAILING = 1_000
 
 
-End = Discard | Postpone | Die
+End = Discard | Postpone | FailDelivery
 """The fate of a message."""
 
 
@@ -37,15 +37,15 @@ class Worker:
     """Handles messages of all saga types of this service."""
 
     advancer: Advancer
-    _dying: dict[str, float] = field(default_factory=dict[str, float])
-    """Ids of dying messages, and until when that is cached (epoch seconds)."""
+    _failing: dict[str, float] = field(default_factory=dict[str, float])
+    """Ids of messages that go to the dead-letter queue, and until when that is cached (epoch seconds)."""
 
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
         """Do what the message asks for, or find out why not. Returns the fate of the message, and the message as it
         stands now, naming the step that its saga has reached."""
         services, received = self.advancer.services, message
-        if self._dying.get(message.message_id, 0.0) > services.clock.now():
-            return Die(), received
+        if self._failing.get(message.message_id, 0.0) > services.clock.now():
+            return FailDelivery(), received
         if until := max((gate.cached_until(message) for gate in services.gates), default=0.0):
             return Postpone(until), received
         course = Course.of(self.advancer.chain, message.step)
@@ -86,8 +86,8 @@ class Worker:
         match advanced.then:
             case Postpone() as postponed:
                 return postponed
-            case Die():
-                return self._let_die(message)
+            case FailDelivery():
+                return self._fail_delivery(message)
             case Run():
                 return self._blocked(advanced, message, invocation, course)
             case Discard(reason) as discarded:
@@ -104,14 +104,17 @@ class Worker:
         dead = advanced.state.dead
         if dead is None or dead.message_id != message.message_id:
             return None
-        return self._let_die(message)
+        return self._fail_delivery(message)
 
     def _blocked(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
         """Return the fate of a message whose refused claim would hold now: a gate was shut, or the saga has
         changed."""
+        saga_type = self.advancer.registry.get(message.saga)
         if advanced.gate is None:
+            if saga_type.code(message.step, undo=message.undo) is None:
+                raise SagaError(f"internal error: step {message.step!r} has no code to run; please report it")
             return None
-        lease = lease_for(self.advancer.registry.get(message.saga), self.advancer.services.clock, invocation.deadline)
+        lease = lease_for(saga_type, self.advancer.services.clock, invocation.deadline)
         match advanced.gate.admit(message, advanced.state, lease.act_until):
             case Discard() | Postpone() as end:
                 return end
@@ -121,11 +124,11 @@ class Worker:
                 refused = self.advancer.refuse(message, invocation, error, course)
                 return None if refused is None else self._end(refused, message, invocation, course)
 
-    def _let_die(self, message: Message) -> Die:
-        if len(self._dying) >= _MOST_DYING:
-            self._dying.clear()
-        self._dying[message.message_id] = self.advancer.services.clock.now() + _DYING_CACHED
-        return Die()
+    def _fail_delivery(self, message: Message) -> FailDelivery:
+        if len(self._failing) >= _MOST_FAILING:
+            self._failing.clear()
+        self._failing[message.message_id] = self.advancer.services.clock.now() + _FAILING_CACHED
+        return FailDelivery()
 
     def _wait(self, until: float, message: Message, invocation: Invocation) -> Postpone | None:
         """Wait for a short delay in the function; postpone the message for a longer one."""

@@ -159,8 +159,8 @@ def actor_of(record: dict[str, Any]) -> str:
     """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. That is the unique id
     of a role with the name of its session, or of a user; AWS services have ids of their own.
 
-    This function sends copies, which name the original sender. A copy of a copy does not name the function again, or
-    its name would use up the room for the sender's.
+    This function sends copies, which name the function and the original sender. A copy of a copy names the function
+    only once, so that the sender's name still fits.
     """
     sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
     sender = sender if sender.isprintable() else "unknown"

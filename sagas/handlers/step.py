@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.commands import Die, Discard, Postpone
+from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import Invocation
 from sagas.engine.attempt.course import RECORDING
 from sagas.engine.composition.running import Running
@@ -101,23 +101,25 @@ class _Records:
                 return True
             case Postpone(until, itself):
                 return self._postponing.postpone(standing, until - self._engine.clock.now(), copies=not itself)
-            case Die():
+            case FailDelivery():
                 # Without delay, so that the queue's redrive policy dead-letters it soon.
                 self._engine.queues.delay(message, 0)
                 return False
 
     def _may_die(self, message: Message) -> bool:
         """Whether this message is dead-lettered when its step's attempts are used up."""
+        if message.saga not in self._engine.registry:
+            return False
         saga_type = self._engine.registry.get(message.saga)
-        if message.undo or not saga_type.has_code(message.step, undo=False):
+        if message.undo or saga_type.code(message.step, undo=False) is None:
             return not message.undo
         return saga_type.step(message.step).on_exhausted is Exhausted.DEAD_LETTER
 
     def _time_for(self, message: Message) -> bool:
-        saga_type = self._engine.registry.get(message.saga)
-        if not saga_type.has_code(message.step, undo=False):
+        registry = self._engine.registry
+        if message.saga not in registry or registry.get(message.saga).code(message.step, undo=False) is None:
             return True  # its step will not run
-        step = saga_type.step(message.step)
+        step = registry.get(message.saga).step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
         return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
 

@@ -63,7 +63,7 @@ class StackClock:
     def advance(self, seconds: float) -> dict[str, Any]:
         """Move time from one moment at which something is due to the next, so that everything happens in order.
         Returns the totals of the supervisor's runs: see :class:`sagas.engine.read.reports.RecoveryView`."""
-        totals: dict[str, Any] = {"recovered": 0, "untouched": 0, "failed": 0, "left": 0, "saga_ids": []}
+        totals: dict[str, Any] = {"recovered": 0, "untouched": 0, "failed": 0, "remaining": 0, "saga_ids": []}
         remaining = seconds
         try:
             while remaining > 0:

@@ -183,7 +183,7 @@ def require_free_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
-            raise LocalStackError(f"port {port} is not free ({reason}); choose another with --port") from error
+            raise LocalStackError(f"cannot use port {port} ({reason}); choose another with --port") from error
 
 
 def end_process(pid: int, has_ended: Callable[[], bool]) -> None:

@@ -40,7 +40,7 @@ class Misfit:
     """A place where stored data may not fit.
 
     Args:
-        path: the place, as in the problems of a request (``$.order.id``); ``[]`` is any item.
+        path: the place, written like a path in a request problem (``$.order.id``); ``[]`` is any item.
         what: what changed there.
     """
 

@@ -6,7 +6,7 @@ Structure is judged by :func:`sagas.core.fit.fit`, as in the engine, and values 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
@@ -76,6 +76,7 @@ class _Judging:
         self.pairs = [(index, code.get(name)) for index, name in enumerate(self.names)]
         self.fits = [self._fit(step, now) for step, (_, now) in zip(self.steps, self.pairs, strict=True)]
         self.prefix = new.prefix
+        self.upcast = new.upcast
 
     @staticmethod
     def _fit(step: Content, now: StepDefinition | None) -> Fit:
@@ -166,17 +167,34 @@ class _Judging:
         takers = self._takers()
         if "request" in takers:
             for misfit in misfits(self.old["request"], self.new["request"], types):
-                yield _unreadable(f"the request, {misfit.path}", misfit.what, takers["request"])
+                yield self._unreadable("request", "the request", f", {misfit.path}", misfit.what, takers)
         for index, step in enumerate(self.steps):
             name, now = step["name"], results.get(step["name"])
             if now is None or name not in takers or not self._stored(index):
                 continue
+            where = f"the result of {_step(name)}"
             for misfit in misfits(step["result"], now["result"], types):
-                yield _unreadable(f"the result of {_step(name)}, {misfit.path}", misfit.what, takers[name])
+                yield self._unreadable(name, where, f", {misfit.path}", misfit.what, takers)
             was, children = step.get("sagas", ()), now.get("sagas", ())
             if was and children and was != children:
                 what = f"children ({', '.join(was)}) are ({', '.join(children)}) now"
-                yield _unreadable(f"the result of {_step(name)}", what, takers[name])
+                yield self._unreadable(name, where, "", what, takers)
+
+    def _unreadable(
+        self, source: str, where: str, path: str, what: str, takers: Mapping[str, Sequence[str]]
+    ) -> Finding:
+        if source in self.upcast:
+            function = getattr(self.upcast[source], "__name__", "a function")
+            return Finding(where, f"upcast by {function}: not checked")
+        where += path
+        todo = f"Accept the old form of {where} as well (`Old | New`), or convert it with upcast="
+        if "default" in what:
+            todo = f"Give {where} a default"
+        elif "removed" in what:
+            todo = f"Keep {where}, with a default, while any are in flight"
+        step = next((taker for taker in takers[source] if taker.startswith("step")), "")
+        effect = f"would be dead-lettered before {step}" if step else "would end COMPENSATION_FAILED when undone"
+        return Finding(where, what, f"{effect} (TypeChanged)", todo)
 
     def _takers(self) -> dict[str, list[str]]:
         """The steps and undos to run that take a value, by value."""
@@ -222,14 +240,3 @@ class _Judging:
 
 def _step(name: str) -> str:
     return f'step "{name}"'
-
-
-def _unreadable(where: str, what: str, takers: Sequence[str]) -> Finding:
-    todo = f"Accept the old form of {where} as well (`Old | New`), or convert it with upcast="
-    if "default" in what:
-        todo = f"Give {where} a default"
-    elif "removed" in what:
-        todo = f"Keep {where}, with a default, while any are in flight"
-    step = next((taker for taker in takers if taker.startswith("step")), "")
-    effect = f"would be dead-lettered before {step}" if step else "would end COMPENSATION_FAILED when undone"
-    return Finding(where, what, f"{effect} (TypeChanged)", todo)

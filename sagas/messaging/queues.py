@@ -111,8 +111,8 @@ class Queues:
             )
 
     def send_text(self, url: str, text: str, attributes: Mapping[str, str], delay: float = 0.0) -> None:
-        """Send a text to a queue outside the service's sagas. ``delay``: seconds until it can be delivered, at most
-        SQS's 15 minutes."""
+        """Send a text to a queue that is not a saga's. ``delay``: seconds until it can be delivered, at most SQS's
+        15 minutes."""
         named = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
         seconds = min(math.ceil(max(delay, 0.0)), LONGEST_DELAY)
         with translated("SQS"):
@@ -158,9 +158,9 @@ class Queues:
             answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=_COUNTS)
         return sum(int(answer["Attributes"].get(name, 0)) for name in _COUNTS)
 
-    def lane(self, saga: str, step: str) -> str:
+    def representative(self, saga: str, step: str) -> str:
         """Return the step that represents all steps that share this step's queue."""
-        return self._routes.lane(saga, step)
+        return self._routes.representative(saga, step)
 
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
         """Make a message that can never succeed visible at once, so that it reaches the dead-letter queue soon."""

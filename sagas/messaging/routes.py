@@ -72,7 +72,7 @@ class Routes:
             raise NotFound(f"no queue is deployed for step {step!r} of saga {saga!r}")
         return f"{self.base}/{name}"
 
-    def lane(self, saga: str, step: str) -> str:
+    def representative(self, saga: str, step: str) -> str:
         """Return the first of the steps that share this step's queue; it represents the queue."""
         queues = self.queues.get(saga, {})
         return next((other for other, name in queues.items() if name == queues.get(step)), step)

@@ -54,7 +54,7 @@ class SharedConnection(Connection):
         own.connection = self
 
     def get_consumed_capacity_map(self, return_consumed_capacity: str) -> dict[str, str]:
-        """Request no capacity units: PynamoDB would in every request, and nobody reads them."""
+        """Do not ask for consumed capacity: PynamoDB would in every request, and nothing reads it."""
         return {}
 
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sagas.errors import SagaError, Unavailable
 
 
 class Refused(SagaError):
-    """A conditional write met another state than the one the caller had read.
+    """A conditional write failed, because the stored state is no longer the one that the caller had read.
 
     Args:
         message: one line of text.

@@ -46,8 +46,10 @@ class StepAttribute(MapAttribute[Any, Any]):
     spare = NumberAttribute(null=True)
     back = BooleanAttribute(null=True)
     asked = NumberAttribute(null=True)
+    of = UnicodeAttribute(null=True)
     post = BooleanAttribute(null=True)
     pivot = BooleanAttribute(null=True)
+    out = BooleanAttribute(null=True)
 
 
 class DeadAttribute(MapAttribute[Any, Any]):
@@ -119,7 +121,7 @@ def _control(settings: StoreSettings) -> type[Model]:
         ended = UnicodeAttribute(hash_key=True)
         ended_at = UnicodeAttribute(range_key=True)
 
-    class Control(Model):
+    class ControlItem(Model):
         """One saga."""
 
         Meta = _meta(settings.sagas_table)
@@ -150,6 +152,8 @@ def _control(settings: StoreSettings) -> type[Model]:
         recovery_exhausted = BooleanAttribute(null=True)
         unanswered = NumberAttribute(null=True)
         unreadable = UnicodeAttribute(null=True)
+        settling_since = NumberAttribute(null=True)
+        retrying_undos = BooleanAttribute(null=True)
         head = BinaryAttribute(legacy_encoding=False, null=True)
         dead = DeadAttribute(null=True)
         error_seq = NumberAttribute(null=True)
@@ -177,11 +181,11 @@ def _control(settings: StoreSettings) -> type[Model]:
         attention_index = AttentionIndex()
         by_end = EndedIndex()
 
-    return Control
+    return ControlItem
 
 
 def _entry(settings: StoreSettings) -> type[Model]:
-    class Entry(Model):
+    class EntryItem(Model):
         """A journal entry."""
 
         Meta = _meta(settings.audit_table)
@@ -207,7 +211,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
         salt = UnicodeAttribute(null=True)
         expires_at = NumberAttribute(null=True)
 
-    return Entry
+    return EntryItem
 
 
 @lru_cache(maxsize=32)
@@ -222,7 +226,7 @@ def tables_for(settings: StoreSettings) -> Tables:
 def tables_over(settings: StoreSettings, connection: SharedConnection, best_effort: SharedConnection) -> Tables:
     """Return new models of these tables, which use ``connection``."""
 
-    class Streak(Model):
+    class StreakItem(Model):
         """Consecutive failed sagas of a type. Stored in the table of sagas, under a key that no saga can have."""
 
         Meta = _meta(settings.sagas_table)
@@ -262,7 +266,7 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         part = UnicodeAttribute(range_key=True)
 
     control, entry = _control(settings), _entry(settings)
-    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, Streak, WatermarkItem, ScanPositionItem, JoinItem
+    models: tuple[Any, Any, Any, Any, Any, Any] = control, entry, StreakItem, WatermarkItem, ScanPositionItem, JoinItem
     for model in models:
         connection.serve(model)
     return Tables(*models, connection, best_effort)

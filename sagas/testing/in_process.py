@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,7 @@ from typing import Any
 
 from sagas.authoring.codec import content_hash, encode
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core.commands import Die, Postpone, StallNoticed
+from sagas.core.commands import FailDelivery, Postpone, StallNoticed
 from sagas.core.rules import in_wait, owed_by_time
 from sagas.core.states import SagaState, SagaStatus
 from sagas.engine.advance import Advancer
@@ -119,6 +119,7 @@ class FailingRunner(Runner):
         payloads: Mapping[str, str | None],
         context: StepContext,
         began: Callable[[], None] = lambda: None,
+        changed: Collection[str] = (),
     ) -> str | None:
         """Run a step, or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
         name = step.undo.name if undo and step.undo is not None else step.name
@@ -133,7 +134,7 @@ class FailingRunner(Runner):
             else:
                 step = replace(step, function=raising)
         with self._clock.running():
-            return super().run(definition, step, undo, payloads, context, began)
+            return super().run(definition, step, undo, payloads, context, began, changed)
 
 
 def _raise(raised: Raised, *_: object, **__: object) -> None:
@@ -178,7 +179,8 @@ class InProcessRun:
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
         runner = FailingRunner(fail, self.path, self._clock)
         try:
-            runner.instance(definition)
+            if definition.has_code:
+                runner.instance(definition)
         except Exception as error:
             text = f"{definition.saga_class.__name__}.create() raised {type(error).__name__}: {text_of(error)}"
             raise DefinitionError(text) from error
@@ -291,7 +293,7 @@ class InProcessRun:
         end, _ = self._worker.handle(message, Invocation(self._clock.now() + _LIFETIME))
         if isinstance(end, Postpone):
             self._sent.append((end.until, message))
-        return not isinstance(end, Die) or message.saga_id != self.saga_id
+        return not isinstance(end, FailDelivery) or message.saga_id != self.saga_id
 
     def _look(self, saga_id: str) -> bool:
         """Act as the supervisor does at the end of a wait and at a saga's deadline. A step that polls gets its message
@@ -299,7 +301,7 @@ class InProcessRun:
         state = in_time(self._advancer, self._store.control, self.stored(saga_id))
         if state is None:
             return True
-        owed = state.cancel.at or owed_by_time(state, self._clock.now())
+        owed = state.cancel.at or owed_by_time(self._advancer.plan(state), state, self._clock.now())
         if state.status is SagaStatus.WAITING and not in_wait(state) and not owed:
             self._advancer.send_again(state, 0.0)
             return True

@@ -31,7 +31,7 @@ T = TypeVar("T")
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
 
-class Record(dict[str, Any]):
+class AttributeDict(dict[str, Any]):
     """A dict as the API returns it, whose keys can also be read as attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -84,8 +84,8 @@ class Outcome:
 
     status: str
     results: Results
-    error: Record | None
-    audit: list[Record]
+    error: AttributeDict | None
+    audit: list[AttributeDict]
     steps: dict[str, str]
     in_doubt: tuple[str, ...] = ()
     result: Any = None
@@ -242,7 +242,7 @@ def _check_position(process: InProcessRun, saga_id: str, path: str, parameter: s
 
 def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> Outcome:
     state, entries = process.stored(saga_id), process.entries(saga_id)
-    error, result = entries.get(state.error_seq), definition.result_step
+    error, result = entries.get(state.error_seq), definition.step(state.result_step.name).result
     seqs = {step.name: step.result_seq for step in state.steps if step.result_seq}
     outcome = Outcome(
         status=state.status.value,
@@ -251,14 +251,14 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
             for step in definition.steps
             if step.name in seqs
         ),
-        error=None if error is None else Record(step=error.step, **error.details["error"]),
-        audit=[Record(audit_view(entry)) for entry in entries.values()],
+        error=None if error is None else AttributeDict(step=error.step, **error.details["error"]),
+        audit=[AttributeDict(audit_view(entry)) for entry in entries.values()],
         steps={step.name: step_status(state, index).value for index, step in enumerate(state.steps)},
         in_doubt=state.in_doubt,
         waited=_waited(entries.values()),
         children=_children(process, definition, saga_id),
     )
-    return replace(outcome, result=outcome.results.get(result.result)) if outcome.status == "COMPLETED" else outcome
+    return replace(outcome, result=outcome.results.get(result)) if outcome.status == "COMPLETED" else outcome
 
 
 def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:

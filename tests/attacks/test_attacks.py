@@ -13,12 +13,19 @@ import pytest
 
 HELD = (
     "cancel_that_meets_a_pause",
+    "chain_that_was_taken_apart",
     "child_that_was_settled",
+    "children_in_another_order",
     "coroutine_with_a_thread",
     "exception_without_a_text",
     "join_beyond_its_function",
     "outcome_of_children_in_an_outage",
     "patience_runs_out_in_a_pause",
+    "result_of_a_child_that_gained_a_step",
+    "result_of_a_child_whose_steps_moved",
+    "secret_of_an_older_release",
+    "undo_of_a_step_that_became_children",
+    "undo_of_children_that_became_a_step",
     "undo_that_is_never_run",
 )
 """The programs, by module. A program that still prints BROKEN is not in the list."""

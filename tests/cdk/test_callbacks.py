@@ -185,7 +185,7 @@ def test_behind_an_authorizer_of_ones_own_the_route_has_none() -> None:
 def test_an_api_without_a_stage_needs_to_be_told_where_it_is() -> None:
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Mine", deploy=False)
-    with pytest.raises(DefinitionError, match="no stage of its own; set callback_base_url"):
+    with pytest.raises(DefinitionError, match="no default stage; set callback_base_url"):
         SagaService(stack, "Bank", sagas=[Loan], mount=api.root)
     stack = Stack(App(), "Test")
     api = apigateway.RestApi(stack, "Mine", deploy=False)

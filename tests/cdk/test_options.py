@@ -15,7 +15,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from functions.checkout import Checkout
 from sagas.cdk import FunctionOptions, Network, SagaService, TableOptions, Throttling
-from sagas.cdk.data.tables import Tables
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.options.service_options import service_options
 from sagas.errors import DefinitionError
 from tests.cdk.rendered import CAPTURE, Template, actions, by_id, marks, of_type, render, service, variables
@@ -243,7 +243,7 @@ class TestService:
         options = service_options(
             "Test-Shop", {"sagas": [Trip], "removal_policy": RemovalPolicy[policy], "deletion_protection": asked}
         )
-        template = render(lambda stack: Tables(stack, "Tables", options=options, families=frozenset()))
+        template = render(lambda stack: Stores(stack, "Tables", options=options, families=frozenset()))
         tables = of_type(template, "AWS::DynamoDB::Table")
         assert [table["DeletionProtectionEnabled"] for table in tables] == [protected, protected]
 

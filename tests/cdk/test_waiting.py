@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from aws_cdk import App, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 
 from functions.checkout import Checkout
 from sagas import AutoDisable, Context, Saga, sleep, step, wait_for
@@ -202,3 +204,79 @@ def test_its_options(everything: Template) -> None:
         synthesized(Loan, functions={"now": FunctionOptions(batch_size=2)})
     with pytest.raises(DefinitionError, match="functions: now: timeout must be 15 to 900, not 8"):
         synthesized(Loan, functions={"now": FunctionOptions(timeout=8)})
+
+
+class Reminder(Saga[Order], name="reminder", auto_disable=AutoDisable(threshold=5)):
+    """Only waits."""
+
+    documents = wait_for(str, timeout=timedelta(days=7), name="papers")
+    rest = sleep(timedelta(days=1))
+
+
+def _of(template: Template, saga: str) -> list[str]:
+    """What a template has of a saga type's own: its tagged parts, and its alarms."""
+    return [
+        name
+        for name, one in template["Resources"].items()
+        if one.get("Metadata", {}).get("sagas", {}).get("saga") == saga
+        or (one["Type"] == "AWS::CloudWatch::Alarm" and saga in json.dumps(one["Properties"].get("Dimensions")))
+        or saga in name.lower()
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"isolation": "saga"}, {"nested_stacks": True}])
+def test_a_type_that_only_waits_has_nothing_of_its_own(options: dict[str, Any]) -> None:
+    service, template = synthesized(Reminder, Trip, **options)
+    assert _of(template, "reminder") == []
+    assert _of(template, "trip") != []
+    assert part(template, part="work_function", name="now", waits='{"reminder": ["papers", "rest"]}')
+    with pytest.raises(DefinitionError, match="reminder only waits, so it has no dead-letter queue"):
+        service.dead_letter_queue(Reminder)
+    with pytest.raises(DefinitionError, match="papers only waits, so it has no queue and no function"):
+        service.queue(Reminder.documents)
+
+
+def test_a_service_of_types_that_only_wait() -> None:
+    stack = Stack(App(), "Waiting")
+    service = SagaService(stack, "Sagas", sagas=[Reminder])
+    service.grant_operate(iam.User(stack, "Operator"))
+    template = template_of(stack)
+    tags = [one.get("Metadata", {}).get("sagas", {}).get("part") for one in template["Resources"].values()]
+    assert not {"queue", "function", "dead_letter_queue"} & {*tags}
+    known = routes(part(template, part="work_function", name="now"))
+    assert '"base":"' in known
+    assert '"now":"' in known
+
+
+class Renamed(Saga[Order], name="renamed"):
+    """Its methods have other names than its steps."""
+
+    consent = wait_for(str, timeout=timedelta(days=1), name="approval")
+
+    @step(name="book")
+    def reserve(self, request: Order) -> str:
+        return request.item
+
+    @step(name="pay")
+    def charge(self, reserve: str, consent: str) -> str:
+        return consent
+
+
+def test_members_stand_for_the_steps_whose_stored_names_they_have() -> None:
+    stack = Stack(App(), "Waiting")
+    options = {Renamed.reserve: FunctionOptions(memory_size=512)}
+    service = SagaService(stack, "Sagas", sagas=[Renamed], functions=options)
+    rule = events.Rule(stack, "Approved", event_pattern=events.EventPattern(source=["bank"]))
+    service.signal_on(rule, Renamed.consent)
+    template = template_of(stack)
+    assert part(template, part="function", saga="renamed", step="book")["MemorySize"] == 512
+    assert part(template, part="queue", saga="renamed", step="pay")
+    assert service.function(Renamed.reserve).node.path.endswith("renamed/book/Function")
+    (target,) = (one["Properties"]["Targets"][0] for name, one in template["Resources"].items() if "Approved" in name)
+    assert '"step": "approval"' in target["InputTransformer"]["InputTemplate"]
+
+
+def test_steps_that_share_a_function_are_named_by_their_members() -> None:
+    both = (Renamed.reserve, Renamed.charge)
+    _, template = synthesized(Renamed, functions={both: FunctionOptions()})
+    assert part(template, part="function", saga="renamed", step="book,pay")

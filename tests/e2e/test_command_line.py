@@ -138,7 +138,7 @@ class TestSupervising:
     def test_recovers_now(self, desk: ZipDesk, named: list[str]) -> None:
         for where in ([], named):
             report = desk.json("recover", "--all", "--stale-after", "1h", *where)
-            assert (report["failed"], report["left"]) == (0, 0)
+            assert (report["failed"], report["remaining"]) == (0, 0)
 
     def test_sweeps_now(self, desk: ZipDesk, named: list[str]) -> None:
         for where in ([], named):

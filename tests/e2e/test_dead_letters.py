@@ -121,7 +121,7 @@ class TestDeadLetters:
         assert desk.sagas("retry", "waiting", dead["saga_id"], "--watch").returncode == 0
         told = desk.sagas(*prune, "--dry-run")
         assert f"waiting {dead['saga_id']}, step act: would be deleted." in told.stdout.splitlines()
-        assert dead["saga_id"] in [letter["saga_id"] for letter in desk.json(*prune)["dropped"]]
+        assert dead["saga_id"] in [letter["saga_id"] for letter in desk.json(*prune)["stale"]]
         assert dead["saga_id"] not in in_queue(desk)
 
     def test_one_that_is_not_there_is_an_error(self, desk: Desk) -> None:

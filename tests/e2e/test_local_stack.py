@@ -187,7 +187,7 @@ class TestFailure:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            assert f"port {port} is not free" in failure_of(project, "--app", assembled(PROBE), "--port", str(port))
+            assert f"cannot use port {port}" in failure_of(project, "--app", assembled(PROBE), "--port", str(port))
 
     def test_template_refused(self, project: Path) -> None:
         (project / "bad.py").write_text(REFUSED)

@@ -60,6 +60,17 @@ def test_who_has_the_url_answers_without_credentials(trials: Stack, api: Api) ->
     assert sent["actor"] == "callback"
 
 
+def test_a_type_that_only_waits_is_listed_and_runs(trials: Stack, api: Api) -> None:
+    description = trials.description
+    assert description["waits"] == {"reminder": ["reply", "rest"]}
+    assert not any("reminder" in description[part] for part in ("queues", "functions", "dead_letter_queues"))
+    assert "Saga     reminder: reply -> rest" in (trials.project / "out.txt").read_text()
+    saga = api.wait(api.start("reminder", {}), "WAITING")
+    status, _, _ = api.send("POST", f"{api.url}/sagas/reminder/{saga['saga_id']}/signals/reply", b'{"by": "ada"}')
+    assert status == 202
+    assert api.wait(saga)["result"] == {"by": "ada"}
+
+
 def _shape(status: int, body: Any) -> str:
     """The code of an answer, which is no error of ours."""
     assert status < 500, body

@@ -360,7 +360,7 @@ def test_a_step_that_is_a_wait_now_is_not_taken_for_done(bench: Make) -> None:
     saga_id = b.start("typed", {"item": {"name": "train"}})
     deployed(b, Asking)
     b.run()
-    told = "step 'book' was a step when the saga started, but is now a wait for a signal"
+    told = "step 'book' is a wait for a signal now, and was a step when the saga started"
     saga = b.show(saga_id)
     assert (saga["status"], saga["error"]["type"], saga["error"]["message"]) == ("DEAD_LETTERED", "TypeChanged", told)
     assert why(b) == [f"{told}: step book was not called; deploy code that fits and retry, or compensate"]

@@ -130,7 +130,7 @@ def test_one_whose_first_step_is_gone_leads_to_attention(bench: Make, monkeypatc
 def check_gone(b: Bench, saga_id: str) -> None:
     saga = b.show(saga_id)
     assert saga["status"] == "DEAD_LETTERED"
-    text = "step 'pay' of saga 'change' is not in the deployed code"
+    text = "step 'pay' of type 'change' is not in the deployed code"
     assert saga["error"] == {"step": "pay", "type": "CodeGone", "message": text}
     assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
     assert saga["steps"][1]["status"] == "FAILED"
@@ -263,7 +263,7 @@ def test_an_undo_without_code_fails_and_the_others_run(bench: Make, saga_class: 
     saga = b.show(saga_id)
     assert saga["status"] == "COMPENSATION_FAILED"
     assert [step["status"] for step in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
-    text = "the undo of step 'pay' of saga 'change' is not in the deployed code"
+    text = "the undo of step 'pay' of type 'change' is not in the deployed code"
     assert saga["steps"][1]["error"] == {"type": "CodeGone", "message": text}
     assert why(b) == ["the code of the undo of pay is missing: deploy it again and retry, or undo it by hand"]
     assert "refund" not in LOG

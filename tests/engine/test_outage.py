@@ -13,7 +13,7 @@ from sagas.authoring.context import Context
 from sagas.authoring.policies import Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
-from sagas.core.commands import Die, Discard, Postpone
+from sagas.core.commands import Discard, FailDelivery, Postpone
 from sagas.engine.attempt.attempt import PAUSES
 from sagas.engine.attempt.course import COMMIT_RESERVE
 from sagas.errors import Ambiguous, Unavailable
@@ -195,7 +195,7 @@ def test_an_exhausted_step_dies_with_its_outcome_and_lives_again_when_redriven(b
     gone = outage(b, 2)
     assert b.deliver("stubborn", "second") == Discard()
     gone.lasting = False
-    assert isinstance(b.deliver("stubborn", "second"), Die)
+    assert isinstance(b.deliver("stubborn", "second"), FailDelivery)
     assert b.show(saga_id)["status"] == "DEAD_LETTERED"
     b.engine.queues.send(carried(b, "stubborn", "second"))
     records = [b.stack.receive("stubborn", "second")[0] for _ in range(2)]

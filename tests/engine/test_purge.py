@@ -153,7 +153,7 @@ def test_what_there_is_no_time_for_is_left(keeping: Make) -> None:
     bench = keeping(Trip)
     ended(bench)
     bench.clock.advance(DAY)
-    assert bench.engine.purger.run(0.0).left == 1
+    assert bench.engine.purger.run(0.0).remaining == 1
 
 
 # Reading.

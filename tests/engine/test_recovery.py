@@ -210,7 +210,7 @@ def test_a_run_stops_at_its_budget(bench: Make) -> None:
         b.start("trip", REQUEST)
     b.clock.advance(600)
     report = b.engine.recovery.run(0.0)
-    assert (report.recovered, report.left) == ([], 3)
+    assert (report.recovered, report.remaining) == ([], 3)
 
 
 def test_due_sagas_are_listed_for_whoever_asks(bench: Make) -> None:

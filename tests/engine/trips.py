@@ -392,7 +392,7 @@ def _dead_lettered(b: Bench) -> str:
     for _ in range(3):  # those of others are handled
         b.lose_messages()
         b.clock.advance(5_000)
-        recovery.watermarks.note("order", recovery.queues.lane("order", "close"), now(), now())
+        recovery.watermarks.note("order", recovery.queues.representative("order", "close"), now(), now())
         b.recover()
     b.run()
     assert b.status(saga_id) == "DEAD_LETTERED"

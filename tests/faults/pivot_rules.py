@@ -108,8 +108,8 @@ def _pivots_obey_deadlines() -> Generator[None]:
 def _pivots_hide_deadlines() -> Generator[None]:
     owed = rules.owed_by_time
 
-    def silent(state: SagaState, now: float) -> ev.Fact | None:
-        return owed(_plain(state), now)
+    def silent(plan: Plan, state: SagaState, now: float) -> ev.Fact | None:
+        return owed(plan, _plain(state), now)
 
     with _in_place("owed_by_time", silent):
         yield
@@ -130,8 +130,8 @@ def _pivots_let_failures_undo() -> Generator[None]:
 def _pivots_let_recovery_undo() -> Generator[None]:
     next_fact = rules.next_fact
 
-    def unminding(plan: Plan, state: SagaState) -> ev.Fact | None:
-        return next_fact(plan, _plain(state) if forward(state) and state.recovery.exhausted else state)
+    def unminding(plan: Plan, state: SagaState, now: float) -> ev.Fact | None:
+        return next_fact(plan, _plain(state) if forward(state) and state.recovery.exhausted else state, now)
 
     with _in_place("next_fact", unminding):
         yield

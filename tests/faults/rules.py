@@ -408,8 +408,8 @@ def _any_message_revives() -> Generator[None]:
 def _undoing_is_never_given_up() -> Generator[None]:
     next_fact = rules.next_fact
 
-    def patient(plan: Plan, state: SagaState) -> ev.Fact | None:
-        fact = next_fact(plan, state)
+    def patient(plan: Plan, state: SagaState, now: float) -> ev.Fact | None:
+        fact = next_fact(plan, state, now)
         return None if isinstance(fact, ev.SagaRecoveryExhausted) and state.undoing else fact
 
     with _in_place("next_fact", patient):
@@ -432,8 +432,8 @@ def _silence_is_a_stall() -> Generator[None]:
 def _given_up_is_failed() -> Generator[None]:
     next_undo = rules.next_undo
 
-    def failed(plan: Plan, state: SagaState) -> SagaState:
-        after = next_undo(plan, state)
+    def failed(plan: Plan, state: SagaState, below: int) -> SagaState:
+        after = next_undo(plan, state, below)
         given_up = after.ended and state.recovery.exhausted and state.undoing
         return structs.replace(after, status=SagaStatus.COMPENSATION_FAILED) if given_up else after
 

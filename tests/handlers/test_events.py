@@ -115,7 +115,7 @@ def test_a_tick_with_nothing_to_purge(reference: Callable[[], Site]) -> None:
     report = supervisor.handler(load("schedule_purge"), LambdaContext())
     assert report == {"found": 0, "messages": 0, "finished": True}
     report = supervisor.handler({"task": "purge"}, LambdaContext())
-    assert report == {"purged": 0, "untouched": 0, "failed": 0, "left": 0}
+    assert report == {"purged": 0, "untouched": 0, "failed": 0, "remaining": 0}
 
 
 def test_a_night_with_nothing_to_verify(reference: Callable[[], Site]) -> None:

@@ -256,7 +256,7 @@ class Replay:
         queues, notes = self.engine.recovery.queues, self.engine.recovery.watermarks
         with self.asking(tables):
             for one in self.registry:
-                for name in {queues.lane(one.definition.name, step.name) for step in one.definition.steps}:
+                for name in {queues.representative(one.definition.name, step.name) for step in one.definition.steps}:
                     notes.note(one.definition.name, name, now + _LONG, now + _LONG)
 
     def executions(self, step: str, *, undo: bool) -> int:

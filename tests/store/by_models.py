@@ -47,6 +47,7 @@ _PLAIN = (
     "error_type",
     "resolution_seq",
     "unreadable",
+    "retrying_undos",
 )
 
 # States and entries as items, and back.
@@ -76,6 +77,7 @@ def control_item(tables: Tables, state: SagaState, settings: StoreSettings, stal
         "cancel_requested_by": state.cancel.by or None,
         "cancel_reason": state.cancel.reason or None,
         "cancelling": state.cancel.journaled or None,
+        "settling_since": int(state.settling_since) or None,
         "recovery_attempts": state.recovery.attempts or None,
         "recovery_exhausted": state.recovery.exhausted or None,
         "head": state.head + urlsafe_b64decode(f"{state.digest}==") if state.head else None,
@@ -141,6 +143,7 @@ def _step_attribute(step: StepState, status: SagaStatus) -> StepAttribute:
         late=step.timed_out or None,
         post=step.postponed or None,
         pivot=step.pivot or None,
+        out=step.result or None,
     )
     if not step.attempts.made and status in _BACKWARD:
         made.attempts = None
@@ -179,6 +182,8 @@ def control_state(tables: Tables, stored: dict[str, Any]) -> SagaState:
         error_type=item.error_type or "",
         resolution_seq=int(item.resolution_seq or 0),
         unreadable=item.unreadable or "",
+        settling_since=float(item.settling_since or 0),
+        retrying_undos=bool(item.retrying_undos),
         overdue=bool(item.overdue),
         head=(item.head or b"")[:32],
         digest=urlsafe_b64encode((item.head or b"")[32:]).decode().rstrip("="),
@@ -217,6 +222,7 @@ def _step_state(item: Any) -> StepState:
         timed_out=bool(item.late),
         postponed=bool(item.post),
         pivot=bool(item.pivot),
+        result=bool(item.out),
     )
 
 

@@ -85,10 +85,13 @@ def _steps(*, families: bool) -> st.SearchStrategy[StepState]:
         st.booleans(),
         postponed=st.booleans(),
         pivot=st.booleans(),
+        result=st.booleans(),
     )
     return (
         own
-        | st.builds(_with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts))
+        | st.builds(
+            _with_children, own, st.builds(FanOut, _counts, _counts, _counts, _counts, st.booleans(), _counts, _names)
+        )
         if families
         else own
     )
@@ -138,6 +141,8 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
         "error_type": st.text(max_size=100),
         "resolution_seq": _counts,
         "unreadable": st.text(max_size=300),
+        "settling_since": st.just(0.0) | st.integers(1, 10**10).map(float),
+        "retrying_undos": st.booleans(),
         "attention": _whens,
         "created_at": times,
         "updated_at": times,
@@ -158,8 +163,8 @@ def contents(steps: int = 2, *, families: bool = False) -> st.SearchStrategy[Cal
 
 PLAN = Plan(
     (
-        StepPlan(executions=2, has_undo=True, undo_executions=2),
-        StepPlan(executions=3, exhausted="DEAD_LETTER", has_undo=True, undo_when_started=True),
+        StepPlan(executions=2, owes_undo=True, undo_executions=2),
+        StepPlan(executions=3, exhausted="DEAD_LETTER", owes_undo=True, undo_when_started=True),
         StepPlan(executions=1, exhausted="FAIL"),
     ),
     max_recovery_attempts=2,

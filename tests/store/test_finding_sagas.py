@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sagas.core.gates import NO_PAUSE, Pause, Scope
 from sagas.core.states import SagaState, SagaStatus
 from sagas.store.control.mapping import ended_shard
-from sagas.store.index.listing import Page, Span
+from sagas.store.index.listing import IdPage, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
 from sagas.store.types.pauses import SETTLING, Pauses
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
@@ -27,9 +27,9 @@ def test_by_how_they_ended_the_last_first(store: Store) -> None:
     newest = [states[1].saga_id, states[2].saga_id, states[0].saga_id]
     first = store.listing.by_end([name], "COMPLETED", 2, None)
     assert first.saga_ids == newest[:2]
-    assert store.listing.by_end([name], "COMPLETED", 2, first.cursor) == Page(newest[2:], None)
+    assert store.listing.by_end([name], "COMPLETED", 2, first.cursor) == IdPage(newest[2:], None)
     assert store.listing.by_end([name], "FAILED", 9, None).saga_ids == [other.saga_id]
-    within = Span(NOW + 2, NOW + 3)  # its beginning counts, its end does not
+    within = TimeRange(NOW + 2, NOW + 3)  # its beginning counts, its end does not
     assert store.listing.by_end([name], "COMPLETED", 9, None, within).saga_ids == [states[2].saga_id]
 
 
@@ -49,14 +49,14 @@ def test_counts_go_no_further_than_asked(store: Store) -> None:
     for second in range(7):
         _ended(store, name, NOW + second)
 
-    def counted(within: Span, most: int) -> int:
+    def counted(within: TimeRange, most: int) -> int:
         keys = [ended_shard(name, "COMPLETED", shard) for shard in range(SHARDS)]
         return sum(store.listing.counted("ended", key, "ended_at", within, most) for key in keys)
 
-    assert counted(Span(), 100) == 7
-    assert counted(Span(NOW + 5), 100) == 2
-    assert counted(Span(NOW, NOW + 5), 100) == 5
-    assert counted(Span(), 1) <= SHARDS
+    assert counted(TimeRange(), 100) == 7
+    assert counted(TimeRange(NOW + 5), 100) == 2
+    assert counted(TimeRange(NOW, NOW + 5), 100) == 5
+    assert counted(TimeRange(), 1) <= SHARDS
 
 
 def test_by_a_value_and_of_those_by_another(store: Store) -> None:

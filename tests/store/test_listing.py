@@ -16,7 +16,7 @@ from sagas.core.states import SagaState, SagaStatus
 from sagas.errors import InvalidRequest, Unavailable
 from sagas.store.connection import SharedConnection
 from sagas.store.index import listing
-from sagas.store.index.listing import IndexPosition, Page
+from sagas.store.index.listing import IdPage, IndexPosition
 from tests.store.conftest import SHARDS, STALE_AFTER, Store
 from tests.store.states import NOW, new_id, saga
 
@@ -29,7 +29,7 @@ def _started(store: Store, name: str, moments: list[int]) -> list[SagaState]:
     return sorted(states, key=lambda state: (state.created_at, state.saga_id), reverse=True)
 
 
-def _pages(store: Store, names: list[str], limit: int) -> list[Page]:
+def _pages(store: Store, names: list[str], limit: int) -> list[IdPage]:
     pages = [store.listing.by_name(names, limit, None)]
     while pages[-1].cursor:
         pages.append(store.listing.by_name(names, limit, pages[-1].cursor))
@@ -37,7 +37,7 @@ def _pages(store: Store, names: list[str], limit: int) -> list[Page]:
     return pages
 
 
-def _ids(pages: list[Page]) -> list[str]:
+def _ids(pages: list[IdPage]) -> list[str]:
     return [saga_id for page in pages for saga_id in page.saga_ids]
 
 
@@ -55,7 +55,7 @@ def test_several_types_are_merged(store: Store) -> None:
     states = _started(store, one, [0, 2, 4]) + _started(store, two, [1, 2, 3])
     expected = sorted(states, key=lambda state: (state.created_at, state.saga_id), reverse=True)
     assert _ids(_pages(store, [one, two], 4)) == [state.saga_id for state in expected]
-    assert store.listing.by_name([f"none-{new_id()}"], 5, None) == Page([], None)
+    assert store.listing.by_name([f"none-{new_id()}"], 5, None) == IdPage([], None)
 
 
 def test_started_meanwhile_does_not_shift_the_next_page(store: Store) -> None:
@@ -100,7 +100,7 @@ def test_resolved_leaves_the_attention_list(fresh: Store) -> None:
     assert fresh.listing.attention(10, None).saga_ids == [state.saga_id]
     settled = replace(state, attention=0.0, resolution_seq=2, token=2)
     assert fresh.control.claim(state, settled, STALE_AFTER)
-    assert fresh.listing.attention(10, None) == Page([], None)
+    assert fresh.listing.attention(10, None) == IdPage([], None)
 
 
 def _encoded(text: str) -> str:

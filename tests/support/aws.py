@@ -148,7 +148,7 @@ class HandmadeStack:
         self.dead[definition.name] = self.sqs.create_queue(QueueName=dead)["QueueUrl"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.dead[definition.name], AttributeNames=["QueueArn"])
         self.queues[definition.name] = {}
-        for step in definition.steps:
+        for step in definition.steps if definition.has_code else ():
             executions = max(step.retry.executions, step.undo.retry.executions if step.undo else 0)
             self.max_receives[f"{definition.name}/{step.name}"] = executions + 10
             redrive = {"deadLetterTargetArn": arn["Attributes"]["QueueArn"], "maxReceiveCount": executions + 10}
@@ -176,6 +176,7 @@ class HandmadeStack:
             "SAGAS_PAYLOAD_BUCKET": self.bucket,
             **({"SAGAS_JOINS_TABLE": self.joins_table} if self.joins_table else {}),
             "SAGAS_SHARDS": "2",
+            "SAGAS_SETTLE": "0",
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
             "SAGAS_COMMAND_QUEUE": self.commands,

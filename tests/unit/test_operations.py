@@ -62,7 +62,7 @@ def test_no_two_are_called_alike() -> None:
     ],
 )
 def test_a_path_is_filled_in_order_and_quoted(operation: Operation, parameters: list[str], path: str) -> None:
-    assert operation.filled(parameters) == path
+    assert operation.path_for(parameters) == path
 
 
 def test_an_iam_pattern_spans_what_is_not_known_beforehand() -> None:

@@ -60,19 +60,21 @@ class _Builder:
 
     def check_names(self) -> None:
         """Check that the names of steps, undos and results are valid, unique and not reserved."""
-        undos = {undo.name for undo in self.members.undos.values()}
+        undos, methods = {undo.name for undo in self.members.undos.values()}, self.members.methods
         results: dict[str, str] = {}
         for name, step in self.members.steps.items():
-            where = f'{self.where}: step "{name}"'
-            self._check_name(name, where)
-            result = name if step.options.result is None else step.options.result
+            where, method = f'{self.where}: step "{name}"', methods[name]
+            self._check_name(method, where)
+            if name in _FIXED:
+                raise DefinitionError(f'{where}: the name "{name}" is reserved for a parameter of every step')
+            result = method if step.options.result is None else step.options.result
             self._check_name(result, f"{where}: result {result!r}")
             other = results.setdefault(result, name)
             if other != name:
                 raise DefinitionError(
                     f'{where}: its result has the same name as the result of step "{other}": "{result}"'
                 )
-            if result != name and (result in self.members.steps or result in undos):
+            if result not in (name, method) and (result in methods or result in methods.values() or result in undos):
                 raise DefinitionError(
                     f'{where}: its result has the same name as another step or compensation: "{result}"'
                 )
@@ -102,7 +104,7 @@ class _Builder:
             name=name,
             function=_no_code,
             parameters=(),
-            result=name if options.result is None else options.result,
+            result=self.members.methods[name] if options.result is None else options.result,
             result_type=None,
             retry=retry,
             timeout=timeout,
@@ -220,7 +222,7 @@ class _Builder:
             if signature.returns is not datetime:
                 returned = type_name(signature.returns) if signature.says_return else "nothing"
                 raise DefinitionError(f"{where}: until is annotated to return {returned}, not a datetime")
-            parameters = self._parameters(signature, f"{where}: until", retired=False)
+            parameters = self._parameters(signature, f"{where}: until", retired=definition.retired)
             return replace(definition, result_type=type(None), function=function, parameters=parameters, asks=True)
         try:
             value = resolve(wait.value, self.module, self.scope)
@@ -238,7 +240,7 @@ class _Builder:
         if signature.says_return and not can_hold(None, signature.returns):
             returned = type_name(signature.returns)
             raise DefinitionError(f"{where}: it returns {returned}; it must return None, as the result is the signal")
-        parameters = self._parameters(signature, where, retired=False)
+        parameters = self._parameters(signature, where, retired=definition.retired)
         return replace(definition, function=step.function, parameters=parameters, asks=True)
 
     def _children(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
@@ -275,7 +277,7 @@ class _Builder:
             waits_for="children",
             on_timeout=self._policy(step, wait.on_timeout, "on_failed", where),
             function=step.function,
-            parameters=self._parameters(signature, where, retired=False),
+            parameters=self._parameters(signature, where, retired=definition.retired),
             result_type=tuple[tuple(results)] if several else list[results[0]],
             children=of_children,
         )
@@ -319,12 +321,13 @@ class _Builder:
         for earlier in self.steps:
             if earlier.result == name:
                 return earlier
-        for step in self.members.steps.values():
-            if name not in (step.options.result, step.name):
+        for stored, step in self.members.steps.items():
+            if name not in (step.options.result, self.members.methods[stored], stored):
                 continue
-            why = f'is the result of step "{step.name}", which is not an earlier step'
-            if any(earlier.name == step.name for earlier in self.steps):
-                why = f'is unknown: the result of step "{step.name}" is called "{step.options.result}"'
+            why = f'is the result of step "{stored}", which is not an earlier step'
+            earlier = next((earlier for earlier in self.steps if earlier.name == stored), None)
+            if earlier is not None:
+                why = f'is unknown: the result of step "{stored}" is called "{earlier.result}"'
             raise DefinitionError(f"{where} {why}")
         names = ", ".join([*_FIXED, *(earlier.result for earlier in self.steps)])
         raise DefinitionError(f"{where} is unknown; expected one of {names}")
@@ -379,19 +382,22 @@ def build(
     builder.check_type(request_type, f"{where}: the request")
     builder.check_names()
     if all(step.options.retired for step in members.steps.values()):
-        raise DefinitionError(f"{where}: the class has no steps; decorate methods with @step")
+        raise DefinitionError(f"{where}: the class has no steps, or only retired ones; decorate methods with @step")
     for name, step in members.steps.items():
         builder.add_step(name, step)
     check_instance_state(cls, where, builder.steps)
     current = [step for step in builder.steps if not step.retired]
-    if not any(step.asks for step in current):
-        raise DefinitionError(f"{where}: the class has only waits; decorate a method with @step")
     if options.result is not None and all(options.result not in (step.result, step.name) for step in current):
         names = ", ".join(step.result for step in current)
         raise DefinitionError(
             f'{where}: result="{options.result}" is not the result of a step; expected one of {names}'
         )
     types = {REQUEST: request_type} | {step.name: step.result_type for step in builder.steps}
+    for source, function in options.upcast.items():
+        if source not in types:
+            raise DefinitionError(f"{where}: upcast: {source!r} is not a source; expected one of {', '.join(types)}")
+        if not callable(function):
+            raise DefinitionError(f"{where}: upcast: {source!r} must be a function, not {function!r}")
     of_children = {step.name: step.children.hidden for step in builder.steps if step.children is not None}
     redaction = redaction_of(where, types, options.redact, of_children)
     return SagaDefinition(
@@ -411,4 +417,5 @@ def build(
         cancellable=options.cancellable,
         redaction=redaction,
         find_by=find_by_of(where, request_type, redaction, options.find_by),
+        upcast=dict(options.upcast),
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
+from sagas.authoring.codec import decode, encode
 from sagas.authoring.policies import AutoDisable, CircuitBreaker, Exhausted, OrphanSweep, Retry
-from sagas.authoring.redaction import Redaction
+from sagas.authoring.redaction import REQUEST, Redaction
 from sagas.authoring.search_keys import SearchKey
-from sagas.errors import DefinitionError
+from sagas.authoring.shapes.compiler import type_name
+from sagas.errors import DefinitionError, InvalidRequest, TypeChanged, listed, text_of
 from sagas.paths import EACH, Place
 
 
@@ -162,6 +164,7 @@ class SagaDefinition:
     timeout: timedelta | None = None
     result: str | None = None
     find_by: tuple[SearchKey, ...] = ()
+    upcast: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict[str, Callable[[Any], Any]])
 
     @property
     def children(self) -> tuple[SagaDefinition, ...]:
@@ -192,12 +195,39 @@ class SagaDefinition:
         """Whether its sagas wait: the end of a wait needs no author's code and uses the service's own queue ``now``."""
         return any(step.waits_for for step in self.steps)
 
+    @property
+    def has_code(self) -> bool:
+        """Whether a step has code or an undo. A type of waits only needs no function, and its class no instance."""
+        return any(step.has_lane for step in self.steps)
+
     def step(self, name: str) -> StepDefinition:
         """Return the step of that name."""
         for step in self.steps:
             if step.name == name:
                 return step
         raise KeyError(name)
+
+    def stored(self, source: str, data: Any, misfit: str = "") -> Any:
+        """Return a stored value as the deployed type, by ``upcast`` if it does not fit. ``source``: ``"request"``, or
+        the step whose result it is. ``misfit``: why it does not fit, whatever its type. A value that cannot be read
+        raises a TypeChanged."""
+        type_ = self.request_type if source == REQUEST else self.step(source).result_type
+        whose = "the request" if source == REQUEST else f"the result of step {source!r}"
+        try:
+            if not misfit:
+                return decode(data, type_)
+        except InvalidRequest as error:
+            misfit = listed(error.problems)
+        mismatch = f"{whose} no longer matches {type_name(type_)}: {misfit}"
+        if source not in self.upcast:
+            raise TypeChanged(mismatch)
+        try:
+            return decode(encode(self.upcast[source](data), type_), type_)
+        except InvalidRequest as error:
+            fault = f"{whose} does not match {type_name(type_)} after its upcast: {listed(error.problems)}"
+            raise TypeChanged(fault) from None
+        except Exception as error:
+            raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}: {text_of(error)}") from error
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
         """Return the definition with the service's ``auto_disable`` unless it has its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from functools import cached_property, partialmethod
 from types import MethodType
 from typing import Any, cast
@@ -40,16 +41,18 @@ class ClassBody(dict[str, Any]):
 
 
 class Members:
-    """The steps of a class, in order, and their undos by step.
+    """The steps of a class, in order, and their undos.
 
     Args:
-        steps: by name.
-        undos: by the name of the step that they undo.
+        steps: by stored name.
+        undos: by the stored name of the step that they undo.
+        methods: the names that the steps have in the class, by stored name.
     """
 
-    def __init__(self, steps: dict[str, AnyStep], undos: dict[str, AnyCompensation]) -> None:
+    def __init__(self, steps: dict[str, AnyStep], undos: dict[str, AnyCompensation], methods: dict[str, str]) -> None:
         self.steps = steps
         self.undos = undos
+        self.methods = methods
 
 
 def collect(cls: type[Any], where: str) -> Members:
@@ -79,13 +82,35 @@ def collect(cls: type[Any], where: str) -> Members:
                     raise DefinitionError(f'{where}: step "{step_name}": it has two compensations, {pair}')
                 own_undos[step_name] = value
         undos.update(own_undos)
-    steps: dict[str, AnyStep] = {
+    by_method: dict[str, AnyStep] = {
         name: value for name, value in members.items() if isinstance(value, Step | Wait | Sleep)
     }
     for step_name, undo in undos.items():
-        if step_name not in steps:
+        if step_name not in by_method:
             raise DefinitionError(f'{where}: compensation "{undo.name}": "{step_name}" is not a step of this class')
-    return Members(steps, undos)
+    return _by_stored_name(cls, by_method, undos, where)
+
+
+def _by_stored_name(
+    cls: type[Any], by_method: dict[str, AnyStep], undos: dict[str, AnyCompensation], where: str
+) -> Members:
+    """Return the steps under the names that sagas know them by."""
+    methods: dict[str, str] = {}
+    for method, step in by_method.items():
+        name = step.options.name
+        if name is None:
+            name = method
+        elif not isinstance(cast("object", name), str) or not re.fullmatch("[a-z][a-z0-9_]{0,39}", name):
+            expected = "1 to 40 characters of a-z, 0-9 and '_', starting with a letter"
+            raise DefinitionError(f'{where}: step "{method}": name must be {expected}, not {name!r}')
+        elif name != method and any(name in vars(base) for base in cls.__mro__):
+            raise DefinitionError(f'{where}: step "{method}" has the name of another member of the class: "{name}"')
+        other = methods.setdefault(name, method)
+        if other != method:
+            raise DefinitionError(f'{where}: steps "{other}" and "{method}" have the same name: "{name}"')
+    stored = {method: name for name, method in methods.items()}
+    steps = {stored[method]: step for method, step in by_method.items()}
+    return Members(steps, {stored[method]: undo for method, undo in undos.items()}, methods)
 
 
 def _check_other(value: object, where: str) -> None:

@@ -82,10 +82,10 @@ class Problems(list[Problem]):
         super().__init__()
         self.tried = {} if tried is None else tried
 
-    def add(self, at: Path, message: str, found: str = "") -> None:
+    def add(self, at: Path, message: str, actual_type: str = "") -> None:
         """Add a problem; those after the first ``MAX_PROBLEMS`` are dropped."""
         if len(self) < MAX_PROBLEMS:
-            self.append(Problem(str(at), message, found))
+            self.append(Problem(str(at), message, actual_type))
 
 
 class SchemaDefinitions:

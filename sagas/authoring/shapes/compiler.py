@@ -16,7 +16,7 @@ from sagas.authoring.shapes.choices import enum_choice, literal_choice
 from sagas.authoring.shapes.containers import Array, FixedArray, Json
 from sagas.authoring.shapes.models import Model, is_model
 from sagas.authoring.shapes.overlap import first_ambiguity
-from sagas.authoring.shapes.records import Field, Record
+from sagas.authoring.shapes.records import Record, RecordField
 from sagas.authoring.shapes.scalars import SCALARS, Float, Integer
 from sagas.authoring.shapes.unions import Union
 from sagas.authoring.signatures.annotations import bare, is_secret, is_union
@@ -156,7 +156,7 @@ class _Compiler:
         missing = dataclasses.MISSING
         record.complete(
             [
-                Field(f.name, self.compile(hints[f.name]), f.default is f.default_factory is missing, True)
+                RecordField(f.name, self.compile(hints[f.name]), f.default is f.default_factory is missing, True)
                 for f in dataclasses.fields(origin)
                 if f.init
             ]
@@ -165,13 +165,13 @@ class _Compiler:
 
     def _typed_dict(self, type_: Any, origin: Any) -> Shape:
         record = self.done[type_] = Record(type_, _schema_name(type_), dict, None)
-        fields = list[Field]()
+        fields = list[RecordField]()
         for name, hint in self._hints(type_, origin).items():
             marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
             # with postponed annotations __required_keys__ knows nothing of these marks
             required = name in origin.__required_keys__ or typing.Required in marks
             required = required and typing.NotRequired not in marks
-            fields.append(Field(name, self.compile(hint), required, required))
+            fields.append(RecordField(name, self.compile(hint), required, required))
         record.complete(fields)
         return record
 

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape, too_deep
 from sagas.authoring.shapes.containers import Json, with_whole_numbers
-from sagas.authoring.shapes.records import Field
+from sagas.authoring.shapes.records import RecordField
 
 _JSON = Json()
 _DEFS = "#/$defs/"
@@ -39,11 +39,11 @@ class Model(Shape):
         self._extra = None if type_.model_config.get("extra") == "allow" else "forbid"
 
     @property
-    def fields(self) -> dict[str, Field]:
+    def fields(self) -> dict[str, RecordField]:
         """The fields by their names in JSON; only pydantic knows their types."""
         fields = self.type.model_fields.items()
         names = {info.serialization_alias or info.alias or name: info for name, info in fields}
-        return {name: Field(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
+        return {name: RecordField(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
         if not self.holds(value):

@@ -16,7 +16,7 @@ from sagas.authoring.shapes.unions import Union
 
 
 def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
-    """Return the first pair of members whose earlier one decodes the output of the later; None if there is none."""
+    """Return the first two members where the earlier decodes the output of the later; None if no two do."""
     for index, earlier in enumerate(members):
         for later in members[index + 1 :]:
             if is_ambiguous_with(earlier, later):

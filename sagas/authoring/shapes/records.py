@@ -12,7 +12,7 @@ _ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RecordField:
     """A field of a record.
 
     Args:
@@ -44,12 +44,12 @@ class Record(Shape):
         self.name = name
         self.label = name
         self.hashable = exact is not None and exact.__hash__ is not None
-        self.fields: dict[str, Field] = {}
+        self.fields: dict[str, RecordField] = {}
         self.recursive = False
         self._make = make
         self._exact = exact
 
-    def complete(self, fields: list[Field]) -> None:
+    def complete(self, fields: list[RecordField]) -> None:
         """Set the fields. This is not in the constructor because a field can have the record's own type."""
         self.fields.update({field.name: field for field in fields})
 

@@ -129,7 +129,8 @@ class Access:
         granted = self.grant("operate", grantee, saga_classes)
         scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self._service
         more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
-        queues = [self._queues[saga.name] for saga in self._named(saga_classes) or self._catalogue.sagas]
+        named = self._named(saga_classes) or self._catalogue.sagas
+        queues = [self._queues[saga.name] for saga in named if saga.has_code]
         more.append((_DEAD_LETTERS, [own.arn_of_letters(scope) for own in queues]))
         # Many queues get one pattern per saga: policies have no room for hundreds.
         many = sum(len(own.by_group) for own in queues) > _MOST_NAMED

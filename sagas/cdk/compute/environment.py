@@ -12,12 +12,14 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.definition.definition import SagaDefinition
-from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.tables import Tables
+from sagas.authoring.policies import SETTLE
+from sagas.cdk.data.queues import SagaQueues, base_of
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.step_groups import SHARED
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, ServiceOptions
 from sagas.errors import DefinitionError
 from sagas.messaging.routes import TYPES_FILE
+from sagas.messaging.work import NOW
 
 _LIMIT = 4096
 """Lambda's limit in bytes for all variables of a function together."""
@@ -27,7 +29,7 @@ _MOST_NAMED = 1024
 
 def service_environment(
     scope: Construct,
-    tables: Tables,
+    tables: Stores,
     options: ServiceOptions,
     queues: Mapping[str, SagaQueues],
     sagas: Sequence[SagaDefinition],
@@ -35,7 +37,7 @@ def service_environment(
 ) -> dict[str, str]:
     """Return the variables of a function that handles ``sagas``."""
     filed, (classes, groups) = types_file(sagas, queues), _types(sagas, queues)
-    routes = _routes(scope, next(iter(queues.values())), groups if filed is None else {}, work or {})
+    routes = _routes(scope, next(iter(queues.values()), None), groups if filed is None else {}, work or {})
     # Settings of the store and the supervisor that differ from the library's defaults.
     every = options.recover_every
     numbers: dict[str, float | None] = {
@@ -43,6 +45,7 @@ def service_environment(
         "SAGAS_KEY_RETENTION": None if options.key_retention is None else options.key_retention.total_seconds(),
         "SAGAS_PAYLOAD_LIMIT": options.payload_limit,
         "SAGAS_CARRY_INPUTS": None if options.carry_inputs and options.payload_key is None else 0,
+        "SAGAS_SETTLE": None if options.settle_seconds == SETTLE else options.settle_seconds,
         "SAGAS_RECOVER_EVERY": None if every == timedelta(minutes=1) or not work else every.total_seconds(),
     }
     joins = any(saga.name in tables.families for saga in sagas)
@@ -65,12 +68,16 @@ def service_environment(
 
 
 def _routes(
-    scope: Construct, queues: SagaQueues, groups: Mapping[str, Mapping[str, str]], work: Mapping[str, sqs.Queue]
+    scope: Construct, queues: SagaQueues | None, groups: Mapping[str, Mapping[str, str]], work: Mapping[str, sqs.Queue]
 ) -> dict[str, object]:
-    """Return the variables that ``sagas.messaging.routes.Routes`` reads. ``queues``: those of any saga."""
-    routes: dict[str, object] = {"base": queues.base_url(scope), "token": queues.token(scope)}
-    if SHARED in queues.by_group:
-        routes["shared"] = SHARED
+    """Return the variables that ``sagas.messaging.routes.Routes`` reads. ``queues``: those of any saga; ``None`` if no
+    saga of the service has code."""
+    if queues is None:
+        routes: dict[str, object] = {"base": base_of(work[NOW]), "token": ""}
+    else:
+        routes = {"base": queues.base_url(scope), "token": queues.token(scope)}
+        if SHARED in queues.by_group:
+            routes["shared"] = SHARED
     if groups:
         routes["groups"] = groups
     if work:
@@ -93,7 +100,7 @@ def _types(
 ) -> tuple[list[str], dict[str, dict[str, str]]]:
     """Return the places of the classes, and the steps that share a queue with some steps of their saga."""
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
-    return classes, {saga.name: grouped for saga in sagas if (grouped := queues[saga.name].grouped)}
+    return classes, {saga.name: grouped for saga in sagas if saga.has_code and (grouped := queues[saga.name].grouped)}
 
 
 def check_size(scope: Construct, environment: Mapping[str, str]) -> None:

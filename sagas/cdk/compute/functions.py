@@ -30,7 +30,7 @@ from sagas.cdk.compute.permissions import (
 )
 from sagas.cdk.data.encryption import allow_key
 from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.tables import Tables
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.layout.nested_stacks import Placement
@@ -77,7 +77,7 @@ class SharedAssets:
     code: CodeAssets
     layers: Layers
     options: ServiceOptions
-    tables: Tables
+    tables: Stores
     now: sqs.Queue | None = None
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
@@ -96,7 +96,7 @@ class SharedAssets:
 
 
 def shared_assets(
-    service: Construct, catalogue: Catalogue, tables: Tables, queues: Mapping[str, SagaQueues], now: sqs.Queue | None
+    service: Construct, catalogue: Catalogue, tables: Stores, queues: Mapping[str, SagaQueues], now: sqs.Queue | None
 ) -> SharedAssets:
     """Create everything that all functions of a service share."""
     options = catalogue.service_options

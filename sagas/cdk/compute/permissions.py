@@ -10,7 +10,7 @@ from aws_cdk import aws_sqs as sqs
 
 from sagas.cdk.data.encryption import allow_key
 from sagas.cdk.data.queues import DEAD_LETTERS, SagaQueues
-from sagas.cdk.data.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Tables
+from sagas.cdk.data.tables import ATTENTION_INDEX, BY_NAME_INDEX, ENDED_INDEX, OPEN_INDEX, Stores
 from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.options.existing import AnyTable
 
@@ -29,21 +29,21 @@ _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
 _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem")
 
 
-def allow_one_saga(role: iam.Role, tables: Tables) -> None:
+def allow_one_saga(role: iam.Role, tables: Stores) -> None:
     """Let a step's function claim, journal and commit: items by key, no index, no scan, no deletion."""
     for key in tables.keys:
         allow_key(role, key)
     _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
     _allow(role, [*_READ_ITEM, "dynamodb:Query", "dynamodb:PutItem"], [tables.audit.table_arn])
     payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key has the id of its saga.")
+    _allow_objects(role, ["s3:GetObject", "s3:PutObject"], payloads, "A large payload's key contains its saga's id.")
     allow_payload_key(role, tables, encrypting=True)
 
 
-def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> None:
+def allow_payload_key(role: iam.Role, tables: Stores, *, encrypting: bool) -> None:
     """Let a function decrypt payloads of sagas, or also encrypt them, if there is a key for that.
 
-    A policy cannot know the ids of sagas. It requires some id, so the function cannot use the key for other data.
+    A policy cannot list the ids of sagas. It requires that there is an id, so the key cannot be used for other data.
     """
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
@@ -52,7 +52,7 @@ def allow_payload_key(role: iam.Role, tables: Tables, *, encrypting: bool) -> No
         role.add_to_policy(iam.PolicyStatement(actions=actions, resources=[arn], conditions=of_a_saga))
 
 
-def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> None:
+def allow_joining(role: iam.Role, tables: Stores, *, reading: bool = False) -> None:
     """Let a function join children, if there are any: write the outcome of a child, and count. Nothing of other
     sagas."""
     if tables.joins is None:
@@ -64,7 +64,7 @@ def allow_joining(role: iam.Role, tables: Tables, *, reading: bool = False) -> N
         _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
-def allow_commands(role: iam.Role, tables: Tables) -> None:
+def allow_commands(role: iam.Role, tables: Stores) -> None:
     """Let the function of the command queue start, signal and cancel. Besides a step's rights, it can check that a
     saga to start was not purged, and join a child that a signal or cancel ends."""
     allow_one_saga(role, tables)
@@ -73,7 +73,7 @@ def allow_commands(role: iam.Role, tables: Tables) -> None:
     _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
-def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
+def allow_all_sagas(role: iam.Role, tables: Stores) -> None:
     """Let the API or the supervisor also list sagas by the indexes, and purge them."""
     allow_one_saga(role, tables)
     allow_joining(role, tables, reading=True)
@@ -90,12 +90,12 @@ def allow_all_sagas(role: iam.Role, tables: Tables) -> None:
         iam.PolicyStatement(actions=["s3:ListBucket"], resources=[tables.payloads.bucket_arn], conditions=listing)
     )
     payloads = tables.payloads.arn_for_objects("payloads/*")
-    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key has the id of its saga.")
+    _allow_objects(role, ["s3:DeleteObject"], payloads, "A large payload's key contains its saga's id.")
     indexes = (OPEN_INDEX, BY_NAME_INDEX, ATTENTION_INDEX, ENDED_INDEX)
     _allow(role, ["dynamodb:Query"], [tables.index_arn(index) for index in indexes])
 
 
-def allow_publishing(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
+def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
     """Let the outbox read and list sagas and their journals. If events contain payloads, it may also read large
     payloads and the outcomes of children."""
     for key in tables.keys:
@@ -105,13 +105,13 @@ def allow_publishing(role: iam.Role, tables: Tables, *, payloads: bool) -> None:
     allow_listing(role, tables)
     if payloads:
         objects = tables.payloads.arn_for_objects("payloads/*")
-        _allow_objects(role, ["s3:GetObject"], objects, "A large payload's key has the id of its saga.")
+        _allow_objects(role, ["s3:GetObject"], objects, "A large payload's key contains its saga's id.")
         allow_payload_key(role, tables, encrypting=False)
         if tables.joins is not None:
             _allow(role, ["dynamodb:BatchGetItem", "dynamodb:Query"], [tables.joins.table_arn])
 
 
-def allow_listing(role: iam.Role, tables: Tables) -> None:
+def allow_listing(role: iam.Role, tables: Stores) -> None:
     """Let a worker also list the sagas of a type: to count consecutive failures, it looks for successes in between."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 

@@ -32,7 +32,7 @@ _MISSED = "The next call does what this one missed, and an alarm fires if none c
 _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
 
 
-class Supervisor(SagaFunction, Part):
+class SupervisorFunction(SagaFunction, Part):
     """The supervisor's function and its rules. It only finds sagas to recover or purge, and passes them on."""
 
     def __init__(

@@ -35,7 +35,7 @@ def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
 
 
 def private_bucket(scope: Construct, id: str, options: ServiceOptions, **more: Any) -> s3.Bucket:
-    """Return a bucket that is closed to the public, takes TLS only, and is encrypted like all data of the service.
+    """Return a bucket that blocks public access, accepts only TLS, and is encrypted like all data of the service.
     ``more``: further arguments of the CDK's bucket."""
     key = options.encryption_key
     return s3.Bucket(

@@ -52,7 +52,7 @@ class SagaQueues(Part):
         self.by_group: dict[str, sqs.Queue] = {}
         self.by_step: dict[str, sqs.Queue] = {}
         self.grouped: dict[str, str] = {}
-        """The group's id of each step that shares a group with some, but not all, steps of its saga."""
+        """The group id of each step that shares a group with some, but not all, steps of its saga."""
         for group in layout.groups:
             queue = self._queue(
                 scope,
@@ -123,12 +123,11 @@ class SagaQueues(Part):
     def base_url(self, scope: Construct) -> str:
         """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
 
-        It comes from one of these queues if the stack of ``scope`` has one.
+        It is taken from one of these queues, or from the dead-letter queue if they are in another stack.
         """
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:
-            parts = Fn.split("/", queue.queue_url)
-            self._bases[queue] = Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])
+            self._bases[queue] = base_of(queue)
         return self._bases[queue]
 
     def _arn(self, queue: str, *, within: bool) -> str:
@@ -151,6 +150,12 @@ class SagaQueues(Part):
         dead_letter_queue: sqs.DeadLetterQueue | None = None,
     ) -> sqs.Queue:
         return encrypted_queue(scope, id, self._key, name, visibility_timeout, dead_letter_queue)
+
+
+def base_of(queue: sqs.Queue) -> str:
+    """Return the part of a queue's URL that all queues of the account and region share, without the last slash."""
+    parts = Fn.split("/", queue.queue_url)
+    return Fn.join("/", [Fn.select(0, parts), "", Fn.select(2, parts), Fn.select(3, parts)])
 
 
 def encrypted_queue(

@@ -27,7 +27,7 @@ class _Watch:
         self._service, self._held = service, held
 
     def visit(self, node: IConstruct) -> None:
-        """Record the places, and compare them."""
+        """Record where the resources are, and compare that with the last record."""
         service, held = self._service, self._held()
         by_stack: dict[Stack, dict[str, dict[str, str]]] = {}
         for what, construct in held.items():

@@ -41,7 +41,7 @@ JOINS = TableForm({"join": "S", "part": "S"})
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
 
-class Tables(Construct, Part):
+class Stores(Construct, Part):
     """The stores of one service. CloudFormation chooses the names, so two services never clash.
 
     Args:

@@ -85,7 +85,8 @@ class Catalogue:
     def _read_options(self, options: ServiceOptions) -> None:
         """Find the steps that share a function, and the step of each of the options."""
         for saga in self.sagas if options.isolation == "saga" else ():
-            self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
+            if saga.has_code:
+                self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
         for step, function in (options.functions or {}).items():
             if isinstance(step, str):
                 continue  # one of the service's own functions
@@ -140,12 +141,12 @@ class Catalogue:
         if step.owner is None:
             raise DefinitionError(f"{self._service}: {step!r} does not belong to a saga")
         saga = self.definition(step.owner)
-        match = next((own for own in saga.steps if own.name == step.name), None)
+        match = next((own for own in saga.steps if own.name == step.stored_name), None)
         if match is None:
-            raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.name}")
-        if not match.has_lane and (saga.name, step.name) not in self._shared:
-            raise DefinitionError(f"{self._service}: {step.name} only waits, so it has no queue and no function")
-        return saga, step.name
+            raise DefinitionError(f"{self._service}: saga {saga.name} has no step {step.stored_name}")
+        if not match.has_lane and (saga.name, match.name) not in self._shared:
+            raise DefinitionError(f"{self._service}: {match.name} only waits, so it has no queue and no function")
+        return saga, match.name
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
         """Return the step groups of a saga: one per step, or one for steps that share it."""
@@ -172,6 +173,11 @@ class Catalogue:
     def works_now(self) -> bool:
         """Whether the service has the work queue ``now``."""
         return any(saga.works_now for saga in self.sagas)
+
+    @property
+    def waits(self) -> dict[str, list[str]]:
+        """The steps of the sagas that only wait, by saga."""
+        return {saga.name: [step.name for step in saga.steps] for saga in self.sagas if not saga.has_code}
 
     @property
     def families(self) -> frozenset[str]:

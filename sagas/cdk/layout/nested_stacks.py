@@ -98,7 +98,7 @@ class Layout:
 
 
 def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
-    """Create the places of all sagas: as the service asks, otherwise by the room in its stack. ``parts``: see
+    """Create the places of all sagas with code: as the service asks, otherwise by the room in its stack. ``parts``: see
     :func:`~sagas.cdk.layout.nested_stacks.counted`."""
     service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
@@ -122,6 +122,7 @@ def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -
             gradual=catalogue.gradual,
         )
         for saga in catalogue.sagas
+        if saga.has_code
     ]
 
 
@@ -176,7 +177,7 @@ def of_function(groups: int, *, gradual: bool) -> int:
 def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
     """Count the resources of a service. Returns the count of the whole service, and that of its stack if functions and
     alarms are nested, with room for later parts. ``parts``: both counts of the optional parts."""
-    groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas], catalogue.gradual
+    groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas if saga.has_code], catalogue.gradual
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)

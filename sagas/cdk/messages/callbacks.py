@@ -29,7 +29,7 @@ def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
     return any(step.public for saga in sagas for step in saga.steps)
 
 
-class Callbacks(Construct, Part):
+class CallbackSecret(Construct, Part):
     """The secret that signs callback URLs.
 
     Args:
@@ -85,7 +85,7 @@ def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
     try:
         stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name
     except RuntimeError:
-        fault = "the API that it is mounted on has no stage of its own; set callback_base_url to its address"
+        fault = "the API of mount= has no default stage; set callback_base_url to the URL of the API"
         raise DefinitionError(f"{service}: {fault}") from None
     # The stage's name, not a reference to it: the stage is created after the functions.
     return f"https://{api.rest_api_id}.execute-api.{Aws.REGION}.{Aws.URL_SUFFIX}/{stage}{path}"

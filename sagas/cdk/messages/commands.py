@@ -79,7 +79,7 @@ class CommandQueue(Construct):
             return self._policy
         if sum(map(len, self._senders.values())) == _MOST_SENDERS:
             fault = f"the command queue's policy has room for only {_MOST_SENDERS} rules and topics"
-            raise DefinitionError(f"{what}: {fault}; have it send to a queue of yours, and use that as the source")
+            raise DefinitionError(f"{what}: {fault}; have it send to your own queue, and use that queue as the source")
         senders.append(arn)
         if service not in self._statements:
             principal = cast("iam.IPrincipal", iam.ServicePrincipal(f"{service}.amazonaws.com"))

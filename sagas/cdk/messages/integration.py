@@ -143,10 +143,10 @@ class Integration:
                 f"{self._service.node.id}: signal_on: step must be one that waits, such as Loan.approval, not {step!r}"
             )
         saga = self._catalogue.definition(owner)
-        match = next((own for own in saga.steps if own.name == step.name), None)
+        match = next((own for own in saga.steps if own.name == step.stored_name), None)
         if match is None or match.waits_for != "signal":
             raise DefinitionError(
-                f"{self._service.node.id}: signal_on: step {step.name} of saga {saga.name} takes no signal"
+                f"{self._service.node.id}: signal_on: step {step.stored_name} of saga {saga.name} takes no signal"
             )
         what = f"{self._service.node.id}: signal_on {saga.name}.{match.name}"
         if not is_path(saga_id):

@@ -41,10 +41,18 @@ class Deployment:
         if self.kind != "all_at_once":
             within(f"Deployment.{self.kind}", "percent", self.percent, 1, 99)
             # A deployment can last two days, which is CodeDeploy's limit.
-            steps = 1 if self.kind == "canary" else -(-100 // self.percent)
-            within(f"Deployment.{self.kind}", "minutes", self.minutes, 1, 2_880 // steps)
+            within(f"Deployment.{self.kind}", "minutes", self.minutes, 1, 2_880 // self._increments)
         if len(self.alarms) > _MOST_ALARMS:
             raise DefinitionError(f"Deployment: alarms: at most {_MOST_ALARMS} are allowed, not {len(self.alarms)}")
+
+    @property
+    def _increments(self) -> int:
+        return 1 if self.kind == "canary" else -(-100 // self.percent)
+
+    @property
+    def total_minutes(self) -> int:
+        """Minutes until all invocations have moved."""
+        return self.minutes * self._increments
 
     @classmethod
     def canary(cls, *, percent: int, minutes: int, alarms: Sequence[AnyAlarm] = ()) -> Deployment:

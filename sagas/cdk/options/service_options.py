@@ -17,7 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 
-from sagas.authoring.policies import AutoDisable
+from sagas.authoring.policies import SETTLE, AutoDisable
 from sagas.cdk.options.archive import Archive
 from sagas.cdk.options.capacity import TableOptions
 from sagas.cdk.options.checks import fits, of_kind, one_of, variables, within
@@ -159,6 +159,8 @@ class SagaServiceProps(TypedDict, total=False):
         max_concurrency: the maximum number of concurrent executions of all step functions. It is divided by the
             ``weight`` of their options, at least 2 for each. A function with its own ``maximum_concurrency`` counts
             with that.
+        settle: how long a saga whose next step does not fit the deployed code waits for a release before it needs an
+            operator, 0 to 3 days. Default: 15 minutes, and the length of a canary or linear deployment.
         events: an EventBridge bus on which the service publishes events of its sagas, or a
             :class:`sagas.cdk.SagaEvents`, which also chooses the events. Default: nothing is published, unless
             :meth:`SagaService.event_bus` is called.
@@ -208,6 +210,7 @@ class SagaServiceProps(TypedDict, total=False):
     payload_key: AnyKey | None
     auto_disable: AutoDisable | None
     max_concurrency: int | None
+    settle: timedelta | None
     events: SagaEvents | AnyBus | None
     recover_every: timedelta
     verify_sample: int
@@ -291,6 +294,7 @@ class ServiceOptions:
     payload_key: AnyKey | None = None
     auto_disable: AutoDisable | None = None
     max_concurrency: int | None = None
+    settle: timedelta | None = None
     events: SagaEvents | AnyBus | None = None
     recover_every: timedelta = timedelta(minutes=1)
     verify_sample: int = 100
@@ -325,6 +329,12 @@ class ServiceOptions:
         if isinstance(cast("object", self.sagas), type):
             raise DefinitionError(f"{self.service}: sagas must be a list of saga classes, not {self.sagas!r}")
         variables(self.service, self.environment or {})
+
+    @property
+    def settle_seconds(self) -> float:
+        """Seconds for which a saga whose next step does not fit the deployed code waits for a release."""
+        lasts = 60 * self.deployment.total_minutes if self.deployment else 0
+        return SETTLE + lasts if self.settle is None else self.settle.total_seconds()
 
     def own_function(self, name: str, memory_size: int) -> FunctionOptions:
         """Return the options of one of the service's own functions; by default, options with this memory."""
@@ -367,15 +377,17 @@ class ServiceOptions:
             raise DefinitionError(f"{self.service}: tables must be different tables")
 
     def _check_times(self) -> None:
-        for option, period, least in (
-            ("retention", self.retention, 3600),
-            ("key_retention", self.key_retention, 86_400),
-            ("payload_versions", self.payload_versions, 86_400),
+        century = 100 * 366 * 86_400
+        for option, period, least, most in (
+            ("retention", self.retention, 3600, century),
+            ("key_retention", self.key_retention, 86_400, century),
+            ("payload_versions", self.payload_versions, 86_400, century),
+            ("settle", self.settle, 0, 3 * 86_400),
         ):
             if not isinstance(cast("object", period), timedelta | None):
                 raise DefinitionError(f"{self.service}: {option} must be a timedelta, not {period!r}")
             seconds = None if period is None else period.total_seconds()
-            within(self.service, f"{option} (in seconds)", seconds, least, 100 * 366 * 86_400)
+            within(self.service, f"{option} (in seconds)", seconds, least, most)
         every: object = self.recover_every
         if every not in [timedelta(minutes=minutes) for minutes in range(1, 6)]:
             raise DefinitionError(f"{self.service}: recover_every must be 1 to 5 whole minutes, not {every!r}")

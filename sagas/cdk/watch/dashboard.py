@@ -13,7 +13,7 @@ from constructs import Construct
 
 from sagas.cdk.compute.functions import SagaFunction
 from sagas.cdk.data.queues import SagaQueues
-from sagas.cdk.data.tables import Tables
+from sagas.cdk.data.tables import Stores
 from sagas.cdk.layout.catalogue import Catalogue
 from sagas.cdk.parts.alarms import saga_metric
 
@@ -48,7 +48,7 @@ class ServiceDashboard(Construct):
         api: apigateway.RestApi,
         base_path: str,
         supervisor: lambda_.Function,
-        tables: Tables,
+        tables: Stores,
         runbook: str,
     ) -> None:
         super().__init__(scope, id)
@@ -83,10 +83,13 @@ class ServiceDashboard(Construct):
         )
 
     def add_saga(
-        self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues, *, by_step: bool
+        self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues | None, *, by_step: bool
     ) -> None:
-        """Add a row for a saga type."""
+        """Add a row for a saga type; ``queues``: ``None`` if it only waits."""
         ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
+        if queues is None:
+            self._row(_graph(f"{saga}: ends", ends))
+            return
         by_group = [(group, queues.seen_from(self, group)) for group in queues.by_group] if by_step else []
         functions = functions if by_step else ()
         durations = [f.metric_duration(period=_PERIOD, statistic="p95", label=name) for name, f in functions]
@@ -115,7 +118,7 @@ class ServiceDashboard(Construct):
 def add_dashboard(
     service: Construct,
     catalogue: Catalogue,
-    tables: Tables,
+    tables: Stores,
     queues: Mapping[str, SagaQueues],
     functions: Mapping[tuple[str, str], SagaFunction],
     supervisor: lambda_.Function,
@@ -135,7 +138,7 @@ def add_dashboard(
     )
     for saga in catalogue.sagas:
         own = [(group.names, functions[saga.name, group.id].function) for group in catalogue.groups(saga)]
-        dashboard.add_saga(saga.name, own, queues[saga.name], by_step=len(functions) <= _MOST_FUNCTIONS)
+        dashboard.add_saga(saga.name, own, queues.get(saga.name), by_step=len(functions) <= _MOST_FUNCTIONS)
 
 
 def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.GraphWidget:

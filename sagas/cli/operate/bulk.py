@@ -25,7 +25,7 @@ from sagas.operations import VERBS
 if TYPE_CHECKING:
     from sagas.client import SagaClient
     from sagas.client.operate.batch import Batch
-    from sagas.client.operate.outcomes import Outcome, Report
+    from sagas.client.operate.outcomes import CallOutcome, Report
     from sagas.engine.read.answers import Summary
 
 _PANEL = "With --all"
@@ -149,8 +149,8 @@ def _resumed(
     from sagas.client.operate.batch import Batch
 
     job = Batch.resumed(client, path, rate)
-    if (job.action, name or job.name) != (action, job.name):
-        fail(f"{path} belongs to another job: {job.action} of {job.name}")
+    if (job.action, name or job.type) != (action, job.type):
+        fail(f"{path} belongs to another job: {job.action} of {job.type}")
     if any(job.options.get(option) != value for option, value in options.items()):
         fail(f"{path} belongs to a job with other options; resume it without them")
     return job
@@ -172,7 +172,7 @@ def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, A
     if not many["dry_run"]:
         _do(target, client, job, many)
     elif target.as_json:
-        emit({"action": job.action, "chosen": len(job.saga_ids), "left": len(remaining), "saga_ids": remaining})
+        emit({"action": job.action, "chosen": len(job.saga_ids), "remaining": len(remaining), "saga_ids": remaining})
     else:
         say(f"{len(remaining)} of {count_of(len(job.saga_ids), 'saga')} remain.")
 
@@ -180,7 +180,7 @@ def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, A
 def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
     """Ask, run the job and print its outcome; exit code 1 if a call failed or sagas remain."""
     count, yes = len(job.report.unfinished), many["yes"]
-    question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.name}?"
+    question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.type}?"
     if count and not yes and not typer.confirm(question, err=True):
         fail("nothing was changed")
     if many["one_first"] and count:
@@ -201,7 +201,7 @@ def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any])
     with bar if console.is_terminal and not target.as_json else nullcontext():
         task = bar.add_task(job.action, total=len(job.saga_ids), completed=len(job.report.outcomes))
 
-        def on_outcome(outcome: Outcome) -> None:
+        def on_outcome(outcome: CallOutcome) -> None:
             bar.advance(task)
             if outcome.outcome == "failed":
                 typer.echo(f"sagas: {outcome.saga_id} failed: {plain(outcome.message)}", err=True)
@@ -219,7 +219,7 @@ def _outcome_of_first(client: SagaClient, job: Batch, saga_id: str) -> str:
     if call.outcome != "done" or job.action == "resolve":
         return call.outcome if not call.message else f"{call.outcome}: {plain(call.message)}"
     try:
-        return client.wait(job.name, call.new or saga_id, _FIRST_WATCHED)["status"]
+        return client.wait(job.type, call.new or saga_id, _FIRST_WATCHED)["status"]
     except TimeoutError:
         return "still in flight"
     except SagaError as error:
@@ -228,19 +228,19 @@ def _outcome_of_first(client: SagaClient, job: Batch, saga_id: str) -> str:
 
 def _report(target: Target, job: Batch, report: Report) -> NoReturn:
     counts = {kind: report.count(kind) for kind in ("done", "refused", "failed")}
-    chosen, left = len(report.chosen), len(report.left)
+    chosen, remaining = len(report.chosen), len(report.remaining)
     where = str(job.path) if job.path is not None else None
     if target.as_json:
-        summary = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "left": left}
+        summary = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "remaining": remaining}
         emit({**summary, "stopped": report.stopped or None, "outcomes": where})
     else:
-        others = {**{kind: counts[kind] for kind in ("refused", "failed")}, "left": left}
+        others = {**{kind: counts[kind] for kind in ("refused", "failed")}, "remaining": remaining}
         more = "".join(f", {count} {kind}" for kind, count in others.items() if count)
         say(f"{_PAST[job.action]} {count_of(counts['done'], 'saga')} of {chosen}{more} (bulk {job.job}).")
         for outcome in [each for each in report.outcomes.values() if each.outcome == "refused"][:_LISTED]:
             say(f"{outcome.saga_id} refused: {plain(outcome.message)}")
         if report.stopped:
             say(f"Stopped: {report.stopped}.")
-        if where and (left or counts["failed"]):
-            say(f"Resume with `sagas {job.action} {job.name} --all --outcomes {where}`.")
-    raise typer.Exit(1 if left or counts["failed"] else 0)
+        if where and (remaining or counts["failed"]):
+            say(f"Resume with `sagas {job.action} {job.type} --all --outcomes {where}`.")
+    raise typer.Exit(1 if remaining or counts["failed"] else 0)

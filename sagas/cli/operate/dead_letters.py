@@ -121,11 +121,11 @@ def _delete_stale(target: Target, name: str, *, dry_run: bool) -> None:
         emit(asdict(pruned))
         return
     verb = "would be deleted" if dry_run else "deleted"
-    for letter in pruned.dropped:
+    for letter in pruned.stale:
         say(plain(f"{_what(letter)}: {verb}."))
     for kept in pruned.kept:
         say(plain(f"{_what(kept.letter)}: stays, {kept.why}."))
-    say(f"{count_of(len(pruned.dropped), 'message')} {verb}, {len(pruned.kept)} stay.")
+    say(f"{count_of(len(pruned.stale), 'message')} {verb}, {len(pruned.kept)} stay.")
 
 
 @on_saga(all_help="All messages of TYPE; without --reason SQS moves them itself")
@@ -146,7 +146,7 @@ def redrive(
     else:
         for letter in moves.moved:
             say(f"{letter.saga} {letter.saga_id} continues at step {letter.step}.")
-        for letter in moves.left:
+        for letter in moves.skipped:
             say(f"Message {letter.message_id} stays: its source queue is unknown.")
         say(f"Moved {count_of(len(moves.moved), 'message')}.")
     if saga_id is not None and not moves.moved:

@@ -42,7 +42,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
     ]
     run.__dict__["__signature__"] = Signature([*positional, *own])
     run.__name__ = operation.name
-    return on_target(or_all(operation.name)(run)) if operation.many else on_saga()(run)
+    return on_target(or_all(operation.name)(run)) if operation.bulk_statuses else on_saga()(run)
 
 
 def _parameter(field: Field[Any], kind: Any) -> Parameter:

@@ -60,9 +60,9 @@ def recover(
 
 def show_recovery(report: RecoveryView) -> None:
     """Print the report of a recovery."""
-    left = f", {report['left']} left for the next run" if report["left"] else ""
+    remaining = f", {report['remaining']} remain for the next run" if report["remaining"] else ""
     recovered = count_of(report["recovered"], "saga")
-    say(f"Recovered {recovered}, {report['untouched']} did not need it, {report['failed']} failed{left}")
+    say(f"Recovered {recovered}, {report['untouched']} did not need it, {report['failed']} failed{remaining}")
     for saga_id in report["saga_ids"]:
         say(saga_id)
 

@@ -216,9 +216,9 @@ def _show(
     console: str | None = None,
 ) -> None:
     say(f"API      {description.api_url}")
-    credentials = "access key and secret 'test' are the account's root" if enforce_iam else "any credentials"
+    credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"
     say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
-    for saga, steps in description.functions.items():
+    for saga, steps in (description.functions | description.waits).items():
         say(f"Saga     {saga}: {' -> '.join(steps)}")
     if description.pid is not None:
         say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")

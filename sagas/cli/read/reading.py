@@ -185,12 +185,12 @@ def attention(
         elif answer["incidents"]:
             display(incident_table(answer["incidents"], target.now()))
         else:
-            say("No saga needs you.")
+            say("Nothing needs attention.")
         if answer["at_least"] and not target.as_json:
-            say("More sagas need you than were counted.")
+            say("More sagas need attention than were counted.")
         return
     page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
-    _print_page(target, page, "No saga needs you.", wide=wide)
+    _print_page(target, page, "Nothing needs attention.", wide=wide)
 
 
 def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sagas.client.client import SagaClient
-from sagas.client.operate.outcomes import Outcome, Report, outcome_of
+from sagas.client.operate.outcomes import CallOutcome, Report, outcome_of
 from sagas.client.operate.pacing import job_reason, new_job, paced
 from sagas.client.read.next_action import error_of
 from sagas.core.ids import LONGEST_CANCEL_REASON
@@ -29,10 +29,10 @@ from sagas.engine.read.answers import Page, Summary
 from sagas.errors import SagaError
 from sagas.operations import VERBS
 
-_FOR_MANY = {name: operation for name, operation in VERBS.items() if operation.many}
-_USUAL: Mapping[str, Sequence[SagaStatus]] = {name: operation.many for name, operation in _FOR_MANY.items()} | {
-    "rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED)
-}
+_FOR_MANY = {name: operation for name, operation in VERBS.items() if operation.bulk_statuses}
+_USUAL: Mapping[str, Sequence[SagaStatus]] = {
+    name: operation.bulk_statuses for name, operation in _FOR_MANY.items()
+} | {"rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED)}
 """The statuses of the sagas that an operation is for by default."""
 ACTIONS = (*_USUAL,)
 """The operations on many sagas."""
@@ -49,7 +49,7 @@ def options_of(action: str) -> tuple[str, ...]:
 
 
 def needs_reason(action: str) -> bool:
-    """Whether an operation on many sagas needs a reason: one that undoes them does, too."""
+    """Whether an operation on many sagas needs a reason, as undoing them always does."""
     return action == "compensate" or (action in _FOR_MANY and _FOR_MANY[action].reason_required)
 
 
@@ -126,19 +126,19 @@ class Batch:
     Args:
         client: the client of the service.
         action: the operation.
-        name: the saga type.
+        type: the saga type.
         saga_ids: the ids of the sagas, in order.
         reason: the reason; each audit entry has ``bulk JOB: reason``.
         job: the job's name; by default a new one.
         rate: the maximum number of calls per second.
         path: the file of outcomes; without it, no file is written. An existing file must be of this job.
         options: the options of the client's call, other than the reason; the same for each saga.
-        clock, sleep: a monotonic clock in seconds, and a function that blocks for so many seconds.
+        clock, sleep: a monotonic clock in seconds, and a function that blocks for a number of seconds.
     """
 
     client: SagaClient
     action: str
-    name: str
+    type: str
     saga_ids: Sequence[str]
     reason: str = ""
     job: str = field(default_factory=new_job)
@@ -174,7 +174,7 @@ class Batch:
                 json.loads(lines[-1]) if lines else None
             except ValueError:
                 lines.pop()  # a kill cut it off
-            outcomes = [Outcome(**fields) for fields in map(json.loads, filter(str.strip, lines))]
+            outcomes = [CallOutcome(**fields) for fields in map(json.loads, filter(str.strip, lines))]
             arguments = client, head["action"], head["type"], head["chosen"], head["reason"], head["job"], rate, path
             batch = cls(*arguments, head.get("options", {}))
             batch.report.outcomes |= {outcome.saga_id: outcome for outcome in outcomes}
@@ -182,7 +182,9 @@ class Batch:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SagaError(f"{path} is not a file of outcomes: {error}") from None
 
-    def run(self, on_outcome: Callable[[Outcome], None] = lambda outcome: None, *, most: int | None = None) -> Report:
+    def run(
+        self, on_outcome: Callable[[CallOutcome], None] = lambda outcome: None, *, most: int | None = None
+    ) -> Report:
         """Run the remaining calls in order, several at a time; stop after five failures in a row."""
         report = self.report
         try:
@@ -197,14 +199,14 @@ class Batch:
                     file.write(json.dumps(line) + "\n")
                     file.flush()
 
-            def settle(outcome: Outcome) -> bool:
+            def settle(outcome: CallOutcome) -> bool:
                 failed = report.settle(outcome)
                 write(asdict(outcome))
                 on_outcome(outcome)
                 return failed
 
             if not resumed:
-                head = {"job": self.job, "action": self.action, "type": self.name, "reason": self.reason}
+                head = {"job": self.job, "action": self.action, "type": self.type, "reason": self.reason}
                 write({**head, "options": {**self.options}, "chosen": [*self.saga_ids]})
             report.stopped = paced(
                 *(report.unfinished[:most], partial(outcome_of, call=self._call, sleep=self.sleep), settle),
@@ -218,10 +220,10 @@ class Batch:
         """Make the client's call for one saga. Return the saga's id, or for a rerun that of the new saga."""
         if self.action == "rerun":
             # The key starts one new saga for each, however often the job is run.
-            return self.client.rerun(self.name, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
+            return self.client.rerun(self.type, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         reason = job_reason(self.job, self.reason).strip().rstrip(":")
         options = {"action": "bulk"} if self.action == "resolve" else {}
-        return getattr(self.client, self.action)(self.name, saga_id, reason, **{**options, **self.options})["saga_id"]
+        return getattr(self.client, self.action)(self.type, saga_id, reason, **{**options, **self.options})["saga_id"]
 
 
 def _prepare(path: Path) -> bool:

@@ -145,7 +145,8 @@ class DeadLetterCalls:
         if not endpoints.dead_letter_queues:
             raise SagaError("this client has no URLs of queues; use SagaClient.from_stack or SagaClient.local")
         if type not in endpoints.dead_letter_queues:
-            raise NotFound(f"this service has no saga type {type!r}; it has {', '.join(endpoints.dead_letter_queues)}")
+            types = ", ".join(endpoints.dead_letter_queues)
+            raise NotFound(f"this service has no dead-letter queue for saga type {type!r}; it has them for {types}")
         sqs = connect(
             "sqs", CALLER, region=self._transport.region, endpoint_url=endpoints.endpoint_url, session=self._session
         )

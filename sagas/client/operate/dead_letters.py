@@ -66,12 +66,12 @@ class Redrive:
         task: the handle of SQS's task, which moves all messages in the background; ``None`` if they were moved one by
             one.
         moved: the messages that were moved one by one.
-        left: messages that stay because their queue is unknown.
+        skipped: messages that stay because their queue is unknown.
     """
 
     task: str | None = None
     moved: tuple[DeadLetter, ...] = ()
-    left: tuple[DeadLetter, ...] = ()
+    skipped: tuple[DeadLetter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class Pruned:
 
     Args:
         dry_run: whether nothing was deleted.
-        dropped: the stale messages.
+        stale: the messages that no saga needs.
         kept: the messages that stay.
     """
 
     dry_run: bool
-    dropped: tuple[DeadLetter, ...] = ()
+    stale: tuple[DeadLetter, ...] = ()
     kept: tuple[Kept, ...] = ()
 
 
@@ -224,7 +224,7 @@ class DeadLetterQueue:
         on_progress: OnProgress | None = None,
     ) -> Pruned:
         """Delete stale messages, each as soon as it is read."""
-        dropped: list[DeadLetter] = []
+        stale: list[DeadLetter] = []
         staying: list[Kept] = []
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
@@ -237,8 +237,8 @@ class DeadLetterQueue:
                     continue
                 if not dry_run:
                     walk.delete(message)
-                dropped.append(letter)
-        return Pruned(dry_run, tuple(dropped), tuple(staying))
+                stale.append(letter)
+        return Pruned(dry_run, tuple(stale), tuple(staying))
 
 
 def _without_payloads(text: str, body: Any) -> str:

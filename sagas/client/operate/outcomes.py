@@ -18,7 +18,7 @@ Kind = Literal["done", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """The outcome for one saga of a job.
 
     Args:
@@ -50,10 +50,10 @@ class Report:
 
     job: str
     chosen: Sequence[str]
-    outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    outcomes: dict[str, CallOutcome] = field(default_factory=dict[str, CallOutcome])
     stopped: str = ""
 
-    def settle(self, outcome: Outcome) -> bool:
+    def settle(self, outcome: CallOutcome) -> bool:
         """Add an outcome, and return whether it is a failure."""
         self.outcomes[outcome.saga_id] = outcome
         return outcome.outcome == "failed"
@@ -64,7 +64,7 @@ class Report:
         return sum(outcome.outcome == kind for outcome in self.outcomes.copy().values())
 
     @property
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """The ids of the sagas without an outcome. Together with those in ``outcomes``, they are ``chosen``."""
         return [saga_id for saga_id in self.chosen if saga_id not in self.outcomes]
 
@@ -75,19 +75,19 @@ class Report:
         return [saga_id for saga_id in self.chosen if saga_id not in outcomes or outcomes[saga_id].outcome == "failed"]
 
 
-def outcome_of(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object] = time.sleep) -> Outcome:
+def outcome_of(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object] = time.sleep) -> CallOutcome:
     """Make a call for a saga, and return its outcome. The call returns the saga's id, or that of a new saga."""
     try:
         new_id = _retried(saga_id, call, sleep)
     except (Conflict, NotFound, InvalidRequest) as error:
-        return Outcome(saga_id, "refused", str(error))
+        return CallOutcome(saga_id, "refused", str(error))
     except SagaError as error:
-        return Outcome(saga_id, "failed", str(error))
+        return CallOutcome(saga_id, "failed", str(error))
     except Exception as error:  # noqa: BLE001 - the job must go on with its other sagas
-        return Outcome(
+        return CallOutcome(
             saga_id, "failed", f"{type(error).__name__}: {error}; the request may or may not have taken effect"
         )
-    return Outcome(saga_id, "done", new=new_id if new_id != saga_id else "")
+    return CallOutcome(saga_id, "done", new=new_id if new_id != saga_id else "")
 
 
 def _retried(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object]) -> str:

@@ -15,14 +15,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STOP_AFTER = 5
-"""A job stops after so many failures in a row, because further calls would fail as well."""
+"""A job stops after this many failures in a row, because further calls would fail as well."""
 _CALL = 0.8
 """Seconds for a call. If calls take longer, the rate is lower than requested."""
 _MOST_AT_ONCE = 32
 
 
 def new_job() -> str:
-    """Return a new name for a job, for the reason in each audit trail."""
+    """Return a new name for a job. Each audit entry of the job contains it."""
     return SystemClock().new_id()[-8:]
 
 
@@ -44,7 +44,7 @@ def paced(
     """Make a call for each item. Return the reason for an early stop, or an empty text.
 
     Until a call succeeds, no more than five run at a time, so that a service that is out of reach gets only five.
-    ``clock``, ``sleep``: a monotonic clock in seconds, and a function that blocks for so many seconds.
+    ``clock``, ``sleep``: a monotonic clock in seconds, and a function that blocks for a number of seconds.
     """
     together = min(_MOST_AT_ONCE, math.ceil(rate * _CALL))
     running, reason, due = deque[Future[R]](), "", clock()

@@ -30,7 +30,7 @@ def connect_lambda(session: boto3.Session, region: str, endpoint_url: str | None
     return connect("lambda", INVOCATION, region=region, endpoint_url=endpoint_url, session=session)
 
 
-class Supervisor:
+class SupervisorClient:
     """Calls the supervisor of a service.
 
     Args:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import boto3
 
 from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.operate.supervisor import Supervisor, connect_lambda
+from sagas.client.operate.supervisor import SupervisorClient, connect_lambda
 from sagas.client.transport import Transport
 from sagas.core.text import iso
 from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
@@ -103,9 +103,9 @@ class SupervisorCalls:
         """
         return self._supervisor().sweeps()
 
-    def _supervisor(self) -> Supervisor:
+    def _supervisor(self) -> SupervisorClient:
         endpoints = self._endpoints
         if not endpoints.supervisor:
             raise SagaError("this client has no name of a supervisor; use SagaClient.from_stack or SagaClient.local")
         client = connect_lambda(self._session, self._transport.region, endpoints.endpoint_url)
-        return Supervisor(client, endpoints.supervisor)
+        return SupervisorClient(client, endpoints.supervisor)

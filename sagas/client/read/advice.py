@@ -17,7 +17,7 @@ _NEXT = {
     "COMPENSATING": "Its completed steps are being undone.",
     "DEAD_LETTERED": "The saga waits for you. `sagas {first}` continues at the failed step{second}. "
     "`sagas compensate {type} {saga_id}` undoes the completed steps.",
-    "FAILED": "Nothing was undone. `sagas compensate {type} {saga_id}` undoes the completed steps. "
+    "FAILED": "Nothing has been rolled back. `sagas compensate {type} {saga_id}` undoes the completed steps. "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
     "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
@@ -121,9 +121,9 @@ def _undone(saga: SagaView) -> str:
     if completed:
         stays = f"{', '.join(completed)} {'has' if len(completed) == 1 else 'have'} no undo"
         were = "was" if len(undone) == 1 else "were"
-        text = f"{', '.join(undone)} {were} undone; {stays}." if undone else f"nothing was undone; {stays}."
+        text = f"{', '.join(undone)} {were} undone; {stays}." if undone else f"nothing to roll back: {stays}."
     else:
-        text = "all completed steps were undone." if undone else "there was nothing to undo."
+        text = "all completed steps were undone." if undone else "nothing to roll back."
     if saga["status"] == "CANCELLED":
         return f"The saga was cancelled: {text}"
     return text if undone and completed else text[0].upper() + text[1:]

@@ -17,7 +17,7 @@ from sagas.errors import InvalidRequest, Problem, SagaError
 
 _DAY = 24 * 3600.0
 _MARGIN = 60.0
-"""Lines are read from so many seconds before the saga's creation, because clocks differ."""
+"""Lines are read from this many seconds before the saga's creation, because clocks differ."""
 
 
 class LogLine(TypedDict):

@@ -157,7 +157,7 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
         return _failed(saga)
     if why.startswith("no response"):
         means = (
-            "The step's function handles no message: see its log. Nothing is undone. "
+            "The step's function handles no messages: see its log. This undoes nothing. "
             "Once it runs again, the saga continues within an hour, or at once after a retry."
         )
         others = (Do.CANCEL,)
@@ -180,14 +180,12 @@ def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAc
     problem = f"{where} used up its attempts"
     if saga.get("past_pivot") and "only goes forward" in why:  # no message died
         problem = f"{where} stalled too often" if "stalled" in why else f"{where} failed"
-        means = "Nothing was undone. Fix the cause, then retry: this step runs again."
+        means = "Nothing has been rolled back. Fix the cause, then retry: this step runs again."
         return NextAction(Do.RETRY, "Retry", problem, means, step, "needs-attention", others)
     if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
-        means = "Nothing was undone. SQS may have deleted the message by now; a retry sends a new one."
+        means = "Nothing has been rolled back. SQS may have deleted the message by now; a retry sends a new one."
         return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
-    means = (
-        "Nothing was undone. Fix the cause, then redrive: the message returns to its queue, and this step runs again."
-    )
+    means = "Nothing has been rolled back. Fix the cause, then redrive: the message returns, and this step runs again."
     return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
 
 
@@ -200,7 +198,7 @@ def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMP
 
 
 def _failed(saga: Mapping[str, Any]) -> NextAction:
-    step, means = error_of(saga)[0], "Nothing was undone. Undoing runs the undo of each completed step, last first."
+    step, means = error_of(saga)[0], "Nothing has been rolled back. Undo runs the undo of each completed step."
     problem = f"Step {step} failed" if step else "A step failed"
     return NextAction(Do.COMPENSATE, "Undo", problem, means, step, "failed", (Do.RERUN, Do.RESOLVE))
 

@@ -14,7 +14,7 @@ COUNT = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """A period in which an event happened.
 
     Args:
@@ -45,7 +45,7 @@ class Lane:
     y: float
     total: int
     most: int
-    bars: tuple[Bar, ...]
+    bars: tuple[ChartBar, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ def bars(happened: Mapping[str, Sequence[float]], begin: float, end: float) -> B
             if begin <= at < end:
                 counts[min(int((at - begin) / size), COUNT - 1)] += 1
         top, most = number * LANE, max(counts)
-        found = list[Bar]()
+        found = list[ChartBar]()
         for index, count in enumerate(counts):
             if not count:
                 continue
             height = round((LANE - GAP) * count / most, 1)
             title = f"{name}: {count} from {moment(iso(begin + index * size))}"
             x, y = round(NAMES + index * wide, 1), round(top + LANE - height, 1)
-            found.append(Bar(x, y, round(wide - 2, 1), height, title))
+            found.append(ChartBar(x, y, round(wide - 2, 1), height, title))
         lanes.append(Lane(name, top, sum(counts), most, tuple(found)))
     return Bars(len(lanes) * LANE + 2, tuple(lanes))

@@ -55,7 +55,7 @@ class Group:
         since: the earliest time.
         sagas: of the group, each with a remark.
         more: number of further sagas or messages.
-        anchor: id in the page. A refresh finds the group by it, and keeps its ticked sagas.
+        anchor: id in the page. It identifies the group after a refresh, so that ticked sagas stay ticked.
     """
 
     kind: str
@@ -192,7 +192,7 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
 
 
 def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
-    """Return the messages in dead-letter queues that no saga waits for."""
+    """Return the leftover messages in dead-letter queues: no saga waits for them."""
     waiting = dict[str, int]()
     for saga in needed:
         # A step whose code is missing, or whose wait timed out, has no dead letter.
@@ -205,8 +205,8 @@ def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, mor
             expected = desk.source.dead_lettered(name)
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
-            title = f"{name} · {spare} dead message{'s' * (spare > 1)} that no saga waits for"
-            means = "They belong to no saga, or to one that continued without them. Read them to find their sender."
+            title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
+            means = "Their sagas continued without them, or do not exist. Read them before you delete them."
             group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)
             group.link, group.label = f"/letters/{name}", "Read"
             yield group
@@ -245,7 +245,7 @@ def _sweeps(desk: Desk) -> Iterable[Group]:
         counts, name = sweep["counts"], sweep["type"]
         if sweep["stopped"]:
             group = Group("sweep stopped", name, f"{name} · its sweep stopped", sweep["stopped"])
-            group.means = "Nothing more is swept. See what it would sweep, then sweep by hand or fix the cause."
+            group.means = "The sweep stays stopped. See what it would sweep, then sweep by hand or fix the cause."
         elif sweep["action"] == "report" and counts["orphans"]:
             number = counts["orphans"]
             group = Group(
@@ -278,5 +278,5 @@ def _waiting(desk: Desk, waiting: Sequence[Mapping[str, Any]]) -> Iterable[Group
         until = step.get("waits_until")
         group.sagas.append(_item(saga, f"until {until[:16].replace('T', ' ')} UTC" if until else ""))
         if group.link == "":
-            group.link, group.label = desk.saga_path(saga["type"], saga["saga_id"]), "Open the first"
+            group.link, group.label = desk.saga_path(saga["type"], saga["saga_id"]), "Review"
     return found.values()

@@ -23,9 +23,9 @@ _PAGE = 200
 _FAMILY = 100
 """Sagas of a family per page; the list has the rest."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
-_DID: Mapping[str, str] = {name: operation.verb.done for name, operation in VERBS.items()} | {
+_DID: Mapping[str, str] = {name: operation.verb.confirmation for name, operation in VERBS.items()} | {
     Do.REDRIVE: "Its message is on its way back to its queue.",
-    Do.RECOVER: "The supervisor looked at it.",
+    Do.RECOVER: "The supervisor checked the saga.",
     Do.SIGNAL: "The signal was accepted.",
     Do.RERUN: "This is the new saga.",
 }
@@ -34,6 +34,7 @@ _WAITS = {
     "signal": "It waits for a signal",
     "children": "It waits for the sagas that it started",
     "paused": "It waits before its next step, which is paused",
+    "release": "It waits for a release: its type is not deployed",
 }
 """What a saga waits for, in words."""
 _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
@@ -85,7 +86,7 @@ def show(
 
 def _usual(status: str) -> list[str]:
     """Return the verbs that the advice never names. One for many sagas is offered only in its usual statuses."""
-    others = ((name, operation.many) for name, operation in VERBS.items() if name not in _ADVISED)
+    others = ((name, operation.bulk_statuses) for name, operation in VERBS.items() if name not in _ADVISED)
     return [name for name, many in others if not many or status in many]
 
 

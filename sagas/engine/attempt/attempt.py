@@ -13,20 +13,19 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from sagas.authoring.codec import content_hash, encode
-from sagas.authoring.definition.definition import StepDefinition
 from sagas.authoring.policies import MOST_CHILDREN
 from sagas.authoring.redaction import without
 from sagas.core import events as ev
 from sagas.core.commands import Send
-from sagas.core.fit import KINDS
+from sagas.core.rules import misfit, next_look, settles
 from sagas.core.states import DeadMessage, Lease, SagaState
-from sagas.engine.attempt.carrying import correlated
+from sagas.engine.attempt.carrying import Value, correlated
 from sagas.engine.attempt.context import StepContext
 from sagas.engine.attempt.course import COMMIT_RESERVE, RECORDING, Course
 from sagas.engine.attempt.failures import checked, postponement, step_failure, undo_failure
 from sagas.engine.attempt.heartbeat import Heartbeat
 from sagas.engine.attempt.progress import ProgressReport
-from sagas.engine.attempt.runner import Runner, inputs_needed, moment, secrets_in
+from sagas.engine.attempt.runner import Runner, changed_children, inputs_needed, moment, secrets_in
 from sagas.engine.clock import Clock, claimed_at
 from sagas.engine.committer import Committed, Committer, EntryContext
 from sagas.engine.contention import write_contended
@@ -36,7 +35,7 @@ from sagas.errors import NotYet, SagaError, TypeChanged, Unavailable, WrongResul
 from sagas.messaging.message.message import Message
 from sagas.messaging.message.pending_commit import PendingCommit
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import details_of
+from sagas.store.journal.entries import details_of, hiding
 from sagas.store.journal.journal import Journal
 from sagas.store.outcomes import Changed
 from sagas.store.signals.sent import SentSignal
@@ -146,7 +145,7 @@ class Attempt:
         self._context: StepContext | None = None
         self._course = course
         self._next: Lease | None = None
-        self._payloads: dict[str, str | None] = {}
+        self._values: dict[str, Value] = {}
         self._began = False
         self._until = 0.0
         self.shut: Gate | None = None
@@ -186,7 +185,8 @@ class Attempt:
 
     def _take(self) -> SagaState | None:
         message, clock, control = self._message, self._services.clock, self._services.control
-        claim = control.claim_undo if message.undo else control.claim_step
+        kind = self._type.step(message.step).waits_for
+        claim = control.claim_undo if message.undo else partial(control.claim_step, kind=kind)
         lease = self._lease(self._code.timeout)
         claiming = message.saga_id, message.index, message.dispatch, lease, clock.now(), message.step
         held = write_contended(clock, partial(claim, *claiming))
@@ -206,9 +206,10 @@ class Attempt:
         if self._next is not None:
             return self._next
         step, clock = state.steps[send.index].name, self._services.clock
-        if step not in self._course.chain or not self._type.has_code(step, undo=send.undo):
+        code = self._type.code(step, undo=send.undo) if step in self._course.chain else None
+        if code is None or misfit(self._type.plan(state.steps), state, clock.now()):
             return None
-        timeout = self._type.step(step).code(undo=send.undo).timeout
+        timeout = code.timeout
         if clock.now() + timeout + RECORDING > self._invocation.deadline:
             return None
         try:
@@ -244,8 +245,7 @@ class Attempt:
         if self._message.chained and held.lease is not None and clock.now() >= held.lease.expires_at:
             raise Unavailable("the lease expired before the step could start; it will be retried")
         code = self._type.step(message.step)
-        self._refuse_another_kind(code, held)
-        payloads = self._payloads = self._inputs(held)
+        values = self._values = self._inputs(held)
         context = self._context = StepContext(
             saga_id=message.saga_id,
             saga=message.saga,
@@ -276,21 +276,16 @@ class Attempt:
             self._delay_until_after,
             needed_until,
         )
+        payloads = {name: value.payload for name, value in values.items()}
+        changed = changed_children(definition, held)
         with progress, beat:
-            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began)
+            payload = services.runner.run(definition, code, message.undo, payloads, context, self._code_began, changed)
         if code.waits_for == "time" and not message.undo:
             self._until = moment(payload, clock.now())
         return payload
 
-    def _refuse_another_kind(self, code: StepDefinition, held: SagaState) -> None:
-        """Refuse a step that changed between a wait, a children step and an ordinary step since the saga started."""
-        was = held.steps[self._message.index].waits_for
-        if not self._message.undo and code.waits_for not in ("", was):
-            change = f"was {KINDS[was]} when the saga started, but is now {KINDS[code.waits_for]}"
-            raise TypeChanged(f"step {code.name!r} {change}")
-
-    def _inputs(self, held: SagaState) -> dict[str, str | None]:
-        """Return the payloads that the code names, by parameter. Proven payloads come from the message, the others from
+    def _inputs(self, held: SagaState) -> dict[str, Value]:
+        """Return the values that the code names, by parameter. Proven payloads come from the message, the others from
         the journal, with retries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
         cached = self._course.cached(self._message.inputs, held.digest)
@@ -304,7 +299,7 @@ class Attempt:
                 # Without its inputs the saga waits for an operator, as after a change of type.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
-            cached |= {seq: read[seq].payload for seq in missing}
+            cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
         return {name: cached[seq] for name, seq in needed.items()}
 
     def _code_began(self) -> None:
@@ -324,7 +319,8 @@ class Attempt:
         """Send a signal to the running step. The commit of its wait is then refused, and the signal is used."""
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now())
+        hidden = self._type.definition.redaction.hidden.get(self._message.step, ())
+        signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now(), hidden)
         # A refusal means that another signal or a cancel came first, or the lease is lost. The commit finds out.
         stale_after = self._type.definition.stale_after.total_seconds()
         write_contended(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
@@ -345,7 +341,8 @@ class Attempt:
             # The step's code has run. The wait begins, and is not a result yet.
             until = self._until or round(self._services.clock.now() + code.wait, 3)
             return self._commit(held, ev.WaitStarted(index, step.attempts.made, until), None, {})
-        return self._commit(held, ev.StepCompleted(index, step.attempts.made), payload, {})
+        hidden = hiding(self._type.definition.redaction.hidden.get(step.name, ()))
+        return self._commit(held, ev.StepCompleted(index, step.attempts.made), payload, hidden)
 
     def fail(self, held: SagaState, error: Exception) -> Committed:
         """Journal and commit the failure."""
@@ -355,12 +352,16 @@ class Attempt:
             poll_timeout, now = self._type.step(step.name).poll_timeout, self._services.clock.now()
             return self._commit(held, postponement(held, index, error, poll_timeout, now), None, {})
         failure = retry, step, index, error, self._services.clock
-        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._payloads))
+        redact = partial(without, secrets=secrets_in(self._type.definition, self._code.parameters, self._values))
         if self._message.undo:
             fact, details = undo_failure(*failure, self._invocation.trace_id, began=self._began, redact=redact)
         else:
             cancelled = self._context is not None and self._context.knows_of_cancel
-            fact, details = step_failure(*failure, cancelled=cancelled, began=self._began, redact=redact)
+            plan, now = self._type.plan(held.steps), self._services.clock.now()
+            look_at = next_look(plan, held, now) if settles(plan, held, now) else 0.0
+            fact, details = step_failure(
+                *failure, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
+            )
         # The error goes to the journal. The log has only its type, because its text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant

@@ -9,19 +9,21 @@ but not to the table, cannot forge a result.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from sagas.core.states import SagaState
 from sagas.messaging.message.carried import CarriedInput, fitting
 from sagas.messaging.message.message import Message
+from sagas.paths import Place
 from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.entry_hash import chained, payload_hash
 
 
 def carried(entry: Entry) -> CarriedInput:
     """Return an entry's payload in the form of a message."""
-    return CarriedInput(entry.seq, entry.payload_hash, entry.salt, entry.payload)
+    return CarriedInput(entry.seq, entry.payload_hash, entry.salt, entry.payload, entry.hidden)
 
 
 def digest_of(inputs: Iterable[CarriedInput]) -> str:
@@ -32,12 +34,20 @@ def digest_of(inputs: Iterable[CarriedInput]) -> str:
     return digest
 
 
-def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str]:
-    """Return a message's proven payloads, by the numbers of their entries."""
+class Value(NamedTuple):
+    """A stored request or result: JSON text, and the paths to its hidden parts."""
+
+    payload: str | None
+    hidden: tuple[Place, ...] = ()
+
+
+def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:
+    """Return a message's proven payloads, by the numbers of their entries. The paths are not proven: they only hide
+    parts of error texts."""
     if not inputs or digest_of(inputs) != digest:
         return {}
     return {
-        each.seq: each.payload
+        each.seq: Value(each.payload, each.hidden)
         for each in inputs
         if each.payload is not None and payload_hash(each.salt, each.payload) == each.hash
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sagas.core.states import SagaState
-from sagas.engine.attempt.carrying import proven_inputs
+from sagas.engine.attempt.carrying import Value, proven_inputs
 from sagas.messaging.message.carried import CarriedInput
 from sagas.store.journal.entries import Entry
 
@@ -61,8 +61,8 @@ class Course:
     chain: Chain
     _claimed: SagaState | None = None
     """The saga if its next step is claimed already."""
-    _cached: dict[int, str | None] = field(default_factory=dict[int, str | None])
-    """Payloads that are read already, by the numbers of their entries."""
+    _cached: dict[int, Value] = field(default_factory=dict[int, Value])
+    """Values that are read already, by the numbers of their entries."""
     _hidden_until: float = 0.0
     """Epoch seconds at which the current message returns if its worker dies, if a step has changed that."""
 
@@ -80,7 +80,7 @@ class Course:
         """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor had written it."""
         self._claimed = state
         if entry is not None and entry.action == "StepCompleted" and entry.payload is not None and not adopted:
-            self._cached[entry.seq] = entry.payload
+            self._cached[entry.seq] = Value(entry.payload, entry.hidden)
 
     def take(self) -> SagaState | None:
         """Return the saga if the last commit claimed the step that is next; once."""
@@ -107,9 +107,9 @@ class Course:
         """Note when the message returns. ``until``: epoch seconds."""
         self._hidden_until = until if self.chained else 0.0
 
-    def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, str | None]:
-        """Return the payloads that need no read, by the numbers of their entries: at first those that the message
+    def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:
+        """Return the values that need no read, by the numbers of their entries: at first those that the message
         carries and whose hashes match. The caller adds what it reads."""
         if not self._cached or not self.chained:
-            self._cached = {0: None, **proven_inputs(inputs, digest)}
+            self._cached = {0: Value(None), **proven_inputs(inputs, digest)}
         return self._cached

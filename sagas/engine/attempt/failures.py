@@ -22,7 +22,7 @@ _SHORT_TRACE = 600
 _LONGEST_REASON = 100
 """Characters of a step's message about what it waits for, which the control item stores."""
 _MANY, _SLOW = 100, 60.0
-"""Number of looks, and the least seconds until the next one after so many."""
+"""After this many looks, the next one is at least this many seconds later."""
 _HELD_UP = 60.0
 """Seconds of delay that queues and functions cause. A later look was delayed by a pause, an open breaker or an outage.
 A step's poll_timeout does not count that time."""
@@ -43,10 +43,15 @@ def step_failure(
     cancelled: bool = False,
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
-) -> tuple[ev.StepFailed | ev.StepDeadLettered, dict[str, Any]]:
-    """Return the fact that a step raised, or could not be called, and further details for its entry."""
+    look_at: float = 0.0,
+) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
+    """Return the fact that a step raised, or could not be called, and further details for its entry. ``look_at``: epoch
+    seconds at which to look again whether a release reads the stored values; 0 if none is awaited."""
     if isinstance(error, TypeChanged) and not began:
-        failure = _failure(error, began, redact)
+        failure, now = _failure(error, began, redact), clock.now()
+        if look_at:
+            postponed = index, step.attempts.made, failure.message, round(look_at - now, 3), look_at, now
+            return ev.StepPostponed(*postponed, settling=True), {}
         return ev.StepDeadLettered(index, ev.DeadLetterCause.TYPE_CHANGED, failure=failure), {}
     used = step.attempts.used
     permanent = retry.gives_up(error)

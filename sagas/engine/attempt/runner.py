@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from types import AsyncGeneratorType, GeneratorType
@@ -17,10 +17,13 @@ from sagas.authoring.definition.instance_state import note_on_instance_state
 from sagas.authoring.policies import LONGEST_WAIT
 from sagas.authoring.redaction import REQUEST
 from sagas.authoring.shapes.compiler import type_name
+from sagas.core.ids import types_hash
 from sagas.core.states import SagaState
+from sagas.engine.attempt.carrying import Value
 from sagas.engine.attempt.context import StepContext
-from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, TypeChanged, WrongResult, listed, text_of
+from sagas.errors import InvalidRequest, PermanentError, SagaError, TimedOut, WrongResult, listed, text_of
 
+_CHILDREN_CHANGED = "its children have other types now, or another order"
 REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 
@@ -48,16 +51,27 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
     return needed
 
 
-def secrets_in(
-    definition: SagaDefinition, parameters: tuple[Parameter, ...], payloads: Mapping[str, str | None]
-) -> list[str]:
+def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
     """Return the redacted values among the inputs of a step or undo, as texts to search for."""
     secrets = list[str]()
-    for parameter in parameters if definition.redaction.hides else ():
-        text = payloads.get(parameter.name)
-        if text is not None:
-            secrets += definition.redaction.view(parameter.step or REQUEST, json.loads(text))[1]
+    for parameter in parameters:
+        text, hidden = values.get(parameter.name, Value(None))
+        source = parameter.step or REQUEST
+        if text is not None and (hidden or source in definition.redaction.hidden):
+            secrets += definition.redaction.view(source, json.loads(text), hidden)[1]
     return secrets
+
+
+def changed_children(definition: SagaDefinition, state: SagaState) -> list[str]:
+    """Return the steps whose children had other types, or another order, when this saga started them."""
+    was = {step.name: step.fan_out.of for step in state.steps if step.fan_out.of}
+    return [
+        step.name
+        for step in definition.steps
+        if step.children is not None
+        and step.name in was
+        and was[step.name] != types_hash(saga.name for saga in step.children.sagas)
+    ]
 
 
 def new_instance(definition: SagaDefinition) -> Any:
@@ -89,8 +103,10 @@ class Runner:
         payloads: Mapping[str, str | None],
         context: StepContext,
         began: Callable[[], None] = lambda: None,
+        changed: Collection[str] = (),
     ) -> str | None:
-        """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo."""
+        """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo. ``changed``: steps whose
+        results do not fit, whatever their types say."""
         code = step.code(undo=undo)
         arguments: dict[str, Any] = {}
         for parameter in code.parameters:
@@ -99,14 +115,8 @@ class Runner:
                 continue
             # A payload is read as the type that its producer declared: its consumer may declare less.
             text = payloads[parameter.name]
-            producer = None if parameter.step is None else definition.step(parameter.step)
-            produced = definition.request_type if producer is None else producer.result_type
-            try:
-                arguments[parameter.name] = None if text is None else decode(json.loads(text), produced)
-            except InvalidRequest as error:
-                whose = "the request" if producer is None else f"the result of step {producer.name!r}"
-                mismatch = f"{whose} no longer matches {type_name(produced)}: {listed(error.problems)}"
-                raise TypeChanged(mismatch) from None
+            source, misfit = parameter.step or REQUEST, _CHILDREN_CHANGED if parameter.step in changed else ""
+            arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
         instance = self.instance(definition)
         began()
         try:

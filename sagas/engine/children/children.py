@@ -29,9 +29,10 @@ from sagas.engine.children.joining import BLOCK
 from sagas.engine.committer import EntryContext
 from sagas.engine.ports import MessageSender, WorkSender
 from sagas.engine.start.children import PARENT, ChildCreator
-from sagas.errors import ChildrenFailed, Unavailable, WrongResult
+from sagas.errors import ChildrenFailed, TypeChanged, Unavailable, WrongResult
 from sagas.messaging.message.message import Message
 from sagas.messaging.work import NOW, ChildrenToStart, SagasToAdvance
+from sagas.paths import EACH
 from sagas.store.children.joined import (
     CARRIED,
     COMPLETED,
@@ -46,8 +47,8 @@ from sagas.store.children.joined import (
 )
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
-from sagas.store.journal.entries import NEVER_STARTED, Entry
-from sagas.store.outcomes import Fenced
+from sagas.store.journal.entries import NEVER_STARTED, Entry, hiding
+from sagas.store.outcomes import Changed, Fenced
 
 _AT_ONCE = 16
 """Results that are read concurrently."""
@@ -58,6 +59,7 @@ _ROUNDS = 20
 _TOKENS = 100_000
 """Largest random increase of the token by a hand-out. Two looks that draw the same one start the same children, which
 does no harm."""
+_SUPERVISOR = EntryContext(actor="supervisor")
 _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
 
@@ -78,9 +80,9 @@ class Children:
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
                 return
-            owed = next_fact(self.advancer.plan(state), state) is not None or state.lease is not None
+            owed = next_fact(self.advancer.plan(state), state, self._now) is not None or state.lease is not None
             if owed or not state.joins:
-                stalled, context = StallNoticed(self.advancer.lease()), EntryContext(actor="supervisor")
+                stalled, context = StallNoticed(self.advancer.lease()), _SUPERVISOR
                 with suppress(Fenced):
                     self.advancer.advance(state, stalled, context)
                 return
@@ -198,49 +200,66 @@ class Children:
         policy = self.advancer.plan(state).steps[state.cursor].on_timeout
         tolerated = len(failed) <= step.fan_out.tolerate or policy == "CONTINUE"
         failure = None if tolerated else ev.Failure(ChildrenFailed.__name__, _failures(step, failed, outcomes))
-        ids = {
-            child_id(state.saga_id, step.name, position, outcome.round): position for position, outcome in done.items()
-        }
-        places = dict[tuple[str, int], int]()
-        for saga_id, child in self.control.get_many(list(ids), consistent=True).items():
-            result_step = self.advancer.registry.get(child.saga).definition.result_step.name
-            seqs = {child_step.name: child_step.result_seq for child_step in child.steps}
-            if seq := seqs.get(result_step, 0):
-                places[saga_id, seq] = ids[saga_id]
-        payload = self._joined_results(places, step.fan_out.children) if failure is None else None
-        if failure is None and payload is None:
-            large = f"the results of its children have more than {LARGEST_RESULT:,} bytes of JSON together"
-            failure = ev.Failure(WrongResult.__name__, f"step {step.name!r}: {large}; let them return S3Objects")
-        return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), payload)
+        context = _SUPERVISOR
+        if failure is None:
+            ids = {
+                child_id(state.saga_id, step.name, position, outcome.round): position
+                for position, outcome in done.items()
+            }
+            try:
+                context = self._joined_results(state, step, ids)
+            except (TypeChanged, WrongResult) as error:
+                failure = ev.Failure(type(error).__name__, str(error))
+        return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), context)
 
-    def _joined_results(self, places: Mapping[tuple[str, int], int], children: int) -> str | None:
-        """Return the results of children as a JSON list, with null for a child without one; ``None`` if the list is
-        larger than a step's result may be."""
-        journal, texts = self.advancer.services.journal, ["null"] * children
-        entries = [entry for by_seq in journal.entries_of(places).values() for entry in by_seq.values()]
-        size = 0
+    def _joined_results(self, state: SagaState, step: StepState, ids: Mapping[str, int]) -> EntryContext:
+        """Return the entry's payload: the results of completed children as a JSON list, with null for a child without
+        one. ``ids``: the children's positions."""
+        children, journal = self.control.get_many(list(ids), consistent=True), self.advancer.services.journal
+        # A child whose result step has failed, and which went on without it, has no result.
+        seqs = {saga_id: child.result_step.result_seq for saga_id, child in children.items()}
+        by_id = journal.entries_of((saga_id, seq) for saga_id, seq in seqs.items() if seq)
+        entries = [entry for by_seq in by_id.values() for entry in by_seq.values()]
+        for saga_id, position in ids.items():
+            if saga_id not in seqs or (seqs[saga_id] and saga_id not in by_id):
+                raise _unreadable(step, position, saga_id, "is missing")
+
+        def load(entry: Entry) -> Entry:
+            try:
+                return journal.load(entry)
+            except Changed:
+                raise _unreadable(step, ids[entry.saga_id], entry.saga_id, ev.GONE) from None
+
+        several = len({child.saga for child in children.values()}) > 1
+        hidden = {*self.advancer.registry.get(state.saga).definition.redaction.hidden.get(step.name, ())}
+        for entry in entries:
+            hidden |= {(f"[{ids[entry.saga_id]}]" if several else EACH, *path) for path in entry.hidden}
+        texts, size = ["null"] * step.fan_out.children, 0
         # A result stored in S3 takes a request of its own. Reading stops at the size limit, which bounds the memory.
         with ThreadPoolExecutor(_AT_ONCE, "joining") as pool:
             for first in range(0, len(entries), _AT_ONCE):
-                for entry in pool.map(journal.load, entries[first : first + _AT_ONCE]):
-                    text = texts[places[entry.saga_id, entry.seq]] = entry.payload or "null"
+                for entry in pool.map(load, entries[first : first + _AT_ONCE]):
+                    text = texts[ids[entry.saga_id]] = entry.payload or "null"
                     size += len(text.encode())
                 if size > LARGEST_RESULT:
-                    return None
+                    break
         payload = f"[{','.join(texts)}]"
-        return payload if len(payload.encode()) <= LARGEST_RESULT else None
+        if len(payload.encode()) > LARGEST_RESULT:
+            large = f"the results of its children have more than {LARGEST_RESULT:,} bytes of JSON together"
+            raise WrongResult(f"step {step.name!r}: {large}; let them return S3Objects")
+        return EntryContext(payload, hiding(sorted(hidden)), actor="supervisor")
 
     def _seen(
         self,
         state: SagaState,
         fact: ev.ChildrenEnded | ev.StepCompensated | ev.CompensationFailed | ev.SagaRecovered,
-        payload: str | None = None,
+        context: EntryContext = _SUPERVISOR,
     ) -> bool:
         """Journal a fact about the children; return whether this look lost a race."""
         step = state.steps[state.cursor]
         seen = ChildrenSeen(self.advancer.lease(), fact, step.round)
         try:
-            advanced = self.advancer.advance(state, seen, EntryContext(payload=payload, actor="supervisor"))
+            advanced = self.advancer.advance(state, seen, context)
         except Fenced:
             return True
         return advanced.lost_race
@@ -360,6 +379,10 @@ class Children:
                     to_wake.append(saga_id)
         self._wake(to_wake, thorough)
         return recorded
+
+
+def _unreadable(step: StepState, position: int, saga_id: str, why: str) -> TypeChanged:
+    return TypeChanged(f"the result of child {step.name}[{position}], saga {saga_id}, {why}")
 
 
 def _undone_already(child: SagaState | None, number: int) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sagas.authoring.policies import AutoDisable
+from sagas.authoring.policies import SETTLE, AutoDisable
 from sagas.engine.advance import Advancer, MakesAttempts
 from sagas.engine.attempt.attempt import Attempt, AttemptServices
 from sagas.engine.attempt.course import UNCHAINED, Chain
@@ -109,8 +109,10 @@ class Core:
             except FileNotFoundError:
                 raise SagaError(f"SAGAS_CLASSES names {path}, which does not exist") from None
             classes, groups = json.dumps(types["classes"]), types["groups"]
-        registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None)
-        steps = {saga.definition.name: [step.name for step in saga.definition.steps] for saga in registry}
+        settle = float(environment.get("SAGAS_SETTLE", SETTLE))
+        registry = Registry.load(classes, AutoDisable.parse(usual) if usual else None, settle)
+        types = (saga.definition for saga in registry if saga.definition.has_code)
+        steps = {definition.name: [step.name for step in definition.steps] for definition in types}
         routes = Routes.parse(environment["SAGAS_QUEUES"], steps, groups)
         settings, clock = settings_from(environment), SystemClock()
         return cls(

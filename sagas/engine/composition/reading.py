@@ -21,7 +21,7 @@ class Reading(Finding):
             self.journal,
             self.listing,
             self.breakers,
-            Remains(self.registry, self.journal),
+            Remains(self.journal),
             self.pauses,
             self.search_keys,
             self.joins,

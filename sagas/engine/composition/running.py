@@ -32,4 +32,4 @@ class Running(Core):
     @cached_property
     def queue_progress(self) -> QueueProgress:
         """Records the progress of the step's queue."""
-        return QueueProgress(Watermarks(self.tables), self.clock, self.routes.lane)
+        return QueueProgress(Watermarks(self.tables), self.clock, self.routes.representative)

@@ -14,7 +14,6 @@ from sagas.core.events import Fact
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.ports import EngineObserver
-from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.store.control.control import ControlItems
@@ -106,7 +105,7 @@ class AutoDisabler:
         cursor: str | None = None
         for _ in range(_PAGES if failures else 0):
             page = self.listing.by_name([name], _PAGE, cursor)
-            states = readable(self.control, page.saga_ids)
+            states = self.control.readable(page.saga_ids)
             success = max((s.updated_at for s in states if s.status is SagaStatus.COMPLETED), default=0.0)
             if success >= failures[0].at:
                 return [failed for failed in failures if failed.at > success]

@@ -210,6 +210,8 @@ class Breakers:
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
         """Count what an attempt's outcome shows about the dependency."""
         match fact:
+            case StepPostponed(settling=True):  # its code was not called
+                outcome = AttemptOutcome.NONE
             case StepCompleted() | StepPostponed():  # the dependency answered, even if only "not yet"
                 outcome = AttemptOutcome.SUCCESS
             case StepFailed(permanent=False, excused=False):

@@ -14,7 +14,6 @@ from sagas.core.text import iso
 from sagas.engine.advance import Advancer
 from sagas.engine.operate.breaker import GOOD_FOR, Breakers
 from sagas.engine.read.overviews import BreakerView
-from sagas.engine.read.reader import readable
 from sagas.errors import Unavailable
 from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
@@ -84,7 +83,7 @@ class BreakerOperations:
             return waiting, False
         clock = self.advancer.services.clock
         due = self.listing.due(clock.now() + _EVER, MOST_LOOKED_AT)
-        for state in readable(self.control, [position.saga_id for position in due]):
+        for state in self.control.readable([position.saga_id for position in due]):
             step = state.current
             place = state.saga, step.name if step is not None else ""
             if place in held and forward(state) and state.lease is None and not state.cancel.at:

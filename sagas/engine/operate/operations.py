@@ -47,9 +47,9 @@ class Operations:
         A cancel that was accepted before the type was declared with ``cancellable=False`` stays accepted. Returns the
         saga: CANCELLED if it has ended, otherwise still in flight.
         """
-        cancellable = self.advancer.registry.get(name).definition.cancellable
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
+            cancellable = self.advancer.registry.get(name).definition.cancellable
             if not cancellable and not state.cancel.at:
                 text = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{text}; this one is {state.status}")
@@ -140,7 +140,7 @@ class Operations:
                 advanced = self.advancer.advance(state, arrival(self.advancer.lease()), context)
             except Fenced:
                 continue
-            # The commit may have completed a predecessor's work instead. Then the request is still to be decided.
+            # If the commit completed a predecessor's work instead, the request has not been decided yet: try again.
             if not advanced.lost_race and not advanced.adopted:
                 return advanced.state
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)

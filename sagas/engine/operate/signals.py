@@ -66,7 +66,8 @@ class Signals:
         written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
-        signal = SentSignal(payload, content_hash(written), actor, clock.now())
+        hidden = self.advancer.registry.get(name).definition.redaction.hidden.get(step, ())
+        signal = SentSignal(payload, content_hash(written), actor, clock.now(), hidden)
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
             steps = enumerate(state.steps)

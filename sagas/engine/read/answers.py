@@ -18,7 +18,7 @@ Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 _SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
 _StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
 _Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
-WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue")
+WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue", "release")
 Count = Annotated[int, Meta(ge=0)]
 _Ordinal = Annotated[int, Meta(ge=1)]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sagas.core.states import SagaState
 from sagas.core.text import iso
 from sagas.engine.read.overviews import InFlightGroup, InFlightView
-from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.engine.start.blueprints import Blueprints
 from sagas.lock.content import FORMAT, LETTERS, Content, blueprint_of, hash_of
@@ -40,8 +39,8 @@ class InFlight:
         if deployed is None and not names:
             self.registry.get(saga)  # raises NotFound
         listed, attention, following = self._listed(saga, cursor)
-        states = [state for state in readable(self.control, listed) if state.saga == saga and not state.attention]
-        states += [state for state in readable(self.control, attention) if state.saga == saga]
+        states = [state for state in self.control.readable(listed) if state.saga == saga and not state.attention]
+        states += [state for state in self.control.readable(attention) if state.saga == saga]
         details = self.journal.first_details([state.saga_id for state in states])
         named = {state.saga_id: str(details.get(state.saga_id, {}).get("blueprint", "")) for state in states}
         blueprints = self.blueprints.read(saga, {*named.values(), *(() if cursor else names)} - {""})

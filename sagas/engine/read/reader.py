@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -39,11 +38,10 @@ from sagas.engine.read.views import (
 )
 from sagas.engine.registry import Registry
 from sagas.errors import Conflict, InvalidRequest, NotFound, Problem
-from sagas.formats import NewerFormat
 from sagas.store.children.joined import CARRIED, COMPLETED, FORWARD, NEVER
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
-from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, Span
+from sagas.store.index.listing import ALWAYS, IndexPosition, Listing, TimeRange
 from sagas.store.index.search_keys import SearchKeys, find_key
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
@@ -67,26 +65,6 @@ _MOST_INCIDENTS = 5_000
 """Sagas on the attention list that are grouped."""
 
 
-def readable(control: ControlItems, saga_ids: list[str]) -> list[SagaState]:
-    """Return the existing sagas that are not being purged, in this order.
-
-    A newer version of the library may run next to this one. Lists omit the sagas that it wrote.
-    """
-    try:
-        states = control.get_many(saga_ids)
-    except NewerFormat:
-        states = dict[str, SagaState]()
-        for saga_id in saga_ids:
-            with suppress(NewerFormat):
-                state = control.get(saga_id)
-                states |= {} if state is None else {saga_id: state}
-    return [states[saga_id] for saga_id in saga_ids if saga_id in states and not states[saga_id].purge]
-
-
-def _no_saga(name: str, saga_id: str) -> NotFound:
-    return NotFound(f"no saga with id {saga_id} (type {name})")
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Answers questions about sagas."""
@@ -101,19 +79,33 @@ class Reader:
     search_keys: SearchKeys
     joins: Joins
 
+    def check_deployed(self, name: str) -> None:
+        """Refuse to act on a type without code. Its sagas can still be read: see :meth:`refuse_unknown`."""
+        self.refuse_unknown(name)
+        if name not in self.registry:
+            raise Conflict(f"type {name} is not deployed")
+
+    def refuse_unknown(self, name: str) -> None:
+        """Refuse a type that is not deployed and has no sagas."""
+        if name not in self.registry and not self.listing.by_name([name], 1, None).saga_ids:
+            self.registry.get(name)
+
+    def _no_saga(self, name: str, saga_id: str) -> NotFound:
+        self.refuse_unknown(name)
+        return NotFound(f"no saga with id {saga_id} (type {name})")
+
     def stored(self, name: str, saga_id: str) -> SagaState | None:
         """Return the saga of a control item; ``None`` if there is no item. Then :meth:`read_only` may have the saga."""
-        self.registry.get(name)
         state = self.control.get(saga_id)
         if state is not None and state.saga != name:
-            raise _no_saga(name, saga_id)
+            raise self._no_saga(name, saga_id)
         return state
 
     def read_only(self, name: str, saga_id: str) -> ReadOnlySaga:
         """Return a saga that was purged, or whose control item is missing."""
         remains = self.remains.of(saga_id)
         if remains is None or remains.state.saga != name:
-            raise _no_saga(name, saga_id)
+            raise self._no_saga(name, saga_id)
         return remains
 
     def state(self, name: str, saga_id: str) -> SagaState:
@@ -124,6 +116,7 @@ class Reader:
             raise Conflict(why_read_only(remains.state, remains.purge))
         if state.purge is not None:
             raise Conflict(why_read_only(state, state.purge))
+        self.check_deployed(name)
         return state
 
     def show_changed(self, name: str, saga_id: str, is_current: Callable[[str], bool]) -> tuple[SagaView | None, str]:
@@ -141,24 +134,24 @@ class Reader:
             etag = sha256(repr(source).encode()).hexdigest()[:32]
         if etag and is_current(etag):
             return None, etag
-        return self._show(name, saga_id, state, payloads=True), etag
+        return self.show_stored(name, saga_id, state), etag
 
     def show(self, name: str, saga_id: str, *, payloads: bool = True) -> SagaView:
         """Return one saga with its steps, request and results; if it was purged, without payloads."""
-        return self._show(name, saga_id, self.stored(name, saga_id), payloads=payloads)
+        return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
-    def _show(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool) -> SagaView:
+    def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
+        """Return the same of a saga that :meth:`stored` has read."""
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
             view = read_only_view(remains.state, entries, remains.purge, remains.objects, remains.more_objects)
-            return self._finished(view, left_out)
+            return self._finished(view, remains.state, entries, left_out, remains.hidden)
 
-        result = self.registry.get(name).definition.result_step.name
         entries, left_out = self._loaded(state, self.journal.history(saga_id, up_to=state.seq), payloads)
         pause = self._pause(state)
-        view = self._with_children(saga_view(state, entries, result, paused=pause is not None), state)
-        view, step = self._finished(view, left_out), state.current
+        view = self._with_children(saga_view(state, entries, paused=pause is not None), state)
+        view, step = self._finished(view, state, entries, left_out), state.current
         if pause is not None:
             view["pause"] = pause_view(*pause)
         if step is not None and forward(state) and state.lease is None:
@@ -169,7 +162,9 @@ class Reader:
                 if view["waiting"] is not None and view["waiting"]["kind"] in ("backoff", "queue"):
                     view["waiting"] = {"kind": "breaker", "until": iso(breaker.open_until)}
                 view["steps"][state.cursor]["next_attempt_at"] = iso(max(breaker.open_until, state.not_before))
-        if state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
+        if name not in self.registry:
+            view["waiting"] = view["waiting"] and {"kind": "release", "until": None}
+        elif state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
             # A lease that already lasts as long as its function can run is never extended.
             length = self.registry.get(name).definition.lock_expiry.total_seconds()
             view["lease"]["heartbeat_at"] = iso(max(state.lease.expires_at - length, claimed_at(state.lease.owner)))
@@ -230,7 +225,7 @@ class Reader:
             after = int(position.saga_id)
         parent = self.control.get(parent_id)
         ids = [] if parent is None else children_ids(parent)
-        states = readable(self.control, ids[after : after + limit])
+        states = self.control.readable(ids[after : after + limit])
         more = IndexPosition("child", str(after + limit)).cursor if len(ids) > after + limit else None
         return {"sagas": self._summaries(states), "cursor": more}
 
@@ -251,10 +246,17 @@ class Reader:
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
         return [summary_view(state, entries.get(state.saga_id, {}), paused=self.paused(state)) for state in states]
 
-    def _finished(self, view: SagaView, left_out: builtins.list[LeftOutView]) -> SagaView:
+    def _finished(
+        self,
+        view: SagaView,
+        state: SagaState,
+        entries: Sequence[Entry],
+        left_out: builtins.list[LeftOutView],
+        purged: Sequence[str] = (),
+    ) -> SagaView:
         if left_out:
             view["left_out"] = left_out
-        return redacted(view, self.registry.get(view["type"]).definition)
+        return redacted(view, state, entries, self.registry.redaction(state.saga), purged)
 
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool
@@ -299,7 +301,7 @@ class Reader:
         status: str | None,
         limit: int,
         cursor: str | None,
-        within: Span = ALWAYS,
+        within: TimeRange = ALWAYS,
         values: Mapping[str, str] | None = None,
     ) -> Page:
         """Return summaries, newest first. A page may be short although its cursor leads to more."""
@@ -307,14 +309,14 @@ class Reader:
             states, cursor = self._by_values(names, values, limit, cursor, within)
         elif status in ENDED:
             page = self.listing.by_end(names, str(status), limit, cursor, within)
-            states, cursor = readable(self.control, page.saga_ids), page.cursor
+            states, cursor = self.control.readable(page.saga_ids), page.cursor
         else:
             states, cursor = self._in_flight(names, status, limit, cursor, within)
         summaries = self._summaries([state for state in states if status in (None, state.status.value)])
         return {"sagas": summaries, "cursor": cursor}
 
     def _by_values(
-        self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: Span
+        self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
         """Return sagas by their search keys: the index finds them by the first, the others filter its page."""
         declared = {name: {key.name for key in self.registry.get(name).definition.find_by} for name in names}
@@ -325,7 +327,7 @@ class Reader:
         having_all = [name for name in names if declared[name] >= values.keys()]
         (first, value), *others = values.items()
         page = self.listing.by_name([find_key(name, first, value) for name in having_all], limit, cursor, within)
-        states = readable(self.control, page.saga_ids)
+        states = self.control.readable(page.saga_ids)
         for other, text in others:
             matches = set[str]()
             for name in having_all:
@@ -335,16 +337,16 @@ class Reader:
         return states, page.cursor
 
     def _in_flight(
-        self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: Span
+        self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
         """Return sagas of a status that is not final, or of any status."""
         ids = [] if status is None else self.listing.in_flight(status, names, _MOST_IN_FLIGHT)
         if status is None or len(ids) >= _MOST_IN_FLIGHT:
             page = self.listing.by_name(names, limit, cursor, within)
-            return readable(self.control, page.saga_ids), page.cursor
+            return self.control.readable(page.saga_ids), page.cursor
         start, (first, last) = IndexPosition.parse(cursor) if cursor is not None else None, within.bounds()
         matches = list[tuple[IndexPosition, SagaState]]()
-        for state in readable(self.control, builtins.list(dict.fromkeys(ids))):
+        for state in self.control.readable(builtins.list(dict.fromkeys(ids))):
             position = IndexPosition(iso(state.created_at), state.saga_id)
             fits = state.saga in names and state.status == status and first <= position.sort <= last
             if fits and (start is None or position < start):
@@ -371,7 +373,7 @@ class Reader:
             if remains is None:
                 raise NotFound(f"no saga with id {saga_id}")
             state = remains.state
-        return self.registry.get(state.saga).definition.name
+        return state.saga
 
     def beginning_with(self, prefix: str) -> str:
         """Return the id of the only saga whose id starts with ``prefix``: four or more lower-case characters.
@@ -384,7 +386,7 @@ class Reader:
         first, last = int(digits.ljust(12, "0"), 16) / 1000, int(digits.ljust(12, "f"), 16) / 1000
         pages = [self.listing.by_name(names, _MOST_BY_PREFIX, None)]
         if first < _LATEST:
-            span = Span(first, min(last, _LATEST) + 1)
+            span = TimeRange(first, min(last, _LATEST) + 1)
             pages.append(self.listing.by_name(names, _MOST_BY_PREFIX, None, span))
         matches = sorted({saga_id for page in pages for saga_id in page.saga_ids if saga_id.startswith(prefix)})
         if not matches:
@@ -426,7 +428,7 @@ class Reader:
         size = usual
         for _ in range(_MOST_PAGES):
             page = self.listing.attention(size, cursor)
-            states = [state for state in readable(self.control, page.saga_ids) if name in (None, state.saga)]
+            states = [state for state in self.control.readable(page.saga_ids) if name in (None, state.saga)]
             matches = [state for state in states if needs_attention(state)]
             room = limit - len(needy)
             if len(matches) > room:

@@ -1,37 +1,54 @@
-"""Redact the values of a saga that its type declares as secret."""
+"""Redact the values of a saga that are secret."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sagas.authoring.definition.definition import SagaDefinition
-from sagas.authoring.redaction import REQUEST, without
-from sagas.engine.read.answers import ErrorView, SagaView
+from sagas.authoring.redaction import REQUEST, Redaction, without
+from sagas.core.states import SagaState, SagaStatus
+from sagas.engine.read.answers import SagaView
+from sagas.paths import Place
+from sagas.store.journal.entries import Entry
 
 
-def redacted(view: SagaView, definition: SagaDefinition) -> SagaView:
-    """Return a saga with ``***`` in place of redacted values, in error messages too, and with the paths of these."""
-    redaction, secrets, places = definition.redaction, list[str](), list[str]()
-    if not redaction.hides:
+def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
+    """Return the paths that values were stored with, by ``request`` or step."""
+    hidden = dict[str, list[Place]]()
+    for entry in entries:
+        if entry.hidden:
+            hidden.setdefault(entry.step or REQUEST, []).extend(entry.hidden)
+    return hidden
+
+
+def redacted(
+    view: SagaView, state: SagaState, entries: Sequence[Entry], redaction: Redaction, purged: Collection[str] = ()
+) -> SagaView:
+    """Return a saga with ``***`` in place of redacted values, in error messages too, and with the paths of these.
+
+    A value is hidden where the code that wrote it hid it, which its entry says, and where the deployed type hides it.
+    ``purged``: the request and the steps whose values had hidden parts, of a saga whose values are gone.
+    """
+    stored, secrets, places = hidden_by_source(entries), list[str](), list[str]()
+    if not (stored or redaction.hidden or purged):
         return view
 
     def redact(source: str, data: Any, place: str) -> Any:
-        safe, hidden = redaction.view(source, data)
+        safe, hidden = redaction.view(source, data, stored.get(source, ()))
         secrets.extend(hidden)
-        if safe != data:
+        if safe != data or source in purged:
             places.append(place)
         return safe
 
     view["request"] = redact(REQUEST, view["request"], "$.request")
     for index, step in enumerate(view["steps"]):
         step["result"] = redact(step["name"], step["result"], f"$.steps[{index}].result")
-    view["result"] = redact(definition.result_step.name, view["result"], "$.result")
-    errors: list[ErrorView | None] = [view["error"], *(step["error"] for step in view["steps"])]
-    for error in errors:
-        if error is not None:
-            error["message"] = without(error["message"], secrets)
-    if view["progress"] is not None:
-        view["progress"]["message"] = without(view["progress"]["message"], secrets)
+    if state.status is SagaStatus.COMPLETED:
+        view["result"] = redact(state.result_step.name, view["result"], "$.result")
+    texts = (view["error"], view["progress"], *(step["error"] for step in view["steps"]))
+    for text in texts:
+        if text is not None:
+            text["message"] = without(text["message"], secrets)
     if places:
         view["redacted"] = places
     return view

@@ -13,7 +13,7 @@ from msgspec import structs
 from sagas.core.events import FACTS, DeadLetterCause
 from sagas.core.states import ENDED, Attempts, Cancel, Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import iso
-from sagas.engine.registry import Registry
+from sagas.engine.registry import SagaType
 from sagas.errors import TypeChanged
 from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.journal import Journal
@@ -37,6 +37,7 @@ class ReadOnlySaga:
         purge: when and why it was purged; ``None`` if only its control item is missing.
         objects: bucket and key of the first objects in S3 that the results of a purged saga named.
         more_objects: how many more they named.
+        hidden: of a purged saga, ``request`` and the steps whose values had hidden parts.
     """
 
     state: SagaState
@@ -44,13 +45,13 @@ class ReadOnlySaga:
     purge: Purge | None
     objects: tuple[tuple[str, str], ...] = ()
     more_objects: int = 0
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
     """Reads sagas without a control item from the journal."""
 
-    registry: Registry
     journal: Journal
 
     def of(self, saga_id: str) -> ReadOnlySaga | None:
@@ -68,7 +69,7 @@ class Remains:
             entries = self.journal.history(first.saga_id)
             if len(entries) < 2:
                 return None
-            steps = self.registry.get(first.saga).steps_recorded(first.details)
+            steps = SagaType.steps_recorded(first.details)
             return ReadOnlySaga(_folded(entries, steps), tuple(entries), None)
         state, purge = first.tombstone.state, first.tombstone.purge
         plain = replace(first, tombstone=None, details={})
@@ -94,7 +95,8 @@ class Remains:
             actor=purge.by,
             details={"reason": purge.reason},
         )
-        return ReadOnlySaga(state, (*entries, last), purge, first.tombstone.objects, first.tombstone.more_objects)
+        kept = first.tombstone
+        return ReadOnlySaga(state, (*entries, last), purge, kept.objects, kept.more_objects, kept.hidden)
 
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
@@ -143,7 +145,7 @@ def _keeps_forward(entry: Entry) -> bool:
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
-    """Whether another execution was to follow a failed one. ``following``: the action after the entry."""
+    """Whether the failed execution of an entry was going to be retried. ``following``: the action after the entry."""
     if entry.action == "StepLost":
         return following not in _GIVEN_UP
     return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))

@@ -10,14 +10,14 @@ from sagas.engine.read.answers import Count, Id, Time
 class RecoveryView(TypedDict):
     """The result of one recovery of stalled sagas.
 
-    ``untouched`` sagas were not stalled after all. ``failed`` could not be recovered; the log says why. For ``left``
-    there was no time. ``saga_ids`` has the recovered ones, at most 100.
+    ``untouched`` sagas were not stalled after all. ``failed`` could not be recovered; the log says why. For the
+    ``remaining`` ones there was no time. ``saga_ids`` has the recovered ones, at most 100.
     """
 
     recovered: int
     untouched: int
     failed: int
-    left: int
+    remaining: int
     saga_ids: list[str]
 
 
@@ -25,13 +25,13 @@ class PurgeView(TypedDict):
     """The result of one run of purges.
 
     ``untouched`` sagas have a longer retention by now, or a worker runs them. ``failed`` could not be purged; the log
-    says why. For ``left`` there was no time.
+    says why. For the ``remaining`` ones there was no time.
     """
 
     purged: int
     untouched: int
     failed: int
-    left: int
+    remaining: int
 
 
 class BrokenTrailView(TypedDict):

@@ -17,13 +17,12 @@ from sagas.core.text import iso
 from sagas.engine.clock import Clock
 from sagas.engine.operate.breaker_operations import BreakerOperations
 from sagas.engine.read.overviews import QueueStats, StatsView, TypeStats
-from sagas.engine.read.reader import readable
 from sagas.engine.registry import Registry
 from sagas.errors import SagaError
 from sagas.messaging.queues import Queues
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import ended_shard
-from sagas.store.index.listing import Listing, Span
+from sagas.store.index.listing import Listing, TimeRange
 from sagas.store.types.pauses import Pauses
 
 DAY = 86_400.0
@@ -108,7 +107,7 @@ class Statistics:
     def _indexed(self, names: Sequence[str], since: float, now: float) -> dict[str, _Counted]:
         """Count starts, and ends by status, in indexes."""
         shards, counted = range(self.listing.shards.number()), {name: _Counted() for name in names}
-        lately, day = Span(now - _RATE, now + 1), Span(since, now + 1)
+        lately, day = TimeRange(now - _RATE, now + 1), TimeRange(since, now + 1)
         starts = [(name, f"{name}#{shard}") for name in names for shard in shards]
         ends = [(name, status, shard) for name in names for status in sorted(ENDED) for shard in shards]
         count = self.listing.counted
@@ -135,7 +134,7 @@ class Statistics:
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)
-        for state in readable(self.control, list(dict.fromkeys([*ids, *needing.saga_ids]))):
+        for state in self.control.readable(list(dict.fromkeys([*ids, *needing.saga_ids]))):
             counts = counted.get(state.saga)
             if counts is None:
                 continue
@@ -154,10 +153,11 @@ class Statistics:
 
     def _queues(self, names: Sequence[str]) -> list[QueueStats]:
         """Count the messages in the queues of steps; ``None`` if a queue cannot be read."""
-        lanes: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        steps_by_queue: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for name in names:
-            for step in self.registry.get(name).definition.steps:
-                lanes[name, self.queues.lane(name, step.name)].append(step.name)
+            definition = self.registry.get(name).definition
+            for step in definition.steps if definition.has_code else ():
+                steps_by_queue[name, self.queues.representative(name, step.name)].append(step.name)
 
         def depth(saga: str, step: str) -> int:
             try:
@@ -165,8 +165,8 @@ class Statistics:
             except SagaError:
                 return -1
 
-        counts = self.listing.together([partial(depth, *lane) for lane in lanes])
+        counts = self.listing.together([partial(depth, *queue) for queue in steps_by_queue])
         return [
             {"type": saga, "steps": steps, "messages": None if count < 0 else count}
-            for ((saga, _), steps), count in zip(lanes.items(), counts, strict=True)
+            for ((saga, _), steps), count in zip(steps_by_queue.items(), counts, strict=True)
         ]

@@ -141,6 +141,8 @@ def _reason_of_stop(state: SagaState, step: str, cure: str) -> str:
     if state.recovery.exhausted:
         return f"step {step} stalled too often, and {pivot_holds(state)}"
     if state.current and state.current.timed_out:
+        if state.current.waits_for == "children" and state.unreadable:
+            return f"{state.unreadable}: restore it and retry, or compensate"
         if state.current.waits_for == "children":
             return f"too many children of step {step} failed; retry starts the failed ones again"
         return f"step {step} timed out: no signal arrived in time; retry waits again"
@@ -247,11 +249,8 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     return view
 
 
-def saga_view(
-    state: SagaState, entries: Sequence[Entry], result: str | None = None, *, paused: bool = False
-) -> SagaView:
+def saga_view(state: SagaState, entries: Sequence[Entry], *, paused: bool = False) -> SagaView:
     """Return a saga with its steps."""
-    result = result or state.steps[-1].name
     by_seq = {entry.seq: entry for entry in entries}
     settled, progress, step = by_seq.get(state.resolution_seq), state.progress, state.current
     view: SagaView = {
@@ -267,7 +266,7 @@ def saga_view(
         "deadline": _when(state.ends_at),
     }
     if state.status is SagaStatus.COMPLETED:
-        view["result"] = next((each["result"] for each in view["steps"] if each["name"] == result), None)
+        view["result"] = view["steps"][state.steps.index(state.result_step)]["result"]
     if progress is not None and step is not None:
         message, at = progress.message, iso(progress.at)
         view["progress"] = {"step": step.name, "fraction": progress.fraction, "message": message, "at": at}

@@ -58,8 +58,8 @@ class ChildCreator:
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
     ) -> Message | None:
-        """Store a child, unless it exists already. A pause of its type's starts concerns callers only. Returns the
-        first message to send; ``None`` if the child has begun, or if its parent decided that it never starts."""
+        """Store a child, unless it exists already, and even while starts of its type are paused. Returns the first
+        message to send; ``None`` if the child has begun, or if its parent decided that it never starts."""
         saga_type = self.registry.get(name)
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
         values = dict[str, str]()

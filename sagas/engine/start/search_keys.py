@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagas.authoring.codec import decode, encode
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.authoring.redaction import REQUEST
 from sagas.engine.registry import SagaType
-from sagas.errors import InvalidRequest
+from sagas.errors import TypeChanged
 from sagas.store.journal.entries import Entry
 
 
@@ -17,7 +19,11 @@ def values_of(saga_type: SagaType, request: Any) -> dict[str, str]:
     definition = saga_type.definition
     if not definition.find_by:
         return {}
-    written = encode(decode(request, definition.request_type), definition.request_type)
+    return _values(definition, decode(request, definition.request_type))
+
+
+def _values(definition: SagaDefinition, request: object) -> dict[str, str]:
+    written = encode(request, definition.request_type)
     values = {key.name: key.value(written) for key in definition.find_by}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -33,7 +39,7 @@ def search_keys_of(saga_type: SagaType, entry: Entry) -> dict[str, str]:
     if not names or entry.payload is None:
         return {}
     try:
-        values = values_of(saga_type, json.loads(entry.payload))
-    except InvalidRequest:  # the type no longer accepts this request, so the saga cannot run either
+        values = _values(saga_type.definition, saga_type.definition.stored(REQUEST, json.loads(entry.payload)))
+    except TypeChanged:  # the type no longer accepts this request, so the saga cannot run either
         return {}
     return {name: value for name, value in values.items() if name in names}

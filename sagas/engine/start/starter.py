@@ -82,7 +82,7 @@ class Starter:
         self._auto_disabler = auto_disabler
         self._search_keys = search_keys
         self._blueprints = blueprints
-        self._remains = Remains(registry, journal)
+        self._remains = Remains(journal)
         self._carry = carry
         self._headers = headers
 

@@ -3,7 +3,7 @@
 It sends many ids per message: to the queue ``bulk``, or to ``now`` for waits that end. Workers handle the messages in
 parallel. A saga stays in the index until it has been processed. The tick therefore notes how far it has scanned each
 shard, and does not send a saga again each minute while its message waits. Such a round lasts 15 minutes, or five for
-waits. Then its messages are void, and sagas that are still due are sent again. That also happens as soon as the queue
+waits. Then its messages expire, and sagas that are still due are sent again. That also happens as soon as the queue
 is empty: every message was then handled or lost. So a lost message delays its sagas by one round at most, and the
 scan positions take one write per 1,000 sagas.
 """
@@ -26,13 +26,13 @@ LOOK_AHEAD = 150.0
 """Seconds before the end of a long wait at which its message may be sent, delayed by the remaining time. The supervisor
 runs every minute."""
 _PERIODS = 2
-"""Fewest visits of the supervisor within the time that it looks ahead."""
+"""The supervisor looks ahead for at least this many of its periods."""
 _WAITS_ROUND = 300.0
 """Seconds of a round over waits. The queue ``now`` mostly holds delayed messages, so an empty queue rarely ends it."""
 ROUND = 900.0
 """Seconds after which sagas that are still due are sent again."""
 _AT_THE_END = 60.0
-"""Seconds before the end of a round at which the next one begins. A message sent later would be void on arrival."""
+"""Seconds before the end of a round at which the next one begins. A message sent later would arrive too late."""
 _SETTLING = 30.0
 """Seconds after which the queue's count includes the messages that were sent."""
 _PAGE = 1_000
@@ -172,7 +172,7 @@ class Finder:
         return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
-        """Send the collected sagas of each queue, once there are at least so many."""
+        """Send the collected sagas of each queue, once there are at least ``at_least``."""
         for (queue, until), positions in run.unsent.items():
             if len(positions) < at_least:
                 continue

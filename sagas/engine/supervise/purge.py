@@ -28,9 +28,10 @@ from sagas.core.ids import children_ids
 from sagas.core.states import Lease, Purge, SagaState
 from sagas.engine.clock import Clock
 from sagas.engine.read.reader import Reader
+from sagas.engine.read.redacting import hidden_by_source
 from sagas.engine.read.remains import ReadOnlySaga
 from sagas.engine.sweep.references import objects_in
-from sagas.errors import Conflict, NotFound, SagaError, Unavailable
+from sagas.errors import Conflict, SagaError, Unavailable
 from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 from sagas.store.control.mapping import purge_at
@@ -63,13 +64,13 @@ class PurgeReport:
         purged: sagas that now have only a tombstone.
         untouched: sagas that are now kept longer, or that are being worked on.
         failed: sagas whose purge failed.
-        left: due sagas that the run had no time for.
+        remaining: due sagas that the run had no time for.
     """
 
     purged: list[str] = field(default_factory=list[str])
     untouched: int = 0
     failed: list[str] = field(default_factory=list[str])
-    left: int = 0
+    remaining: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Purger:
         report, end = PurgeReport(), self.clock.now() + budget
         for count, position in enumerate(due):
             if self.clock.now() >= end:
-                report.left = len(due) - count
+                report.remaining = len(due) - count
                 break
             try:
                 if self._purged(position):
@@ -227,8 +228,8 @@ class Purger:
             actions = tuple(map(action_of, last))
             objects = self._objects(state, committed)
             named = _first_of(objects)
-            more = len(objects) - len(named)
-            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, key_names, named, more)
+            found = key_names, named, len(objects) - len(named), (*hidden_by_source(committed),)
+            tombstone = Tombstone(purge, request_hash, state, actions, aside, last[0].link, *found)
             self.tombstones.put(state.saga_id, tombstone)
         self.inbox.delete(state)
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
@@ -238,11 +239,7 @@ class Purger:
 
         Redacted and encrypted values are left out: they must not outlive the saga in clear text.
         """
-        try:
-            redaction = self.reader.registry.get(state.saga).definition.redaction
-        except NotFound:
-            return ()  # the type is not deployed, so its redaction is unknown
-        objects = dict[tuple[str, str], None]()
+        redaction, objects = self.reader.registry.redaction(state.saga), dict[tuple[str, str], None]()
         for entry in entries:
             encrypted = entry.encrypted or (entry.payload is None and self.settings.payload_key)
             if entry.action not in RESULTS or encrypted:
@@ -253,9 +250,7 @@ class Purger:
                 raise
             except SagaError:  # another purge has deleted it and named its objects, or it cannot be read any more
                 continue
-            view = json.loads(payload) if payload else None
-            if redaction.hides:
-                view, _ = redaction.view(entry.step or "", view)
+            view, _ = redaction.view(entry.step or "", json.loads(payload) if payload else None, entry.hidden)
             objects |= {item: None for item in objects_in(view) if HIDDEN not in item}
         return tuple(objects)
 

@@ -46,7 +46,7 @@ class RecoveryReport:
         recovered: sagas that were taken over, sent again, or given up.
         untouched: sagas that do not stall, or that a worker or operator holds.
         failed: sagas whose recovery failed.
-        left: due sagas that the run had no time for.
+        remaining: due sagas that the run had no time for.
         overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
         overdue_by_type: the same by saga type, for the sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
@@ -56,7 +56,7 @@ class RecoveryReport:
     recovered: list[str] = field(default_factory=list[str])
     untouched: int = 0
     failed: list[str] = field(default_factory=list[str])
-    left: int = 0
+    remaining: int = 0
     overdue: float = 0.0
     overdue_by_type: dict[str, float] = field(default_factory=dict[str, float])
     undeployed: int = 0
@@ -156,7 +156,7 @@ class RecoveryRun:
             if limit <= 0:
                 break
             if clock.now() >= end:
-                report.left = len(due) - count
+                report.remaining = len(due) - count
                 break
             limit -= self._attempted(position, stale_after, step_queues, report, requested)
         return report
@@ -171,7 +171,7 @@ class RecoveryRun:
         )
         for count, position in enumerate(due):
             if clock.now() >= end:
-                report.left = len(due) - count
+                report.remaining = len(due) - count
                 break
             self._attempted(position, None, step_queues, report)
         return report
@@ -199,7 +199,7 @@ class RecoveryRun:
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
         """The sagas to look at. With an explicit ``stale_after`` this reaches ahead: the index rounds ``due`` up, and
-        sagas that may wait in line are due even later. The saga itself decides."""
+        sagas that may wait in line are due even later. Each saga's own state decides whether it is recovered."""
         ahead = 0.0
         if stale_after is not None:
             types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)

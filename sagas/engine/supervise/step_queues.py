@@ -48,7 +48,7 @@ class _Seen:
 
 
 class QueueProgress:
-    """Stores how far each queue has got, as seen by this environment: at most every 30 seconds, first after 30.
+    """Stores how far each queue has got, as seen here: at most every 30 seconds, and not before the first 30.
 
     Args:
         watermarks: stores the notes.
@@ -116,7 +116,7 @@ class StepQueues:
 
     def backlog(self, state: SagaState) -> Backlog:
         """Return what the current step's queue shows about a saga whose message no worker has claimed."""
-        name = self.queues.lane(state.saga, (state.current or state.steps[-1]).name)
+        name = self.queues.representative(state.saga, (state.current or state.steps[-1]).name)
         queue = self._step_queue(state.saga, name)
         now, sent_at, mark = self.clock.now(), max(state.updated_at, state.not_before), queue.watermark
         passed, settled = mark.passed > sent_at + _GOOD_WHILE, mark.resumed_at + _SETTLING

@@ -1,4 +1,4 @@
-"""Find the objects that a saga's request and results name. In doubt, an object counts as named.
+"""Find the objects that a saga's request and results name. If that is unclear, an object counts as named.
 
 A result may name an object by its URI, by its URL, by its file name alone, or by its folder, which stands for all files
 in it. The name may also be assembled from parts. So a file counts as named if a text or number of the request or of a

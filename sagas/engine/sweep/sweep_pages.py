@@ -138,7 +138,7 @@ class PageSweep:
 
     @property
     def in_time(self) -> bool:
-        """Whether the deadline has not passed."""
+        """Whether there is time left before the deadline."""
         return self._services.clock.now() < self.deadline
 
     def page(self, after: str, until: str = "") -> Reached:

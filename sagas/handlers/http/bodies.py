@@ -16,9 +16,9 @@ MOST_RECOVERY_ATTEMPTS = 1_000
 """The largest ``max_recovery_attempts`` that a saga type can declare."""
 
 LONGEST_SILENCE = 366 * 86_400
-"""The largest ``stale_after`` in seconds: no saga waits longer, and the time that it leads to is still a valid date."""
+"""The largest ``stale_after`` in seconds: no saga waits longer, and dates computed from it stay valid."""
 MOST_RECOVERED = 1_000
-"""The largest ``limit``: a run recovers about so many sagas in a minute."""
+"""The largest ``limit``: a run recovers about this many sagas per minute."""
 _RECOVERY_BOUNDS: dict[str, dict[str, Any]] = {
     "saga_id": {"format": "uuid"},
     "stale_after": {"minimum": 0, "maximum": LONGEST_SILENCE},

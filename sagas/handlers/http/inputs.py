@@ -17,14 +17,14 @@ from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATI
 from sagas.core.states import SagaStatus
 from sagas.errors import InvalidRequest, NotFound, Problem, TooLarge, listed
 from sagas.handlers.http.answers import MalformedBody
-from sagas.store.index.listing import Span
+from sagas.store.index.listing import TimeRange
 
 LARGEST_BODY = 256 * 1024
 """The maximum size of a body in bytes."""
 
 WHOLE_ID = 36
 """Characters of a saga's id."""
-SHORTEST_BEGINNING = 4
+SHORTEST_ID_START = 4
 """The minimum length of the start of an id that finds a saga."""
 _ANY_ID = "00000000-0000-0000-0000-000000000000"
 
@@ -99,7 +99,7 @@ class Request:
         return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
 
     def has_current(self, tag: str) -> bool:
-        """Whether the caller's ``If-None-Match`` has the ``ETag`` of the current answer."""
+        """Whether the caller's ``If-None-Match`` contains the ``ETag`` of the current answer."""
         cached = (text.strip().removeprefix("W/") for text in (self.header("If-None-Match") or "").split(","))
         return tag in cached
 
@@ -136,7 +136,7 @@ class Request:
     def _query(self) -> dict[str, str]:
         return self._event.get("queryStringParameters") or {}
 
-    def only(self, *names: str) -> None:
+    def check_query(self, *names: str) -> None:
         """Refuse query parameters other than these, and repeated ones, because one value would be ignored.
 
         The parameters of a signature in the URL are always allowed.
@@ -168,9 +168,9 @@ class Request:
             problem = Problem(f"query.{name}", "must be a time like 2026-11-22T10:00:00Z")
             raise invalid("parameters", [problem]) from None
 
-    def span(self) -> Span:
+    def span(self) -> TimeRange:
         """Return the span from ``since``, inclusive, to ``until``."""
-        span = Span(self.moment("since"), self.moment("until"))
+        span = TimeRange(self.moment("since"), self.moment("until"))
         if span.until and span.until <= span.since:
             raise invalid("parameters", [Problem("query.until", "must be later than since")])
         return span
@@ -250,14 +250,14 @@ def checked_id(saga_id: str) -> str:
     return saga_id.lower()
 
 
-def checked_beginning(text: str) -> str:
+def checked_id_start(text: str) -> str:
     """Return a saga's id, or the start of one, in its canonical form."""
     start = text.lower()
     # Completed with the digits of another id, the start of a UUID is a UUID.
     if len(start) > WHOLE_ID or not _UUID.fullmatch(start + _ANY_ID[len(start) :]):
         raise NotFound(f"{text[:WHOLE_ID]!r} is not a saga id or the start of one")
-    if len(start) < SHORTEST_BEGINNING:
-        raise invalid("saga id", [Problem("path.saga_id", f"must be at least {SHORTEST_BEGINNING} characters long")])
+    if len(start) < SHORTEST_ID_START:
+        raise invalid("saga id", [Problem("path.saga_id", f"must be at least {SHORTEST_ID_START} characters long")])
     return start
 
 

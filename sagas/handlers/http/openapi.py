@@ -10,7 +10,7 @@ from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATI
 from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent
-from sagas.handlers.http.inputs import SHORTEST_BEGINNING
+from sagas.handlers.http.inputs import SHORTEST_ID_START
 from sagas.handlers.http.schemas import Json, answer_schemas, error_schema, one_of, ref
 from sagas.operations import (
     ATTENTION,
@@ -43,7 +43,7 @@ _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
 """The statuses that any call can get: from the gateway, or because a store is out of reach."""
 
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
-_BEGINNING: Json = {"type": "string", "minLength": SHORTEST_BEGINNING}
+_ID_START: Json = {"type": "string", "minLength": SHORTEST_ID_START}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
     "The same key and request start one saga: a repeated call gets 200 and that saga. The key starts no other saga as "
@@ -91,7 +91,7 @@ def _described(operation: Operation, id: str = "", name: str = "") -> Json:
         "summary": operation.summary.format(type=name),
         "responses": responses,
     }
-    if operation.polled:
+    if operation.has_etag:
         text = "The ETag of the caller's copy of the answer."
         header = {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
         described["parameters"] = [header | {"description": text}]
@@ -255,7 +255,7 @@ def describe(sagas: list[SagaType], base: str = "") -> dict[str, Any]:
         ],
         STATS.name: [_query("type", name), _moment("since")],
     }
-    in_path: Json = {"type": name, "saga_id": _BEGINNING, "step": {"type": "string"}}
+    in_path: Json = {"type": name, "saga_id": _ID_START, "step": {"type": "string"}}
     paths: Json = {}
     for operation in OPERATIONS:
         if not operation.typed:

@@ -19,7 +19,7 @@ from sagas.engine.read.views import read_only_view, saga_view, verification_view
 from sagas.errors import Conflict, Problem
 from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.bodies import read_body
-from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_beginning, checked_id, cursor_for, invalid
+from sagas.handlers.http.inputs import WHOLE_ID, Request, checked_id, checked_id_start, cursor_for, invalid
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.operations import CompensationRequest, Reason, RecoveryAttempts, Resolution
 from sagas.store.index.listing import IndexPosition
@@ -36,14 +36,14 @@ def _request(app: APIGatewayRestResolver) -> Request:
 def _plain(app: APIGatewayRestResolver) -> Request:
     """The call, which has no query parameters."""
     request = _request(app)
-    request.only()
+    request.check_query()
     return request
 
 
 def _show(request: Request, reader: Reader, name: str, saga_id: str) -> Response[str]:
     """Return the saga, or 304 if the caller's ETag matches."""
     saga, mark = reader.show_changed(name, saga_id, lambda mark: request.has_current(tag_of(mark)))
-    return unchanged(tag_of(mark)) if saga is None else polled(request, linked(request.base, saga), mark)
+    return unchanged(tag_of(mark)) if saga is None else with_etag(request, linked(request.base, saga), mark)
 
 
 def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
@@ -58,14 +58,15 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
         # A new saga is answered as written just now. One that was started before is read.
         state, entry = started.state, started.entry
-        created = redacted(saga_view(state, [entry], paused=reader.paused(state)), registry.get(name).definition)
+        view = saga_view(state, [entry], paused=reader.paused(state))
+        created = redacted(view, state, [entry], registry.redaction(name))
         saga = created if started.created else reader.show(name, state.saga_id)
         headers = {"Location": linked(request.base, saga)["links"]["self"]}
         return answer(202 if started.created else 200, saga, headers)
 
     def audit(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
-        request.only("limit", "cursor")
+        request.check_query("limit", "cursor")
         trail = "audit", name, checked_id(saga_id)
         cursor, after = request.cursor(*trail), 0
         if cursor is not None:
@@ -96,7 +97,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     reader, registry = engine.reader, engine.registry
 
     def look_up(saga_id: str) -> Response[str]:
-        request, start = _plain(app), checked_beginning(saga_id)
+        request, start = _plain(app), checked_id_start(saga_id)
         whole_id = start if len(start) == WHOLE_ID else reader.beginning_with(start)
         return _show(request, reader, reader.name_of(whole_id), whole_id)
 
@@ -106,14 +107,16 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
             own = ("parent", "limit", "cursor")
             if not {*request.others(*own)}.isdisjoint(_LISTED_BY):
                 raise invalid("parameters", [Problem("query.parent", "allowed only with limit and cursor")])
-            request.only(*own)
+            request.check_query(*own)
             of = "children", request.parent()
             return _listed(request, reader.children(request.parent(), request.limit(), request.cursor(*of)), *of)
         name = request.text("type")
-        types = [*registry] if name is None else [registry.get(name)]
-        names = [saga.definition.name for saga in types]
-        search_keys = sorted({key.name for saga in types for key in saga.definition.find_by})
-        request.only(*_LISTED_BY, *search_keys)
+        names = [saga.definition.name for saga in registry] if name is None else [name]
+        if name is not None:
+            reader.refuse_unknown(name)
+        types = [registry.get(each).definition for each in names if each in registry]
+        search_keys = sorted({key.name for definition in types for key in definition.find_by})
+        request.check_query(*_LISTED_BY, *search_keys)
         key = request.text("idempotency_key")
         if key is not None:
             if request.others("type", "idempotency_key", "limit"):
@@ -130,17 +133,17 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     """Return the function that lists what needs an operator."""
-    reader, registry = engine.reader, engine.registry
+    reader = engine.reader
 
     def list_attention() -> Response[str]:
         request = _request(app)
-        request.only("type", "limit", "cursor", "group")
+        request.check_query("type", "limit", "cursor", "group")
         if (name := request.text("type")) is not None:
-            registry.get(name)
+            reader.refuse_unknown(name)
         if (group := request.text("group")) is not None:
             if group != "incident":
                 raise invalid("parameters", [Problem("query.group", "must be incident")])
-            return polled(request, reader.incidents(name))
+            return with_etag(request, reader.incidents(name))
         of = "attention", name
         return _listed(request, reader.attention(name, request.limit(), request.cursor(*of)), *of)
 
@@ -150,7 +153,7 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 def _listed(request: Request, page: Page, *of: object) -> Response[str]:
     """Return a page of a list. Its cursor is valid in this list only."""
     sagas = [linked(request.base, saga) for saga in page["sagas"]]
-    return polled(request, {"sagas": sagas, "cursor": cursor_for(page["cursor"], *of)})
+    return with_etag(request, {"sagas": sagas, "cursor": cursor_for(page["cursor"], *of)})
 
 
 def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
@@ -162,7 +165,7 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
 
     def cancel(name: str, saga_id: str) -> Response[str]:
         request = _request(app)
-        request.only("force", "reason")
+        request.check_query("force", "reason")
         reason, force = request.cancel_reason(), request.flag("force")
         state = operations.cancel(name, checked_id(saga_id), request.actor, reason=reason, force=force)
         saga = _without_payloads(app, engine, state)  # may have ended by now; the status must agree with the body
@@ -195,6 +198,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         body, actor = read_body(request, Reason), request.actor
         purged = engine.purger.purge(name, checked_id(saga_id), body.reason, actor)
         view = read_only_view(purged.state, purged.entries, purged.purge, purged.objects, purged.more_objects)
+        view = redacted(view, purged.state, purged.entries, engine.registry.redaction(name), purged.hidden)
         return answer(200, linked(request.base, view))
 
     def set_recovery_attempts(name: str, saga_id: str) -> Response[str]:
@@ -222,7 +226,7 @@ def tag_of(mark: str) -> str:
     return f'"{sha256(f"{deployed} {mark}".encode()).hexdigest()[:32]}"'
 
 
-def polled(request: Request, body: Any, mark: str = "") -> Response[str]:
+def with_etag(request: Request, body: Any, mark: str = "") -> Response[str]:
     """Return an answer with its ``ETag``, or 304 without a body if the caller's ``If-None-Match`` has that ETag."""
     tag = tag_of(mark or json.dumps(body))
     return unchanged(tag) if request.has_current(tag) else answer(200, body, {"ETag": tag})

@@ -20,7 +20,7 @@ def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
     def signal(name: str, saga_id: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         saga_id = checked_id(saga_id)
         engine.signals.step(name, step)  # first: a step that accepts no signals answers 404, whatever the body is
         outcome = engine.signals.send(name, saga_id, step, request.body(), request.actor)

@@ -53,26 +53,26 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         }
 
     def list_types() -> Response[str]:
-        Request(app.current_event.raw_event).only()
+        Request(app.current_event.raw_event).check_query()
         pauses = engine.pauses.all(fresh=True)
         types: TypeList = {"types": [view_of(saga.definition.name, pauses) for saga in registry]}
         return answer(200, types)
 
     def show_type(name: str) -> Response[str]:
-        Request(app.current_event.raw_event).only()
+        Request(app.current_event.raw_event).check_query()
         return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def show_in_flight(name: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only("cursor")
+        request.check_query("cursor")
         view = engine.in_flight.page(name, request.cursor("in-flight", name))
         view["cursor"] = cursor_for(view["cursor"], "in-flight", name)
         return answer(200, view)
 
     def change_type(name: str) -> Response[str]:
-        registry.get(name)
+        engine.reader.check_deployed(name)
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         change = read_body(request, PauseChange)
         step, saga_id = change.step or "", "" if change.saga_id is None else checked_id(change.saga_id)
         if change.paused or change.active is False:
@@ -83,16 +83,16 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
     def recover(name: str) -> Response[str]:
-        registry.get(name)
+        engine.reader.check_deployed(name)
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         options = asdict(read_body(request, RecoveryOptions))
         telemetry().logger.info("recovery requested", extra={"saga": name, "actor": request.actor})
         return answer(200, recover_sagas({"type": name, **options}, app.lambda_context, engine))
 
     def openapi() -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         return answer(200, describe(list(registry), request.base))
 
     return [list_types, show_type, show_in_flight, change_type, recover, openapi]
@@ -102,13 +102,13 @@ def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]
     """Return the functions about circuit breakers."""
 
     def list_breakers() -> Response[str]:
-        Request(app.current_event.raw_event).only()
+        Request(app.current_event.raw_event).check_query()
         breakers: BreakerList = {"breakers": engine.breaker_operations.list()}
         return answer(200, breakers)
 
     def close_breaker(name: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only()
+        request.check_query()
         return answer(200, engine.breaker_operations.close(name, step, request.actor))
 
     return [list_breakers, close_breaker]
@@ -119,7 +119,7 @@ def statistics_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serv
 
     def stats() -> Response[str]:
         request = Request(app.current_event.raw_event)
-        request.only("type", "since")
+        request.check_query("type", "since")
         name = request.text("type")
         types = [*engine.registry] if name is None else [engine.registry.get(name)]
         counts = engine.statistics.of([saga.definition.name for saga in types], request.moment("since"))

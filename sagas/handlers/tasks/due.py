@@ -39,7 +39,7 @@ def recovery_view(report: RecoveryReport) -> RecoveryView:
         "recovered": len(report.recovered),
         "untouched": report.untouched,
         "failed": len(report.failed),
-        "left": report.left,
+        "remaining": report.remaining,
         "saga_ids": report.recovered[:100],
     }
 

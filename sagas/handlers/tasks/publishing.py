@@ -79,11 +79,13 @@ def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]
         return detail
     saga, step = event.detail["type"], detail.get("step")
     try:
-        view = cast("dict[str, Any]", engine().reader.show(saga, event.detail["saga_id"]))
-        if event.name == "SagaCompleted":  # the result of its step: the saga may have been undone since
-            step = engine().registry.get(saga).definition.result_step.name
+        reader, saga_id = engine().reader, event.detail["saga_id"]
+        state = reader.stored(saga, saga_id)
+        view = cast("dict[str, Any]", reader.show_stored(saga, saga_id, state))
+        if event.name == "SagaCompleted" and state is not None:  # also if the saga was undone since
+            step = state.result_step.name
     except NotFound:
-        return detail  # its type is no longer deployed
+        return detail  # it was deleted
     if "purged_at" in view:
         return detail
     # Null is a payload too, so a hidden payload is left out completely.

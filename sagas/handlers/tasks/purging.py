@@ -34,5 +34,5 @@ def _counts(report: PurgeReport) -> PurgeView:
         "purged": len(report.purged),
         "untouched": report.untouched,
         "failed": len(report.failed),
-        "left": report.left,
+        "remaining": report.remaining,
     }

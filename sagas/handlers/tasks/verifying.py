@@ -25,7 +25,7 @@ def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleV
     for name, saga_id, bad in report.broken:
         fields = {"saga": name, "saga_id": saga_id, "seq": bad.seq, "what": bad.wrong.value}
         telemetry().logger.error("the audit trail differs from what was written", extra=fields)
-    # Written only when needed: a metric costs per hour in which it is written.
+    # Written only when needed: a metric is billed for each hour in which it is written.
     if report.broken:
         telemetry().measure("AuditMismatch", len(report.broken))
     view: SampleView = {

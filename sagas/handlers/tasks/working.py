@@ -20,7 +20,7 @@ Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
 MOST_FAILURES = 5
 """Receives after which another task handles a message: its function was killed, or failed, each time."""
 _SPARE = 2.0
-"""Seconds at the end of the function's time in which it starts no record."""
+"""Seconds before the function's timeout from which on it starts no more records."""
 
 
 def handle_records(

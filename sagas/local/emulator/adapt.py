@@ -114,7 +114,7 @@ def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with functions whose variables have the URLs of APIs at this endpoint instead of on AWS."""
+    """Return the template with the API URLs in functions' variables pointing to this endpoint instead of AWS."""
     suffix = {"Ref": "AWS::URLSuffix"}
 
     def change(node: dict[str, Any]) -> dict[str, Any] | None:
@@ -134,7 +134,7 @@ def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, An
 
 
 def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with callback URLs at this endpoint instead of on AWS."""
+    """Return the template with callback URLs pointing to this endpoint instead of AWS."""
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
     topology = Topology()

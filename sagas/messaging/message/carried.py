@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from sagas.errors import Problem
 from sagas.messaging.message.pending_commit import Count, is_json
+from sagas.paths import Place
 
 CARRY_LIMIT = 16 * 1024
 """The most bytes of payload text in one message: about the size from which payloads of journal entries go to S3."""
@@ -26,24 +27,27 @@ class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
         hash: the hash of payload and salt, in base64url.
         salt: the salt of its journal entry, in base64url; empty without a payload.
         payload: JSON text; ``None`` if it must be read from the journal.
+        hidden: the paths to the hidden parts of the payload.
     """
 
     seq: Count
     hash: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
     salt: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}\Z")] = ""
     payload: str | None = None
+    hidden: tuple[Place, ...] = ()
 
 
 def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[CarriedInput, ...]:
     """Return the inputs for a message: all hashes, and as many payloads as fit.
 
-    The largest payloads are dropped first; of equal ones, the older. ``limit``: bytes of payload text. The result is in
-    order of ``seq``, and empty if there are more than ``MOST_CARRIED``.
+    The largest payloads are dropped first; of equal ones, the older. ``limit``: bytes of payload text and paths. The
+    result is in order of ``seq``, and empty if there are more than ``MOST_CARRIED``.
     """
     carried = sorted(inputs, key=lambda carried_input: carried_input.seq)
     if len(carried) > MOST_CARRIED:
         return ()
-    sizes = [len((carried_input.payload or "").encode()) for carried_input in carried]
+    texts = (("".join(map("".join, each.hidden)), each.payload or "") for each in carried)
+    sizes = [sum(len(text.encode()) for text in both) for both in texts]
     total = sum(sizes)
     for place in sorted(range(len(carried)), key=lambda place: -sizes[place]):
         if total <= limit:

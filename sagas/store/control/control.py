@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from sagas.core.states import Lease, SagaState, SagaStatus
 from sagas.core.text import iso
-from sagas.formats import FORMAT
+from sagas.formats import FORMAT, NewerFormat
 from sagas.store.children.joins import join_writes
 from sagas.store.control.control_marks import READABLE, STATUSES, ControlMarks, key_of, seen
 from sagas.store.control.mapping import (
@@ -51,6 +52,21 @@ class ControlItems(ControlMarks):
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=consistent)
         return {state.saga_id: state for state in map(state_of, items)}
 
+    def readable(self, saga_ids: list[str]) -> list[SagaState]:
+        """Return the existing sagas that are not being purged, in this order.
+
+        A newer version of the library may run next to this one. Lists omit the sagas that it wrote.
+        """
+        try:
+            states = self.get_many(saga_ids)
+        except NewerFormat:
+            states = dict[str, SagaState]()
+            for saga_id in saga_ids:
+                with suppress(NewerFormat):
+                    state = self.get(saga_id)
+                    states |= {} if state is None else {saga_id: state}
+        return [states[saga_id] for saga_id in saga_ids if saga_id in states and not states[saga_id].purge]
+
     def create(self, state: SagaState, stale_after: float) -> bool:
         """Create the item of a new saga; ``False`` if it exists already."""
         request = {
@@ -86,10 +102,18 @@ class ControlItems(ControlMarks):
         return True
 
     def claim_step(
-        self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
+        self,
+        saga_id: str,
+        index: int,
+        dispatch: int,
+        lease: Lease,
+        now: float,
+        name: str | None = None,
+        kind: str | None = None,
     ) -> SagaState | None:
         """Lock the saga, count the attempt and mark the step running, in one conditional update and without a read.
-        ``now``: epoch seconds. Returns the state after it; ``None`` when the state does not allow it."""
+        ``now``: epoch seconds. Returns the state after it; ``None`` when the state does not allow it, or if the saga's
+        step does not have this name and kind."""
         step = f"#steps[{index}]"
         allowed = [
             "#status IN (:PENDING, :RUNNING, :WAITING)",
@@ -98,17 +122,19 @@ class ControlItems(ControlMarks):
             "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
             "attribute_not_exists(#recovery_exhausted)",
         ]
+        if kind is not None:  # code of another kind does not fit the saga's step
+            allowed.append(f"{step}.#kind = :kind" if kind else f"attribute_not_exists({step}.#kind)")
         changes = [
             f"{step}.#status = :RUNNING",
             f"{step}.#attempts = {step}.#attempts + :one",  # rule 6: attempts are counted at claim
             "#status = :RUNNING",
         ]
-        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes)
+        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes, kind)
 
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
-        """Like :meth:`claim_step` for an undo, which waits until no lost execution can act any longer."""
+        """Claim an undo as :meth:`claim_step` claims a step, but only once no lost execution can still act."""
         step = f"#steps[{index}]"
         allowed = ["#status = :COMPENSATING", _IN_TIME.format("#lost_until")]  # rule 5: undoing waits
         changes = [
@@ -127,6 +153,7 @@ class ControlItems(ControlMarks):
         name: str | None,
         allowed: Sequence[str],
         changes: Sequence[str],
+        kind: str | None = None,
     ) -> SagaState | None:
         condition = [
             "attribute_not_exists(#lease_owner)",  # rule 1: a lease is free when it was released, not when it expired
@@ -151,6 +178,7 @@ class ControlItems(ControlMarks):
                 ":now": iso(now),
                 ":known_format": FORMAT,
                 ":name": name,
+                ":kind": kind or None,
                 ":zero": 0,
                 ":one": 1,
                 ":lease_owner": lease.owner,

@@ -119,11 +119,18 @@ class ControlMarks:
         change = "SET #open_shard = :open_shard, #due = :due"
         return self._marked(state.saga_id, condition, change, values | seen(state))
 
+    def mark_settling(self, state: SagaState) -> bool:
+        """Record since when a saga waits for a release, unless that is recorded or the saga has changed."""
+        unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
+        values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
+        condition = f"{unchanged} AND attribute_not_exists(#settling_since)"
+        return self._marked(state.saga_id, condition, "SET #settling_since = :settling_since", values)
+
     def mark_resumed(self, state: SagaState, due: float) -> bool:
         """Have the supervisor look at a paused saga at ``due`` and send its message; ``False`` if it is no longer
-        paused."""
+        paused. If it waits for a release, that wait begins again."""
         model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
-        back = [model.open_shard.set(str(shard)), model.due.set(iso(due))]
+        back = [model.open_shard.set(str(shard)), model.due.set(iso(due)), model.settling_since.remove()]
         return self._changed(state.saga_id, back, model.open_shard.startswith(PAUSED))
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:

@@ -190,6 +190,8 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
             "err": state.error_type,
             "resolution_seq": state.resolution_seq,
             "unreadable": state.unreadable,
+            "settling_since": int(state.settling_since),
+            "retrying_undos": state.retrying_undos,
         }
     )
     item["steps"] = {"L": [{"M": _step_item(step, claimable=state.status not in _BACKWARD)} for step in state.steps]}
@@ -302,8 +304,10 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
             "spare": step.fan_out.tolerate,
             "back": step.fan_out.one_by_one,
             "asked": step.fan_out.requests_seq,
+            "of": step.fan_out.of,
             "post": step.postponed,
             "pivot": step.pivot,
+            "out": step.result,
         }
     )
     return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
@@ -403,6 +407,8 @@ def state_of(item: Item) -> SagaState:
         parent=parent,
         order=Order(abs(order), order > 0) if (order := number_in(item, "order")) else None,
         paused=text_in(item, "open_shard").startswith(PAUSED),
+        settling_since=float(number_in(item, "settling_since")),
+        retrying_undos=_flag_in(item, "retrying_undos"),
     )
 
 
@@ -422,6 +428,7 @@ def _fan_out_in(item: Item) -> FanOut:
         tolerate=number_in(item, "spare"),
         one_by_one=_flag_in(item, "back"),
         requests_seq=number_in(item, "asked"),
+        of=text_in(item, "of"),
     )
 
 
@@ -441,4 +448,5 @@ def _step_in(item: Item, what: str) -> StepState:
         fan_out=_fan_out_in(item),
         postponed=_flag_in(item, "post"),
         pivot=_flag_in(item, "pivot"),
+        result=_flag_in(item, "out"),
     )

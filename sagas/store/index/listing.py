@@ -69,7 +69,7 @@ class IndexPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """A span of time, in epoch seconds.
 
     Args:
@@ -86,11 +86,11 @@ class Span:
         return iso(self.since), last if before is None else min(last, before)
 
 
-ALWAYS = Span()
+ALWAYS = TimeRange()
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class IdPage:
     """Ids of sagas in order, and the cursor of the next page; ``None`` on the last."""
 
     saga_ids: list[str]
@@ -105,24 +105,28 @@ class Listing:
         self._settings = settings
         self.shards = Shards(tables, settings)
 
-    def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
+    def by_name(self, names: Iterable[str], limit: int, cursor: str | None, within: TimeRange = ALWAYS) -> IdPage:
         """Return sagas of these types, newest first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [f"{name}#{shard}" for name in names for shard in range(shards)]
         return self._newest(model.by_name, "created_at", keys, limit, cursor, within)
 
-    def by_end(self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: Span = ALWAYS) -> Page:
+    def by_end(
+        self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: TimeRange = ALWAYS
+    ) -> IdPage:
         """Return sagas of these types that ended with this status, the last to end first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
 
-    def _newest(self, index: Any, sort: str, keys: Sequence[str], limit: int, cursor: str | None, within: Span) -> Page:
+    def _newest(
+        self, index: Any, sort: str, keys: Sequence[str], limit: int, cursor: str | None, within: TimeRange
+    ) -> IdPage:
         start = IndexPosition.parse(cursor) if cursor is not None else None
         size = min(limit + 1, _FULL_SHARE * math.ceil((limit + 1) / max(1, self.shards.number())))
         first, last = within.bounds(start.sort if start else None)
         if first > last:
-            return Page([], None)
+            return IdPage([], None)
         attribute = getattr(self._tables.control, sort)
         condition = None if within == ALWAYS and start is None else attribute.between(first, last)
         queries = [index.query(key, condition, scan_index_forward=False, page_size=size) for key in keys]
@@ -139,7 +143,7 @@ class Listing:
         # A saga that needs attention and has a deadline is in both lists.
         return list(dict.fromkeys(saga_ids))[:limit]
 
-    def counted(self, index: str, key: str, attribute: str, within: Span, most: int) -> int:
+    def counted(self, index: str, key: str, attribute: str, within: TimeRange, most: int) -> int:
         """Return how many sagas an index has under a key, at most ``most``. They are counted without being read."""
         first, last = within.bounds()
         if first > last:  # DynamoDB refuses such a span
@@ -177,7 +181,7 @@ class Listing:
                 return str(item.saga_id)
         return None
 
-    def attention(self, limit: int, cursor: str | None) -> Page:
+    def attention(self, limit: int, cursor: str | None) -> IdPage:
         """Return sagas that need attention, longest waiting first."""
         start, model = IndexPosition.parse(cursor) if cursor is not None else None, self._tables.control
         within = model.attention_at >= start.sort if start else None
@@ -294,9 +298,9 @@ def _beyond(
                 yield position
 
 
-def _page(positions: Iterable[IndexPosition], limit: int) -> Page:
+def _page(positions: Iterable[IndexPosition], limit: int) -> IdPage:
     listed = list(itertools.islice(positions, limit + 1))
     page = listed[:limit]
     # If a saga leaves the list and returns between two requests of a query, it is listed twice.
     saga_ids = list(dict.fromkeys(position.saga_id for position in page))
-    return Page(saga_ids, page[-1].cursor if len(listed) > limit else None)
+    return IdPage(saga_ids, page[-1].cursor if len(listed) > limit else None)

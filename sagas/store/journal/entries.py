@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -13,6 +14,7 @@ from msgspec.structs import FieldInfo, fields
 from sagas.core import events as ev
 from sagas.core.states import DeadMessage, Purge, SagaState
 from sagas.core.text import epoch, iso
+from sagas.paths import Place
 from sagas.store.journal.entry_hash import details_hash, linked, payload_hash, sealed
 
 ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
@@ -55,6 +57,7 @@ class Tombstone:
         found_by: the names, not the values, of its search keys.
         objects: bucket and key of the first S3 objects that its results named.
         more_objects: how many more they named.
+        hidden: ``request`` and the steps whose values had hidden parts.
     """
 
     purge: Purge
@@ -66,6 +69,7 @@ class Tombstone:
     found_by: tuple[str, ...] = ()
     objects: tuple[tuple[str, str], ...] = ()
     more_objects: int = 0
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,11 @@ class Entry:
     tombstone: Tombstone | None = None
 
     @property
+    def hidden(self) -> tuple[Place, ...]:
+        """The paths to the hidden parts of the payload, as the code that wrote it hid them."""
+        return tuple(tuple(path) for path in self.details.get("hidden", ()))
+
+    @property
     def payload_hash(self) -> str:
         """The hash of the payload; empty if there is none."""
         return self.hashed if self.payload is None else payload_hash(self.salt, self.payload)
@@ -129,6 +138,11 @@ class Entry:
     def hash_after(self, head: bytes) -> bytes:
         """Return the entry's hash, which covers all entries before it."""
         return action_of(self).hash_after(head, self.saga_id, self.saga)
+
+
+def hiding(paths: Collection[Place]) -> dict[str, Any]:
+    """Return the details of an entry whose value has hidden parts at ``paths``; nothing without any."""
+    return {"hidden": [[*path] for path in paths]} if paths else {}
 
 
 def action_of(entry: Entry) -> Action:

@@ -67,6 +67,8 @@ class Tombstones:
         if tombstone.objects or tombstone.more_objects:
             document["objects"] = [[*place] for place in tombstone.objects]
             document["more_objects"] = tombstone.more_objects
+        if tombstone.hidden:
+            document["hidden"] = [*tombstone.hidden]
         stored = packed(document)
         stored["M"]["seals"] = {"B": b"".join(packed_hash(action.seal) for action in actions)}
         if tombstone.link:
@@ -121,6 +123,7 @@ def tombstone_in(item: Item) -> Tombstone | None:
         (*unpacked(stored["found_by"]),) if "found_by" in stored else (),
         tuple((bucket, key) for bucket, key in objects),
         int(unpacked(stored["more_objects"])) if "more_objects" in stored else 0,
+        (*unpacked(stored["hidden"]),) if "hidden" in stored else (),
     )
 
 

@@ -6,6 +6,7 @@ from sagas.core.states import SagaState, StepState, StepStatus
 from sagas.core.text import epoch, iso
 from sagas.formats import FORMAT, check_format
 from sagas.store.control.mapping import Item, attributes_of, number_in, shard_of, text_in
+from sagas.store.documents import packed, unpacked
 from sagas.store.expressions import update_of
 from sagas.store.journal.payloads import Payloads
 from sagas.store.outcomes import Refused
@@ -46,6 +47,8 @@ class Inbox:
                 "at": iso(signal.at),
             }
         )
+        if signal.hidden:
+            item["hidden"] = packed(signal.hidden)
         table = self._settings.sagas_table
         put = {"TableName": table, "Item": item, "ConditionExpression": "attribute_not_exists(saga_id)"}
         waiting = step.status is StepStatus.WAITING
@@ -93,7 +96,9 @@ class Inbox:
         ref = text_in(item, "payload_ref")
         payload = self._payloads.get(ref) if ref else item["payload"]["S"]
         payload = self._payloads.decrypted(saga_id, _place(step.name, step.round), payload)
-        return SentSignal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]))
+        paths: list[list[str]] = unpacked(item["hidden"]) if "hidden" in item else []
+        hidden = tuple(tuple(path) for path in paths)
+        return SentSignal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]), hidden)
 
     def delete(self, state: SagaState) -> None:
         """Delete all signals of a saga, in every round. Missing ones count as deleted."""

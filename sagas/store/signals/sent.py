@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sagas.paths import Place
+
 
 @dataclass(frozen=True, slots=True)
 class SentSignal:
@@ -14,9 +16,11 @@ class SentSignal:
         content: the hash of the value as its type encodes it, which identifies a repeated signal.
         actor: the sender.
         at: epoch seconds.
+        hidden: the paths to the hidden parts of the value.
     """
 
     payload: str
     content: str
     actor: str
     at: float
+    hidden: tuple[Place, ...] = ()

@@ -146,7 +146,7 @@ def test_the_runbook_by_keyboard_alone(console: Open, service: FakeService) -> N
     tab.press("Enter")
     page.wait_for_url(f"**{STALLED}")
     tab.press(".", "Enter")
-    page.get_by_text("The supervisor looked at it.").wait_for()
+    page.get_by_text("The supervisor checked the saga.").wait_for()
     assert service.did() == [("retry", UNDO_FAILED, ""), ("dead_letters", "checkout"), ("recover", STALLED)]
     quiet(tab)
 
@@ -154,7 +154,7 @@ def test_the_runbook_by_keyboard_alone(console: Open, service: FakeService) -> N
 def test_a_signal_is_sent_with_the_form_of_its_schema(console: Open, service: FakeService) -> None:
     tab = console(service)
     page = tab.page
-    page.get_by_role("link", name="Open the first").click()
+    page.get_by_role("link", name="Review").click()
     page.get_by_label("by", exact=True).fill("ann")
     page.get_by_role("button", name="Send").click()
     page.get_by_text("The signal was accepted.").wait_for()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sagas.cdk import FunctionOptions, SagaService
 from tests.e2e.trials.sagas import Breaking, Brief, Compensating, Crowded, Dying, Holding, Waiting
-from tests.e2e.trials.waits import Asked, Crowd, Nap, Patient
+from tests.e2e.trials.waits import Asked, Crowd, Nap, Patient, Reminder
 
 from aws_cdk import App, CfnOutput, Stack  # isort: skip - sagas.cdk names the Node that jsii is to use
 from aws_cdk import aws_dynamodb as dynamodb  # isort: skip
@@ -21,7 +21,7 @@ def trials_stack(app: App, id: str) -> Stack:
     service = SagaService(
         stack,
         "Sagas",
-        sagas=[*on_trial, Asked, Patient, Crowd, Nap],
+        sagas=[*on_trial, Asked, Patient, Crowd, Nap, Reminder],
         functions={Crowded.act: FunctionOptions(maximum_concurrency=2)},
         environment={"TRIALS_TABLE": executions.table_name, "URLS_TABLE": urls.table_name},
     )

@@ -72,6 +72,18 @@ class Crowd(Saga[Question], name="crowd"):
         return reply.by
 
 
+class Reminder(Saga[Question], name="reminder", result="reply"):
+    """Only waits, and nothing of it runs."""
+
+    reply = wait_for(Reply, timeout=timedelta(days=1))
+    rest = sleep(timedelta(seconds=1))
+
+    @classmethod
+    def create(cls) -> Self:
+        """Fail wherever it is called."""
+        raise AssertionError("create() of a type that only waits")
+
+
 class Nap(Saga[Question], name="nap"):
     """Sleeps for seconds."""
 

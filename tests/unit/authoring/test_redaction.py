@@ -119,13 +119,15 @@ def test_what_is_shown_of_results() -> None:
     assert shown("use", "tok") == ("tok", [])
 
 
-def test_nothing_is_shown_of_a_step_that_is_not_there_any_more() -> None:
-    assert _redaction().view("gone", {"a": ["b", 2.5, True]}) == (HIDDEN, ["b", "2.5"])
-    assert _redaction(Plain).view("gone", {"a": 1}) == ({"a": 1}, [])
-
-
-def test_types_without_secrets_hide_nothing() -> None:
-    assert (_redaction().hides, _redaction(Plain).hides) == (True, False)
+def test_a_value_is_hidden_where_its_entry_says_so_and_where_its_type_does() -> None:
+    stored = (("a", "[1]"), ("**", "pin"))
+    value = {"a": ["b", "c"], "d": [{"pin": {"e": 2.5}}, True]}
+    seen = {"a": ["b", HIDDEN], "d": [{"pin": HIDDEN}, True]}
+    assert _redaction().view("gone", value, stored) == (seen, ["c", "2.5"])
+    assert _redaction().view("charge", [{"code": "12345", "ok": "yes"}], (("[*]", "ok"),))[0] == [
+        {"code": HIDDEN, "ok": HIDDEN}
+    ]
+    assert _redaction().view("gone", value) == (value, [])
 
 
 def test_the_values_stay_what_they_are() -> None:

@@ -155,9 +155,10 @@ def test_each_mistake_is_told_in_one_line(declare: Callable[[], object], told: s
     assert "\n" not in str(raised.value)
 
 
-def test_a_saga_that_only_waits_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="has only waits"):
-        _class({"nap": sleep(DAY)})
+def test_a_saga_that_only_waits_has_no_code() -> None:
+    only = definition_of(_class({"nap": sleep(DAY), "ask": wait_for(Approval, timeout=DAY)}))
+    assert ([one.has_lane for one in only.steps], only.has_code, only.works_now) == ([False, False], False, True)
+    assert definition_of(Asked).has_code
 
 
 def test_one_wait_under_two_names_is_refused() -> None:

@@ -42,7 +42,7 @@ def test_all_that_match_are_retried(api: StubApi, run: Run) -> None:
     )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    assert (told["chosen"], told["done"], told["refused"], told["failed"], told["left"]) == (2, 1, 1, 0, 0)
+    assert (told["chosen"], told["done"], told["refused"], told["failed"], told["remaining"]) == (2, 1, 1, 0, 0)
     bodies = [one.body for one in api.asked if one.method == "POST"]
     assert bodies == [{"reason": f"bulk {told['job']}: fixed"}] * 2
     lines = Path(told["outcomes"]).read_text().splitlines()
@@ -112,7 +112,7 @@ def test_one_first_that_fails_again_is_the_last(api: StubApi, run: Run) -> None:
     result = run("retry", "create-zip", "--all", "--one-first", "--yes")
     assert result.exit_code == 1
     assert "DEAD_LETTERED" in result.stdout
-    assert "1 left" in result.stdout
+    assert "1 remaining" in result.stdout
     assert len([one for one in api.asked if one.method == "POST"]) == 1
 
 

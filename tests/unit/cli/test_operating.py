@@ -146,7 +146,7 @@ class TestBreakers:
 
 
 class TestSupervising:
-    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
+    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "remaining": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
 
     @pytest.mark.parametrize("command", [["recover", "--all"], ["local", "tick"]])
     def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:
@@ -154,7 +154,7 @@ class TestSupervising:
         result = run(*command, "--stale-after", "5s")
         assert result.exit_code == 0, result.output
         assert result.stdout.splitlines() == [
-            "Recovered 1 saga, 2 did not need it, 0 failed, 3 left for the next run", SAGA_ID,
+            "Recovered 1 saga, 2 did not need it, 0 failed, 3 remain for the next run", SAGA_ID,
         ]  # fmt: skip
         (asked,) = api.asked
         assert asked.path.endswith("/2015-03-31/functions/the-supervisor/invocations")

@@ -190,7 +190,7 @@ class TestLists:
     def test_an_empty_one_says_so(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [], "cursor": None})
         assert run("list").stdout == "No sagas.\n"
-        assert run("attention").stdout == "No saga needs you.\n"
+        assert run("attention").stdout == "Nothing needs attention.\n"
 
     def test_attention_says_why(self, api: StubApi, run: Run) -> None:
         api.will(200, {"sagas": [DEAD], "cursor": None})
@@ -208,10 +208,10 @@ class TestLists:
         _, first, second, more = run("attention", "--incidents", "create-zip").stdout.splitlines()
         assert first.split()[:4] == ["create-zip", "announce", "ProviderDown", "12"]
         assert second.split()[:3] == ["create-zip", "upload", "12"]
-        assert more == "More sagas need you than were counted."
+        assert more == "More sagas need attention than were counted."
         api.answers.clear()
         api.will(200, {"incidents": [], "at_least": False})
-        assert run("attention", "--incidents").stdout == "No saga needs you.\n"
+        assert run("attention", "--incidents").stdout == "Nothing needs attention.\n"
         paths = ["/v1/attention?type=create-zip&group=incident", "/v1/attention?group=incident"]
         assert [asked.path for asked in api.asked] == paths
 

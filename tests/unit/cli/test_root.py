@@ -40,6 +40,11 @@ class TestRoot:
         result = run("list", "creat-zip")
         assert result.stderr == "sagas: this service has no saga type 'creat-zip'; did you mean 'create-zip'?\n"
 
+    def test_a_type_without_a_dead_letter_queue_is_not_corrected(self, api: StubApi, run: Run) -> None:
+        without = "this service has no dead-letter queue for saga type 'create-zip'"
+        api.will(404, an_error("not_found", without)).will(200, {"types": [DEFINITION]})
+        assert run("list", "create-zip").stderr == f"sagas: {without}\n"
+
     def test_a_misspelt_command_is_corrected(self, run: Run) -> None:
         assert "'list'" in run("lits").stderr
 

@@ -13,7 +13,7 @@ import pytest
 from sagas.client import SagaClient
 from sagas.client.answers import ambiguous
 from sagas.client.operate.batch import Batch, choose
-from sagas.client.operate.outcomes import Outcome
+from sagas.client.operate.outcomes import CallOutcome
 from sagas.client.operate.pacing import STOP_AFTER
 from sagas.errors import Ambiguous, Conflict, NotFound, SagaError, Unavailable
 from tests.unit.client.stub import a_saga, attention
@@ -161,7 +161,7 @@ class TestRunning:
         service = Service()
         report = job(service, "a", "b").run()
         assert service.calls == [("retry", "trip", one, "bulk j1: fixed") for one in ("a", "b")]
-        assert (report.count("done"), report.left, report.stopped) == (2, [], "")
+        assert (report.count("done"), report.remaining, report.stopped) == (2, [], "")
 
     @pytest.mark.parametrize(
         ("action", "more"),
@@ -207,11 +207,11 @@ class TestRunning:
         report = job(service, *ids).run()
         assert report.stopped == "5 failures in a row"
         assert (report.count("done"), report.count("failed")) == (3, 5)
-        assert report.left == ids[8:]
+        assert report.remaining == ids[8:]
         again = Batch.resumed(service, tmp_path / "job.jsonl", rate=1000)
         assert (again.job, again.reason, again.saga_ids) == ("j1", "fixed", ids)
         report = again.run()
-        assert (report.count("done"), report.left, report.stopped) == (20, [], "")
+        assert (report.count("done"), report.remaining, report.stopped) == (20, [], "")
         assert len(service.calls) == 8 + 17  # what was done is left alone
         assert Batch.resumed(service, tmp_path / "job.jsonl").run().count("done") == 20
         assert len(service.calls) == 25
@@ -219,8 +219,8 @@ class TestRunning:
     def test_one_first(self, job: Make) -> None:
         service = Service()
         one = job(service, "a", "b", "c")
-        assert one.run(most=1).left == ["b", "c"]
-        assert one.run().left == []
+        assert one.run(most=1).remaining == ["b", "c"]
+        assert one.run().remaining == []
         assert len(service.calls) == 3
 
     def test_a_line_that_was_cut_off_is_done_again(self, job: Make, tmp_path: Path) -> None:
@@ -234,10 +234,10 @@ class TestRunning:
         service, path = Service(), tmp_path / "job.jsonl"
         job(service, "a", "b", "c").run(most=2)
         path.write_text(path.read_text()[:-20])
-        assert Batch.resumed(service, path).run(most=1).left == ["c"]
+        assert Batch.resumed(service, path).run(most=1).remaining == ["c"]
         again = Batch.resumed(service, path)
         assert set(again.report.outcomes) == {"a", "b"}
-        assert again.run().left == []
+        assert again.run().remaining == []
 
     @pytest.mark.parametrize("action", ["cancel", "compensate"])
     def test_force(self, job: Make, tmp_path: Path, action: str) -> None:
@@ -253,7 +253,7 @@ class TestRunning:
         assert service.calls == [("resolve", "trip", one, "bulk j1: fixed", "paid back", "pay") for one in "ab"]
 
     def test_outcomes_are_told_and_kept(self, job: Make, tmp_path: Path) -> None:
-        told = list[Outcome]()
+        told = list[CallOutcome]()
         job(Service(), "a", "b").run(told.append)
         lines = [json.loads(line) for line in (tmp_path / "job.jsonl").read_text().splitlines()]
         assert lines[0]["chosen"] == ["a", "b"]

@@ -95,7 +95,7 @@ def test_peeking_stops_at_the_limit(queues: Queues) -> None:
 
 def test_moving_one_sagas_leaves_the_others(queues: Queues) -> None:
     done = queues.queue.move("two")
-    assert ([letter.saga_id for letter in done.moved], done.left) == (["two"], ())
+    assert ([letter.saga_id for letter in done.moved], done.skipped) == (["two"], ())
     (message,) = queues.received(queues.announce)
     assert message["Body"] == '{"saga_id":"two","index":1}'
     assert {name: value["StringValue"] for name, value in message["MessageAttributes"].items()} == {
@@ -108,7 +108,7 @@ def test_moving_all_leaves_what_belongs_nowhere(queues: Queues) -> None:
     done = queues.queue.move(None)
     assert {letter.saga_id for letter in done.moved} == {"one", "two"}
     assert len(queues.received(queues.upload)) == len(queues.received(queues.announce)) == 1
-    assert len(done.left) == 1
+    assert len(done.skipped) == 1
     assert [message["Body"] for message in queues.received(queues.dead)] == ["hello"]
 
 

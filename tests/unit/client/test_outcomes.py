@@ -64,4 +64,4 @@ def test_a_report_adds_up() -> None:
     report = Report("j1", ["a", "b", "c"])
     assert [report.settle(outcome_of(saga_id, call)) for saga_id in "ab"] == [False, True]
     assert [report.count(kind) for kind in ("done", "refused", "failed")] == [0, 1, 1]
-    assert (report.left, report.unfinished) == (["c"], ["b", "c"])
+    assert (report.remaining, report.unfinished) == (["c"], ["b", "c"])

@@ -133,7 +133,7 @@ def test_each_of_5_000_letters_is_looked_at_once_and_the_kept_are_visible_again(
 
     done = DeadLetterQueue(queue, "dead", {}).prune(why, None, dry_run=False, on_progress=told.append)
     assert len(looked) == len(set(looked)) == 5_000
-    assert (len(done.dropped), len(done.kept)) == (2_500, 2_500)
+    assert (len(done.stale), len(done.kept)) == (2_500, 2_500)
     assert queue.deleted == set(range(0, 5_000, 2))
     assert queue.visible() == 2_500
     assert queue.receives < 3 * 5_000 / 10
@@ -237,6 +237,6 @@ def test_sixty_on_moto(sqs: Any) -> None:
     queue = DeadLetterQueue(sqs, url, {"upload": upload})
     assert [letter.saga_id for letter in queue.move(SAGAS[59]).moved] == [SAGAS[59]]
     done = queue.prune(lambda letter: "" if letter.saga_id < SAGAS[40] else "it waits", None, dry_run=False)
-    assert (len(done.dropped), len(done.kept)) == (40, 19)
+    assert (len(done.stale), len(done.kept)) == (40, 19)
     assert len(queue.move(None).moved) == 19
     assert queue.peek(1_000) == []

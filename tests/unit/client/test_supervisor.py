@@ -14,12 +14,12 @@ from botocore.stub import Stubber
 
 from sagas import SagaClient
 from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.operate.supervisor import Supervisor, connect_lambda
+from sagas.client.operate.supervisor import SupervisorClient, connect_lambda
 from sagas.engine.sweep.orphans import COUNTS
 from sagas.errors import InvalidRequest, NotFound, SagaError, Unavailable
 
 NAME = "shop-Supervisor"
-RECOVERED: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "left": 0, "saga_ids": ["a"]}
+RECOVERED: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "remaining": 0, "saga_ids": ["a"]}
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def stubber(session: boto3.Session) -> Generator[Any]:
 
 
 @pytest.fixture
-def supervisor(stubber: Any) -> Supervisor:
-    return Supervisor(stubber.client, NAME)
+def supervisor(stubber: Any) -> SupervisorClient:
+    return SupervisorClient(stubber.client, NAME)
 
 
 def _will(stubber: Any, event: Any, answer: Any, **further: Any) -> None:
@@ -59,22 +59,22 @@ def _sweep_event(start_after: str = "") -> dict[str, Any]:
     return {**fixed, "start_after": start_after, "dry_run": False, "force": False}
 
 
-def test_recovers_each_type_by_its_own_patience(stubber: Any, supervisor: Supervisor) -> None:
+def test_recovers_each_type_by_its_own_patience(stubber: Any, supervisor: SupervisorClient) -> None:
     _will(stubber, {"task": "recover"}, RECOVERED)
     assert supervisor.recover() == RECOVERED
 
 
-def test_recovers_with_the_patience_given(stubber: Any, supervisor: Supervisor) -> None:
+def test_recovers_with_the_patience_given(stubber: Any, supervisor: SupervisorClient) -> None:
     _will(stubber, {"task": "recover", "stale_after": 0.0}, RECOVERED)
     assert supervisor.recover(stale_after=0.0) == RECOVERED
 
 
-def test_recovers_what_is_asked_for(stubber: Any, supervisor: Supervisor) -> None:
+def test_recovers_what_is_asked_for(stubber: Any, supervisor: SupervisorClient) -> None:
     _will(stubber, {"task": "recover", "type": "zip", "limit": 5, "max_attempts": 0}, RECOVERED)
     assert supervisor.recover(stale_after=None, type="zip", saga_id=None, limit=5, max_attempts=0) == RECOVERED
 
 
-def test_sweeps_to_the_end_and_adds_up(stubber: Any, supervisor: Supervisor) -> None:
+def test_sweeps_to_the_end_and_adds_up(stubber: Any, supervisor: SupervisorClient) -> None:
     first = _report(listed=3, orphans=1, deleted=1, sample={"orphans": ["k1"]}, finished=False, start_after="k3")
     _will(stubber, _sweep_event(), {"swept": [first]})
     _will(stubber, _sweep_event("k3"), {"swept": [_report(listed=2, orphans=1, sample={"orphans": ["k4"]})]})
@@ -83,13 +83,13 @@ def test_sweeps_to_the_end_and_adds_up(stubber: Any, supervisor: Supervisor) -> 
     )
 
 
-def test_a_sweep_that_gets_nowhere_ends(stubber: Any, supervisor: Supervisor) -> None:
+def test_a_sweep_that_gets_nowhere_ends(stubber: Any, supervisor: SupervisorClient) -> None:
     _will(stubber, _sweep_event(), {"swept": [_report(finished=False)]})
     with pytest.raises(SagaError, match="no time to sweep"):
         supervisor.sweep("zip", dry_run=False, force=False)
 
 
-def test_a_caller_without_access_learns_which_permission_is_missing(stubber: Any, supervisor: Supervisor) -> None:
+def test_a_caller_without_access_learns_which_permission_is_missing(stubber: Any, supervisor: SupervisorClient) -> None:
     message = "User: arn:aws:iam::1:user/ann is not authorized to perform: lambda:InvokeFunction"
     stubber.add_client_error("invoke", "AccessDeniedException", message, 403)
     with pytest.raises(SagaError, match=rf"needs lambda:InvokeFunction on {NAME} \({message}\)") as caught:
@@ -99,7 +99,7 @@ def test_a_caller_without_access_learns_which_permission_is_missing(stubber: Any
 
 @pytest.mark.parametrize(("raised", "error"), [("NotFound", NotFound), ("InvalidRequest", InvalidRequest)])
 def test_an_error_that_the_caller_can_fix_is_raised_as_it_was(
-    stubber: Any, supervisor: Supervisor, raised: str, error: type[SagaError]
+    stubber: Any, supervisor: SupervisorClient, raised: str, error: type[SagaError]
 ) -> None:
     answer = {"errorType": raised, "errorMessage": "this service has no saga type 'zip'"}
     _will(stubber, _sweep_event(), answer, FunctionError="Unhandled")
@@ -119,14 +119,16 @@ def test_an_error_that_the_caller_can_fix_is_raised_as_it_was(
         ([1], f"{NAME} is not a supervisor: its response is not a JSON object"),
     ],
 )
-def test_a_function_that_fails(stubber: Any, supervisor: Supervisor, answer: Any, message: str) -> None:
+def test_a_function_that_fails(stubber: Any, supervisor: SupervisorClient, answer: Any, message: str) -> None:
     _will(stubber, {"task": "recover"}, answer, FunctionError="Unhandled")
     with pytest.raises(SagaError, match=message):
         supervisor.recover()
 
 
 @pytest.mark.parametrize("code", ["TooManyRequestsException", "ServiceException"])
-def test_throttled_or_out_of_order_it_is_worth_another_try(stubber: Any, supervisor: Supervisor, code: str) -> None:
+def test_throttled_or_out_of_order_it_is_worth_another_try(
+    stubber: Any, supervisor: SupervisorClient, code: str
+) -> None:
     stubber.add_client_error("invoke", code, "later")
     with pytest.raises(Unavailable, match=code):
         supervisor.recover()
@@ -139,7 +141,7 @@ def test_out_of_reach(error: type[Exception]) -> None:
             raise cast("Any", error)(endpoint_url="https://lambda")
 
     with pytest.raises(Unavailable, match=f"Lambda is out of reach: {error.__name__}"):
-        Supervisor(Away(), NAME).recover()
+        SupervisorClient(Away(), NAME).recover()
 
 
 def test_it_is_called_once_and_waited_for(session: boto3.Session) -> None:
@@ -155,7 +157,7 @@ def test_a_client_that_knows_the_api_only(session: boto3.Session) -> None:
             call()
 
 
-def test_it_tells_how_sweeps_stand(supervisor: Supervisor, stubber: Any) -> None:
+def test_it_tells_how_sweeps_stand(supervisor: SupervisorClient, stubber: Any) -> None:
     told = {"type": "zip", "round": 3, "stopped": ""}
     _will(stubber, {"task": "sweeps"}, {"sweeps": [told]})
     assert supervisor.sweeps() == [told]

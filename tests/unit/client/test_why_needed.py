@@ -132,7 +132,7 @@ def _why_of(letter: DeadLetter) -> str:
 
 def test_what_is_dropped_is_gone_and_the_rest_visible_at_once(queue: Queue) -> None:
     done = queue.queue.prune(_why_of, None, dry_run=False)
-    assert {letter.saga_id for letter in done.dropped} == {"over", "settled"}
+    assert {letter.saga_id for letter in done.stale} == {"over", "settled"}
     assert [(kept.letter.saga_id, kept.why, kept.letter.number) for kept in done.kept] == [
         ("waits", "it waits", (3, 0))
     ]
@@ -141,13 +141,13 @@ def test_what_is_dropped_is_gone_and_the_rest_visible_at_once(queue: Queue) -> N
 
 def test_a_dry_run_deletes_nothing(queue: Queue) -> None:
     done = queue.queue.prune(_why_of, None, dry_run=True)
-    assert (done.dry_run, {letter.saga_id for letter in done.dropped}) == (True, {"over", "settled"})
+    assert (done.dry_run, {letter.saga_id for letter in done.stale}) == (True, {"over", "settled"})
     assert queue.visible() == {"over", "waits", "settled"}
 
 
 def test_of_one_saga_only_its_own(queue: Queue) -> None:
     done = queue.queue.prune(_why_of, "over", dry_run=False)
-    assert ([letter.saga_id for letter in done.dropped], done.kept) == (["over"], ())
+    assert ([letter.saga_id for letter in done.stale], done.kept) == (["over"], ())
     assert queue.visible() == {"waits", "settled"}
 
 

@@ -50,7 +50,7 @@ class TestAttention:
     def test_a_message_of_no_saga_is_noticed(self, service: FakeService) -> None:
         service.letters = [a_letter(), a_letter(message_id="m-2")]
         page = opened(service, "/")
-        assert "create-zip · 1 dead message that no saga waits for" in text_of(page)
+        assert "create-zip · 1 leftover dead letter" in text_of(page)
         assert 'href="/letters/create-zip"' in page
         assert ("dead_letters", "create-zip") not in service.asked  # looking disturbs
 
@@ -112,7 +112,7 @@ class TestAttention:
         ):
             service.sagas[numbered(1)]["attention"] = attention(why)
             service.letters = [a_letter()]
-            assert "create-zip · 1 dead message that no saga waits for" in text_of(opened(service, "/"))
+            assert "create-zip · 1 leftover dead letter" in text_of(opened(service, "/"))
 
     def test_a_sweep_that_stopped_and_orphans_are_noticed(self) -> None:
         class Sweeping(FakeService):
@@ -148,11 +148,11 @@ class TestAttention:
 
         service.attention = attention  # type: ignore[method-assign]
         told = text_of(opened(service, "/"))
-        assert "that no saga waits for" not in told
+        assert "leftover" not in told
         assert "These are the 200 that have waited longest; there are more" in told
         types: list[dict[str, Any]] = [{"statuses": {"DEAD_LETTERED": 249}, "at_least": []}]
         service.stats = lambda name: {"types": types}  # type: ignore[attr-defined]
-        assert "1 dead message that no saga waits for" in text_of(opened(service, "/"))
+        assert "1 leftover dead letter" in text_of(opened(service, "/"))
 
     def test_asks_for_all_that_it_tells_at_the_same_time(self, service: FakeService) -> None:
         """A service that is far away is waited for once, not once for each thing that may be the matter."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagas.console.redaction import Redaction
+from sagas.console.redaction import ConsoleRedaction
 from tests.unit.client.stub import a_saga, a_step, attention
 from tests.unit.console.conftest import SAGA, opened, text_of
 from tests.unit.console.service import HOSTILE, FakeService, a_type, numbered
@@ -64,7 +64,7 @@ class TestFamily:
 
     def test_without_payloads_errors_have_their_type_only(self) -> None:
         path = f"/local/eu-central-1/sagas/basket/{numbered(1)}"
-        told = text_of(opened(a_family(), path, redaction=Redaction(payloads=False)))
+        told = text_of(opened(a_family(), path, redaction=ConsoleRedaction(payloads=False)))
         assert "parcels[2] COMPENSATED PermanentError" in told
         assert "takes no parcels" not in told
 

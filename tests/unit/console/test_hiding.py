@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagas.console.links import Links, links_of
-from sagas.console.redaction import Redaction, redaction_of
+from sagas.console.redaction import ConsoleRedaction, redaction_of
 from sagas.errors import InvalidRequest, SagaError
 from tests.unit.client.stub import BEGAN, a_step, attention
 from tests.unit.console.conftest import LATER, SAGA, Browser, opened, text_of
@@ -113,7 +113,7 @@ class TestRedaction:
         assert "Denied" in page
         assert "4111-" not in page
         service.refuses.clear()
-        page = opened(service, path, redaction=Redaction(payloads=False))
+        page = opened(service, path, redaction=ConsoleRedaction(payloads=False))
         assert "Denied" in page
         assert "xxx" not in page
 
@@ -165,7 +165,7 @@ class TestRedaction:
         assert "Ann Smith" not in page
         assert "DE99" not in page
         assert "kept" in page
-        assert redaction_of(tmp_path / "none") == Redaction()
+        assert redaction_of(tmp_path / "none") == ConsoleRedaction()
 
     def test_one_path_needs_no_list(self, tmp_path: Path) -> None:
         (tmp_path / "pyproject.toml").write_text('[tool.sagas.console]\nredact = "$.a"\n')
@@ -175,10 +175,10 @@ class TestRedaction:
         paths = {("items", "[*]", "pin"), ("items", "[1]"), ("whole",)}
         hidden: list[str] = []
         data = {"items": [{"pin": 1, "x": 2}, {"x": 3}, {"pin": 4}], "whole": [5], "pin": 6}
-        shown = Redaction(places=frozenset(paths)).apply(data, hidden)
+        shown = ConsoleRedaction(places=frozenset(paths)).apply(data, hidden)
         assert shown == {"items": [{"pin": "***", "x": 2}, "***", {"pin": "***"}], "whole": "***", "pin": 6}
         assert sorted(hidden) == ["1", "3", "4", "5"]
-        assert Redaction(places=frozenset({()})).apply({"a": "b"}, []) == "***"
+        assert ConsoleRedaction(places=frozenset({()})).apply({"a": "b"}, []) == "***"
 
     @pytest.mark.parametrize("wrong", ['["$..a"]', '["a.b"]', "[1]", '["$.a["]'])
     def test_a_wrong_path_is_refused(self, tmp_path: Path, wrong: str) -> None:
@@ -219,7 +219,7 @@ class TestRedaction:
             "steps": [a_step("upload", result={"etag": "e-1234"})],
         }
         service.letters = [a_letter(body=json.dumps({"order": "o-12345"}))]
-        browser = Browser(service, redaction=Redaction(payloads=False)).open()
+        browser = Browser(service, redaction=ConsoleRedaction(payloads=False)).open()
         for page in (
             browser.get(SAGA).text,
             browser.get(f"{SAGA}/json").text,

@@ -141,7 +141,7 @@ def test_a_job_ends_and_adds_up_whatever_happens() -> None:
 
     job = Jobs(act, 1000.0).start("retry", "n", [Item("x", str(number)) for number in range(4)])
     assert job.wait(10)
-    assert (job.report.count("done"), job.report.count("failed"), job.report.left) == (3, 1, [])
+    assert (job.report.count("done"), job.report.count("failed"), job.report.remaining) == (3, 1, [])
     assert job.unfinished == [Item("x", "2")]
 
 

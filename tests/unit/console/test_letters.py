@@ -59,8 +59,8 @@ class TestLetters:
         service = Pruning([dead()])
         service.letters = [first, second]
         told = text_of(Browser(service).open().submit("/letters/create-zip/prune").text)
-        assert "1 would be dropped, 1 stay." in told
-        assert told.index("It would be dropped: nobody needs it.") < told.index(
+        assert "1 would be deleted, 1 stay." in told
+        assert told.index("It would be deleted: no saga needs it.") < told.index(
             "It stays: the saga waits for an operator."
         )
 

@@ -37,8 +37,8 @@ class TestSaga:
         self, service: FakeService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         verb = Verb("Look at a saga now.", "Nudge", "The supervisor looks at it now.", "It was looked at.")
-        monkeypatch.setitem(VERBS, "nudge", replace(RETRY, name="nudge", verb=verb, many=()))
-        monkeypatch.setitem(VERBS, "hide", replace(RETRY, name="hide", verb=Verb("Hide a saga."), many=()))
+        monkeypatch.setitem(VERBS, "nudge", replace(RETRY, name="nudge", verb=verb, bulk_statuses=()))
+        monkeypatch.setitem(VERBS, "hide", replace(RETRY, name="hide", verb=Verb("Hide a saga."), bulk_statuses=()))
         monkeypatch.setitem(cast("dict[str, str]", LABELS), "nudge", verb.label)
         monkeypatch.setitem(cast("dict[str, str]", CONSEQUENCES), "nudge", verb.effect)
         page = opened(service, SAGA)

@@ -27,7 +27,10 @@ def plan(*policies: str, undo: bool = True, **given: Any) -> Plan:
     """A plan of two executions a step and undo. ``policies``: what happens on exhaustion; COMPENSATE twice if none."""
     chosen: Any = policies or ("COMPENSATE", "COMPENSATE")
     started = bool(given.pop("started", False))
-    return Plan(tuple(StepPlan(2, policy, undo, 2, started) for policy in chosen), **given)
+    return Plan(
+        tuple(StepPlan(2, policy, owes_undo=undo, undo_executions=2, undo_when_started=started) for policy in chosen),
+        **given,
+    )
 
 
 def step(status: StepStatus = T.PENDING, **given: Any) -> StepState:

@@ -13,7 +13,7 @@ from sagas.core.rules import Plan, StepPlan
 from sagas.core.states import Attempts, Cancel, Lease, SagaState, SagaStatus, StepState, StepStatus
 
 NOW = 1_000.0
-PLAN = Plan((StepPlan(executions=2, has_undo=True), StepPlan(executions=2, has_undo=True), StepPlan()))
+PLAN = Plan((StepPlan(executions=2, owes_undo=True), StepPlan(executions=2, owes_undo=True), StepPlan()))
 HELD, NEXT = Lease("held", NOW + 10, NOW + 20), Lease("next", NOW + 12, NOW + 20)
 
 

@@ -63,7 +63,7 @@ def test_a_cancel_is_refused_and_says_why(state: SagaState) -> None:
 
 def test_a_cancel_that_came_while_it_ran_comes_to_nothing() -> None:
     flagged = after(AT_IT, cancel("ann"), ev.StepCompleted(1, 1))
-    assert next_fact(plan(*["COMPENSATE"] * 3), flagged) == ev.CancelRequested()
+    assert next_fact(plan(*["COMPENSATE"] * 3), flagged, NOW) == ev.CancelRequested()
     on = after(flagged, ev.CancelRequested())
     assert (on.status, on.cursor, on.cancel.at, on.cancel.journaled) == (S.RUNNING, 2, 0, False)
     last = replace(AT_IT, steps=AT_IT.steps[:2])
@@ -140,7 +140,7 @@ def test_a_pivot_in_doubt_counts_as_completed() -> None:
 def test_one_that_stalls_too_often_waits_for_an_operator() -> None:
     tired = replace(BEHIND, recovery=Recovery(6), lease=MINE)
     given_up = after(tired, ev.SagaRecoveryExhausted())
-    owed = next_fact(plan(*["COMPENSATE"] * 3), given_up)
+    owed = next_fact(plan(*["COMPENSATE"] * 3), given_up, NOW)
     assert isinstance(owed, ev.StepDeadLettered)
     assert (owed.cause, owed.failure) == (
         Cause.STALLED,

@@ -61,18 +61,19 @@ leases = st.builds(
     Lease, st.sampled_from(["mine", "theirs"]), st.sampled_from([NOW - 5, NOW + 5]), st.sampled_from([NOW - 5, NOW + 9])
 )
 policies = st.sampled_from(["COMPENSATE", "FAIL", "DEAD_LETTER", "CONTINUE"])
+GONE = ev.Failure("CodeGone", "the code is gone")
 step_plans: Any = st.builds(
     StepPlan,
     st.integers(1, 3),
     policies,
-    st.booleans(),
-    st.integers(1, 3),
-    st.booleans(),
+    owes_undo=st.booleans(),
+    undo_executions=st.integers(1, 3),
+    undo_when_started=st.booleans(),
     asks=st.booleans(),
     on_timeout=policies,
     undo_needs_result=st.booleans(),
 )
-step_plans |= st.just(StepPlan(code_missing=True))
+step_plans |= st.builds(StepPlan, forward=st.just(GONE), undo=st.none() | st.just(GONE), owes_undo=st.booleans())
 
 BEHIND = [T.COMPLETED]
 AHEAD = [T.PENDING]
@@ -131,7 +132,8 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
     cursor = 0 if status is S.PENDING else draw(st.integers(0, len(plans) - 1))
     held = draw(st.none() | leases)
     made = tuple(draw(steps(status, cursor, index)) for index in range(len(plans)))
-    plans = [plan if step.waits_for else replace(plan, asks=True) for plan, step in zip(plans, made, strict=True)]
+    plans = [_fitting(plan, step) for plan, step in zip(plans, made, strict=True)]
+    settles = status in (S.PENDING, S.RUNNING, S.WAITING, S.COMPENSATING)
     busy = made[cursor].status in (T.RUNNING, T.COMPENSATING)
     polling = draw(st.none() | st.just(Polling(NOW - 60))) if made[cursor].status in (T.RUNNING, T.RETRYING) else None
     if status is S.WAITING and (not made[cursor].waits_for or draw(st.booleans())):
@@ -164,12 +166,19 @@ def sagas(draw: st.DrawFn) -> tuple[Plan, SagaState]:
         updated_at=draw(st.sampled_from([NOW - 500, NOW])),
         polling=polling,
         order=draw(st.none() | st.builds(Order, st.integers(1, 2), st.booleans())) if status in ENDED else None,
+        settling_since=draw(st.sampled_from([0.0, NOW - 100, NOW - 900])) if settles else 0.0,
+        retrying_undos=status is S.COMPENSATING and draw(st.booleans()),
     )
     state = structs.replace(state, attention=NOW - 30 if needs_attention(state) else 0.0)
-    return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0), state
+    return Plan(tuple(plans), draw(st.integers(0, 2)), 60.0, draw(st.sampled_from([0.0, 900.0]))), state
 
 
-GONE = ev.Failure.code_missing_failure("step", "saga")
+def _fitting(plan: StepPlan, step: StepState) -> StepPlan:
+    """A plan as it can be for a step: only waits for signals and times go without code, and children need no undo."""
+    asks = plan.asks or step.waits_for not in ("signal", "time")
+    return replace(plan, asks=asks, undo=None if step.waits_for == "children" else plan.undo)
+
+
 CHANGED = ev.Failure("TypeChanged", "the request does not fit")
 failures = st.sampled_from([BOOM, GONE, CHANGED])
 indices, booleans = st.integers(0, 2), st.booleans()
@@ -204,7 +213,9 @@ EVENTS: dict[type[Any], st.SearchStrategy[Any]] = {
     ev.WaitTimedOut: st.builds(ev.WaitTimedOut, indices),
     ev.WaitEnded: st.builds(ev.WaitEnded, indices),
     ev.StepPostponed: st.builds(
-        ev.StepPostponed, indices, counts, st.just("not yet"), st.just(20.0), times, times, st.integers(1, 3)
+        ev.StepPostponed,
+        *(indices, counts, st.just("not yet"), st.just(20.0), times, times, st.integers(1, 3)),
+        booleans,
     ),
     ev.CompensationPostponed: st.builds(
         ev.CompensationPostponed, indices, counts, st.just("not yet"), st.just(20.0), times, times, st.integers(1, 3)
@@ -271,7 +282,7 @@ def likely(state: SagaState, plan: Plan) -> list[Event]:
         found += [ev.StepCompensated(state.cursor, step.undo_attempts.made)]
         found += [ev.CompensationAttemptFailed(state.cursor, step.undo_attempts.made, BOOM)]
         found += [ev.CompensationPostponed(state.cursor, step.undo_attempts.made, "not yet", 50.0, NOW + 50, NOW)]
-    fact = next_fact(plan, state) if state.cursor < len(state.steps) else None
+    fact = next_fact(plan, state, NOW) if state.cursor < len(state.steps) else None
     return [*found, *([fact] if fact else [])]
 
 
@@ -449,7 +460,7 @@ def _live(plan: Plan, state: SagaState, now: float, data: st.DataObject) -> tupl
     arrived: Event = MessageArrived(index, state.undoing, state.dispatch, 0, "x", lease)
     if state.lease is not None and data.draw(booleans):
         arrived = StallNoticed(lease)
-    elif state.joins and state.lease is None and next_fact(plan, state) is None:
+    elif state.joins and state.lease is None and next_fact(plan, state, now) is None:
         arrived = seen(state, lease, failed=data.draw(booleans))
     decision = decide(plan, state, arrived, now)
     if decision.state is state:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sagas.core import events as ev
-from sagas.core.commands import Die, Postpone, Refuse, ResolveArrived, Write
+from sagas.core.commands import FailDelivery, Postpone, Refuse, ResolveArrived, Write
 from sagas.core.states import DeadMessage, Recovery, SagaState
 from tests.unit.core.making import HELD, LAPSED, MINE, NOW, S, T, after, apply, commands, message, plan, saga
 
@@ -75,5 +75,5 @@ def test_a_dying_message_dies_while_an_operator_holds_the_lease() -> None:
     """It was postponed, wore out and was copied; the operator's process died, and no dead letter was left."""
     dying = DeadMessage(1, 0, "m")
     held = saga(S.DEAD_LETTERED, T.COMPLETED, T.FAILED, cursor=1, lease=HELD, dead=dying, attention=NOW)
-    assert commands(apply(held, message(held))) == (Die(),)
+    assert commands(apply(held, message(held))) == (FailDelivery(),)
     assert isinstance(commands(apply(held, message(held, message_id="another")))[0], Postpone)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.zip_stream import Entry, in_parts, stream_zip
+from functions.zip_stream import ArchiveEntry, in_parts, stream_zip
 
 MIB = 2**20
 
@@ -23,8 +23,8 @@ contents = st.dictionaries(
 )
 
 
-def entries(files: dict[str, list[bytes]]) -> Iterator[Entry]:
-    return (Entry(name, sum(map(len, chunks)), chunks) for name, chunks in files.items())
+def entries(files: dict[str, list[bytes]]) -> Iterator[ArchiveEntry]:
+    return (ArchiveEntry(name, sum(map(len, chunks)), chunks) for name, chunks in files.items())
 
 
 @given(files=contents)
@@ -40,7 +40,7 @@ def test_the_same_entries_give_the_same_bytes(files: dict[str, list[bytes]]) -> 
 
 
 def test_entries_carry_no_time_and_are_readable_by_all() -> None:
-    with zipfile.ZipFile(io.BytesIO(b"".join(stream_zip([Entry("a", 1, [b"x"])])))) as archive:
+    with zipfile.ZipFile(io.BytesIO(b"".join(stream_zip([ArchiveEntry("a", 1, [b"x"])])))) as archive:
         info = archive.getinfo("a")
     assert info.date_time == (1980, 1, 1, 0, 0, 0)
     assert info.external_attr >> 16 == 0o100644
@@ -49,13 +49,13 @@ def test_entries_carry_no_time_and_are_readable_by_all() -> None:
 @pytest.mark.parametrize("size", [1, 3])
 def test_an_entry_of_another_size_than_announced_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="should have"):
-        list(stream_zip([Entry("a", size, [b"xx"])]))
+        list(stream_zip([ArchiveEntry("a", size, [b"xx"])]))
 
 
 def test_large_entries_are_zip64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10_000)
     content = os.urandom(20_000)
-    raw = b"".join(stream_zip([Entry("big", len(content), [content]), Entry("small", 1, [b"x"])]))
+    raw = b"".join(stream_zip([ArchiveEntry("big", len(content), [content]), ArchiveEntry("small", 1, [b"x"])]))
     monkeypatch.undo()
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         assert archive.testzip() is None
@@ -68,7 +68,7 @@ def test_nothing_piles_up() -> None:
     noise = os.urandom(MIB)
     tracemalloc.start()
     try:
-        written = sum(map(len, stream_zip([Entry("a", 16 * MIB, (noise for _ in range(16)))])))
+        written = sum(map(len, stream_zip([ArchiveEntry("a", 16 * MIB, (noise for _ in range(16)))])))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

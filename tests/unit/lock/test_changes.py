@@ -194,6 +194,20 @@ def test_a_new_field_is_named_with_the_step_that_takes_it() -> None:
     )
 
 
+def order_before_2(old: dict[str, Any]) -> PricedOrder:
+    return PricedOrder(old["item"], 0)
+
+
+class Upcasting(Priced, name="trip", upcast={"request": order_before_2}):
+    """Reads old requests."""
+
+
+def test_a_value_with_an_upcast_stops_no_saga() -> None:
+    [change] = compared(Old, Upcasting)
+    assert not change.breaks
+    assert str(change) == "trip, the request: upcast by order_before_2: not checked."
+
+
 def test_a_removed_type_and_a_new_one() -> None:
     assert [(one.saga, one.what, one.breaks) for one in compared(Old, Other)] == [("trip", "the type is gone", True)]
 

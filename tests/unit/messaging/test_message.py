@@ -97,13 +97,13 @@ def test_carried_inputs_are_arrays() -> None:
     message = replace(PLAIN, inputs=inputs)
     written = json.loads(message.body)
     assert written["inputs"] == [
-        [1, "h-_", "s", '{"a":"€"}'],
-        [2, "H" * 64, "", None],
-        [10**15, "h", "", "7"],
+        [1, "h-_", "s", '{"a":"€"}', []],
+        [2, "H" * 64, "", None, []],
+        [10**15, "h", "", "7", []],
     ]
     assert parse_record({"body": message.body}) == message
     assert "inputs" not in json.loads(PLAIN.body)
-    assert read(inputs=[[1, "h"], [2, "h", "s"], [3, "h", "s", None, "later"]]).inputs == (
+    assert read(inputs=[[1, "h"], [2, "h", "s"], [3, "h", "s", None, [], "later"]]).inputs == (
         CarriedInput(1, "h"),
         CarriedInput(2, "h", "s"),
         CarriedInput(3, "h", "s"),

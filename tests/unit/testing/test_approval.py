@@ -85,7 +85,7 @@ def test_after_a_day_the_person_is_reminded(desk: Desk) -> None:
     outcome = run(Approval, request_of("approval.json"), clients=desk.client, **cast("dict[str, Any]", late))
     assert outcome.status == "COMPLETED"
     assert outcome.waited == {"decision": DAY, "late_decision": timedelta(hours=5)}
-    assert [asked.partition(":")[0] for asked in desk.asked] == ["Please decide", "Still to be decided"]
+    assert [asked.partition(":")[0] for asked in desk.asked] == ["Please decide", "Reminder"]
     assert desk.asked[1].endswith("/signals/late_decision")
 
 

@@ -1,0 +1,87 @@
+"""Steps that shared a function get one each, while a worker is dead in the middle of their chain: the message dies as malformed.
+
+The message at hand stands for its saga, whatever step of the chain it was sent for (rule 16), but only as long as the function that gets
+it has the chain. After a deployment that takes the chain apart (`isolation`, or an own function for one step) the queue of the first step
+gets it back: "the message does not fit its saga". It is refused until it is a dead letter, which raises the alarm, of a saga that is
+RUNNING; redriving it is refused again. The supervisor goes on with the saga later, by a new message.
+
+Run: python -W ignore -m tests.attacks.chain_that_was_taken_apart
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+
+os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "eu-central-1"}
+logging.disable(logging.CRITICAL)
+
+import pytest
+
+from sagas import Saga, step
+from sagas.handlers import step as step_handler
+from tests.support.aws import HandmadeStack, LambdaContext
+from tests.support.bench import Bench, Death, deploy_functions
+from tests.support.dynamodb import aws
+
+DIES = [True]
+
+
+@dataclass(frozen=True)
+class Req:
+    item: str = "x"
+
+
+class Trip(Saga[Req], name="trip"):
+    @step(timeout=5)
+    def one(self, request: Req) -> str:
+        return "1"
+
+    @step(timeout=5)
+    def two(self, one: str) -> str:
+        if DIES[0]:
+            raise Death
+        return "2"
+
+
+def main() -> None:
+    with aws():
+        stack = HandmadeStack(Trip)
+        apart = json.loads(stack.environment["SAGAS_QUEUES"])
+        shared = json.dumps({**apart, "groups": {"trip": {"one": "one", "two": "one"}}})
+        with pytest.MonkeyPatch.context() as patch:
+            bench = deploy_functions(patch, stack, Bench, SAGAS_CHAIN="*", SAGAS_QUEUES=shared)
+            saga = bench.start("trip", {"item": "x"})
+            try:
+                bench.invoke("trip", "one")
+            except Death:
+                print("a worker died at step two, the message is that of step one")
+        DIES[0] = False
+        with pytest.MonkeyPatch.context() as patch:
+            bench = deploy_functions(patch, stack, Bench, SAGAS_QUEUES=json.dumps(apart))
+            refused = 0
+            for _ in range(20):
+                bench.clock.advance(30)
+                records = stack.receive("trip", "one")
+                if not records:
+                    break
+                answer = step_handler.handler({"Records": records}, LambdaContext(60))
+                refused += len(answer["batchItemFailures"])
+                url, receipt = stack.queues["trip"]["one"], records[0]["receiptHandle"]
+                if not answer["batchItemFailures"]:  # Lambda deletes a message that was handled
+                    stack.sqs.delete_message(QueueUrl=url, ReceiptHandle=receipt)
+                    continue
+                stack.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=0)
+            letters = bench.dead_letters("trip")
+            print(f"after the deployment: refused {refused} times, dead letters: {letters}, saga {bench.status(saga)}")
+            for _ in range(10):
+                bench.clock.advance(300)
+                bench.recover()
+                bench.run()
+            print("with the supervisor:", bench.status(saga), bench.actions(saga))
+        print("BROKEN: a dead letter of a saga that is none" if letters else "HELD")
+
+
+main()
