@@ -66,6 +66,7 @@ def made(bench: Make, deployed: Make) -> Callable[..., Bench]:
             b.release()
             return b
         b = deployed(*classes, **environment)
+        b.release()
         b.clock.time = (b.clock.time // SLOT + 1) * SLOT + 1.0  # which slot of due times it meets is not left to chance
         first = b.stack.steps()[0][0]
         b.start(first, {"few": {"legs": 1}, "travel": {"number": 0}, "purchase": ORDER}.get(first))

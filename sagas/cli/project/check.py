@@ -129,7 +129,7 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
         return read_in_flight(path), str(path)
     client = target.client()
     deployed = [view["type"] for view in client.types()]
-    answers = Content()
+    answers = dict[str, Any]()
     for name in dict.fromkeys([*deployed, *(definition.name for definition in definitions)]):
         try:
             answer = client.in_flight(name)
@@ -167,7 +167,7 @@ def _print(differences: Sequence[Change], *, ids: bool = False) -> None:
     for change in differences:
         say(plain(f"{'STOPS' if change.breaks else 'Fits, but'} {change}"))
         for saga_id in change.ids if ids and change.breaks else ():
-            say(plain(f"  {saga_id}"))
+            say(f"  {plain(saga_id)}")
     for advice in dict.fromkeys(change.todo for change in differences if change.todo):
         say(plain(f"{advice}."))
 
