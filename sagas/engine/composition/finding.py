@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from sagas.engine.composition.core import Core
-from sagas.engine.start.blueprints import Blueprints
 from sagas.store.index.search_keys import SearchKeys
-from sagas.store.types.blueprints import BlueprintItems
+
+if TYPE_CHECKING:
+    from sagas.engine.start.blueprints import Blueprints
 
 
 class Finding(Core):
@@ -20,5 +22,8 @@ class Finding(Core):
 
     @cached_property
     def blueprints(self) -> Blueprints:
-        """Blueprints."""
+        """Blueprints. Only a function that starts sagas needs them."""
+        from sagas.engine.start.blueprints import Blueprints
+        from sagas.store.types.blueprints import BlueprintItems
+
         return Blueprints(BlueprintItems(self.tables, self.settings), self.clock)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
@@ -17,7 +17,6 @@ from sagas.core.states import Parent, SagaState
 from sagas.engine.attempt.carrying import carried, digest_of
 from sagas.engine.clock import Clock
 from sagas.engine.registry import Registry, SagaType
-from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest
 from sagas.messaging.message.carried import fitting
@@ -27,6 +26,9 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.journal import Journal
+
+if TYPE_CHECKING:
+    from sagas.engine.start.blueprints import Blueprints
 
 PARENT = "parent"
 """The actor of what a parent makes its children do."""
