@@ -106,7 +106,6 @@ class _Commands:
                     key = plain.key or _attribute(record, "key") or record["messageId"]
                     engine.starter.start(plain.type, plain.request, key=key, actor=actor, correlation_id=correlation_id)
                 case Signal():
-                    engine.signals.step(plain.type, plain.step)
                     engine.signals.send(plain.type, plain.saga_id.lower(), plain.step, plain.value, actor)
                 case Cancel():
                     engine.operations.cancel(plain.type, plain.saga_id.lower(), actor, reason=plain.reason)

@@ -313,7 +313,8 @@ class InProcessRun:
         step, definition = state.steps[state.cursor], self._advancer.registry.get(state.saga).definition
         data = encode(self._signals[self.path(saga_id) + step.name], definition.step(step.name).signal_type)
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-        signal = SentSignal(payload, content_hash(data), "test", self._clock.now())
+        hidden = definition.redaction.hidden.get(step.name, ())
+        signal = SentSignal(payload, content_hash(data), "test", self._clock.now(), hidden)
         self._store.inbox.accept(state, state.cursor, signal, definition.stale_after.total_seconds())
         return self._look(saga_id)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas.engine.attempt.carrying import digest_of, onward, proven_inputs
+from sagas.engine.attempt.carrying import Value, digest_of, onward, proven_inputs
 from sagas.messaging.message.carried import CARRY_LIMIT, CarriedInput
 from sagas.messaging.message.message import parse_record
 from sagas.store.journal.entries import Entry
@@ -32,7 +32,7 @@ def committed(seq: int, payload: str | None, action: str = "StepCompleted") -> E
 
 def test_what_adds_up_is_believed() -> None:
     inputs = (result(1, '"a"'), result(2, '"b"'))
-    assert proven_inputs(inputs, digest_of(inputs)) == {1: '"a"', 2: '"b"'}
+    assert proven_inputs(inputs, digest_of(inputs)) == {1: Value('"a"'), 2: Value('"b"')}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_does_not_add_up_is_not(forged: tuple[CarriedInput, ...]) -> None:
 def test_a_payload_under_anothers_hash_is_not_believed() -> None:
     right = (result(1, '"a"'), result(2, '"b"'))
     forged = (right[0], CarriedInput(2, right[1].hash, "salt", '"forged"'))
-    assert proven_inputs(forged, digest_of(right)) == {1: '"a"'}
+    assert proven_inputs(forged, digest_of(right)) == {1: Value('"a"')}
 
 
 def test_without_a_digest_nothing_is_believed() -> None:

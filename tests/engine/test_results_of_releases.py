@@ -185,7 +185,8 @@ def test_children_in_another_order_do_not_take_each_others_places(bench: Make) -
     b.engine = b.deploy(*new)
     b.run()
     shown = b.show(saga_id)
-    text = "the result of step 'parts' no longer matches it, whose children have other types now, or another order"
+    change = "its children have other types now, or another order"
+    text = f"the result of step 'parts' no longer matches tuple[str, str]: {change}"
     assert (shown["status"], LOG) == ("DEAD_LETTERED", [])
     assert shown["error"] == {"step": "close", "type": "TypeChanged", "message": text}
     assert shown["steps"][2]["attempts"] == 0

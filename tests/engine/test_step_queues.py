@@ -39,7 +39,7 @@ class Queue:
             raise NotFound("no such queue")
         return self.messages
 
-    def lane(self, saga: str, step: str) -> str:
+    def representative(self, saga: str, step: str) -> str:
         return step
 
     def get(self, saga: str, step: str) -> Watermark:

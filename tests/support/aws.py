@@ -125,6 +125,7 @@ class HandmadeStack:
         self.classes = classes
         self.prefix = prefix
         self.endpoint_url = endpoint_url
+        self.settle_seconds = 0
         self.dynamodb, self.sqs, self.s3 = (client(name, endpoint_url) for name in ("dynamodb", "sqs", "s3"))
         self.sagas_table, self.audit_table = create_tables(self.dynamodb, prefix)
         self.bucket = f"{prefix}-payloads"
@@ -176,7 +177,7 @@ class HandmadeStack:
             "SAGAS_PAYLOAD_BUCKET": self.bucket,
             **({"SAGAS_JOINS_TABLE": self.joins_table} if self.joins_table else {}),
             "SAGAS_SHARDS": "2",
-            "SAGAS_SETTLE": "0",
+            "SAGAS_SETTLE": str(self.settle_seconds),
             "SAGAS_CLASSES": json.dumps([f"{cls.__module__}:{cls.__qualname__}" for cls in self.classes]),
             "SAGAS_QUEUES": json.dumps(routes),
             "SAGAS_COMMAND_QUEUE": self.commands,

@@ -126,7 +126,8 @@ class Bench:
     def deploy(self, *classes: type[Any]) -> Engine:
         """Another deployment on the same tables and queues, as a second execution environment is."""
         environment = self.stack.environment
-        registry, settings = Registry(classes or self.stack.classes), settings_from(environment)
+        settle = float(environment["SAGAS_SETTLE"])
+        registry, settings = Registry(classes or self.stack.classes, None, settle), settings_from(environment)
         return Engine(registry, settings, self.stack.routes, clock=self.clock, carry=self.carry)
 
     def release(self) -> None:

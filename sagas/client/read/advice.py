@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sagas.client.read.next_action import Do, next_action
+from sagas.client.read.next_action import Do, NextAction, next_action, release_awaited
 from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
 
@@ -22,6 +22,7 @@ _NEXT = {
     "COMPENSATION_FAILED": "`sagas retry {type} {saga_id}` repeats the failed undos. "
     "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
 }
+_STOPPED = ("DEAD_LETTERED", "COMPENSATION_FAILED")
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
 _UNDONE = ("COMPENSATED", "CANCELLED")
 _IN_DOUBT = (
@@ -57,8 +58,14 @@ def advice(saga: SagaView, now: float) -> list[str]:
             sentences.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **ids))
         if saga["status"] in _UNDONE:
             sentences.append(_undone(saga))
+        elif (waiting := saga.get("waiting")) is not None and waiting["kind"] == "release":
+            until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
+            sentences.append(f"Waiting for a release{until}. {release_awaited(saga)}")
         elif saga["status"] in _NEXT and not breaker:
-            sentences.append(_NEXT[saga["status"]].format(**ids, **_commands(saga, now)))
+            action = next_action(saga, now)
+            deploys = saga["status"] in _STOPPED and action.do is Do.NOTHING
+            usual = _NEXT[saga["status"]].format(**ids, **_commands(action, **ids))
+            sentences.append(action.means if deploys else usual)
     return [plain(sentence) for sentence in sentences if sentence]
 
 
@@ -104,13 +111,12 @@ def _pause(saga: SagaView) -> str:
     return f"{what} is paused{by}{why}: no further step starts until `sagas resume {what}`."
 
 
-def _commands(saga: SagaView, now: float) -> dict[str, str]:
+def _commands(action: NextAction, type: str, saga_id: str) -> dict[str, str]:
     """The commands that continue a saga at its failed step, the right one first."""
-    action, name, saga_id = next_action(saga, now), saga["type"], saga["saga_id"]
-    retry = f"retry {name} {saga_id}"
+    retry = f"retry {type} {saga_id}"
     if action.do is not Do.REDRIVE:
-        return {"first": retry, "second": ", once its code is deployed" if action.do is Do.NOTHING else ""}
-    redrive = action.command(name, saga_id).removeprefix("sagas ")
+        return {"first": retry, "second": ""}
+    redrive = action.command(type, saga_id).removeprefix("sagas ")
     return {"first": redrive, "second": f"; so does `sagas {retry}`, but the message stays in the queue"}
 
 

@@ -15,6 +15,18 @@ _LETTER_KEPT = 13 * 86400
 _LEASE_SLACK = 5.0
 """Seconds of clock difference before a lease counts as expired."""
 _CODE = ("CodeGone", "TypeChanged")
+_CODE_OF_STEP = (
+    "Deploy the code of step {step} again, then run `sagas retry {id}`. "
+    'If the step has another name now, write `@step(name="{step}")`.'
+)
+_CODE_OF_UNDO = (
+    "Deploy the undo of step {step} again and run `sagas retry {id}`, "
+    "or undo it by hand and run `sagas resolve {id} --step {step}`."
+)
+_VALUE = (
+    "Deploy code that reads the stored value (a default, `Old | New` or `upcast=`), then run `sagas retry {id}`. "
+    "If it is missing in S3, restore it."
+)
 
 
 class Do(StrEnum):
@@ -96,7 +108,16 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
         if saga["status"] == SagaStatus.FAILED:
             return _failed(saga)
         return _in_doubt(saga) if saga.get("in_doubt") else NextAction(Do.NOTHING, others=(Do.RERUN,))
-    # From here on the saga runs, or waits without an operator.
+    return _in_flight(saga, now, overdue=overdue)
+
+
+def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAction:
+    """Return the action of a saga that runs, or waits without an operator."""
+    waiting = saga.get("waiting")
+    if waiting and waiting["kind"] == "release":
+        others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
+        problem = "The saga waits for a release"
+        return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
     lease, breaker = saga.get("lease"), saga.get("breaker")
     if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
         means = "Its worker died. The supervisor takes the saga over within a minute; this does it now."
@@ -120,6 +141,19 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     return NextAction(Do.NOTHING, others=(Do.CANCEL,) if saga["status"] != SagaStatus.COMPENSATING else ())
 
 
+def release_awaited(saga: Mapping[str, Any]) -> str:
+    """Return why a saga waits for a release, and what to do about it."""
+    waiting = saga["waiting"]
+    what, message = f"type {saga['type']}", waiting.get("message", "")
+    if step := waiting.get("step"):
+        what = f"the undo of step {step}" if saga["status"] == SagaStatus.COMPENSATING else f"step {step}"
+    _, changed, before = message.partition(" now, and was ")
+    kind = f" as {before.removesuffix(' when the saga started')}" if changed else ""
+    gone = not message or changed or message.endswith("not in the deployed code")
+    missing = f"The code of {what} is not deployed here{kind}." if gone else f"{message[:1].upper()}{message[1:]}."
+    return f"{missing} If a deployment is under way, the saga continues without you."
+
+
 def reason_of(saga: Mapping[str, Any]) -> str:
     """Return why a saga needs an operator; empty if it needs none."""
     attention = saga.get("attention")
@@ -127,16 +161,15 @@ def reason_of(saga: Mapping[str, Any]) -> str:
 
 
 def error_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the step of a saga's error, its type and its message; empty texts if unknown. The error that needs an
-    operator comes first, then those of undos."""
-    attention = saga.get("attention")
-    if attention and attention["error"]:
-        error = attention["error"]
-        return error["step"] or "", error["type"], error["message"]
-    for step in saga.get("steps", ()):
-        if step["status"] == "COMPENSATION_FAILED" and step["error"]:
-            return step["name"], step["error"]["type"], step["error"]["message"]
-    error = saga.get("error")
+    """Return the step of a saga's error, its type and its message; empty texts if unknown. Errors of undos come first:
+    they need an operator."""
+    attention: Mapping[str, Any] = saga.get("attention") or {}
+    listed: Mapping[str, Any] | None = attention.get("error")
+    if listed is None or not listed.get("undo"):
+        for step in saga.get("steps", ()):
+            if step["status"] == "COMPENSATION_FAILED" and step["error"]:
+                return step["name"], step["error"]["type"], step["error"]["message"]
+    error = listed or saga.get("error")
     return (error.get("step") or "", error["type"], error["message"]) if error else ("", "", "")
 
 
@@ -147,7 +180,8 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
     if saga["status"] == SagaStatus.COMPENSATION_FAILED:
         undo = f"The undo of {step}" if step else "An undo"
         if gone:
-            return _deploy(f"{undo} was not called", step, (Do.RETRY, Do.RESOLVE))
+            advice = _CODE_OF_UNDO.format(step=step, id=saga["saga_id"])
+            return _deploy(f"{undo} was not called", step, advice, (Do.RETRY, Do.RESOLVE))
         means = "The saga is partly undone. Fix the cause, then retry: only the failed undo runs again."
         problem, runbook = f"{undo} failed", "compensation-failed"
         return NextAction(Do.RETRY, "Retry the undo", problem, means, step, runbook, (Do.RESOLVE,))
@@ -170,9 +204,11 @@ def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAction:
-    why, (step, kind, _) = reason_of(saga), error_of(saga)
+    why, (step, kind, message) = reason_of(saga), error_of(saga)
     if gone:
-        return _deploy(f"Step {step} was not called" if step else "A step was not called", step)
+        by_value = kind.endswith("TypeChanged") and " now, and was " not in message
+        advice = (_VALUE if by_value else _CODE_OF_STEP).format(step=step, id=saga["saga_id"])
+        return _deploy(f"Step {step} was not called" if step else "A step was not called", step, advice)
     others, where = (Do.COMPENSATE, Do.RESOLVE), f"step {step}" if step else "a step"
     if kind == "WaitTimedOut" or "timed out:" in why:
         means = "No signal arrived in time. A retry starts the wait again, with its full length."
@@ -189,12 +225,10 @@ def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAc
     return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
 
 
-def _deploy(problem: str, step: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMPENSATE, Do.RESOLVE)) -> NextAction:
-    means = (
-        "The code of the step is missing, or does not match the stored values: deploy code with it, "
-        "@step(retired=True), then retry. If a value is missing in S3, restore it."
-    )
-    return NextAction(Do.NOTHING, "", problem, means, step, "needs-attention", others)
+def _deploy(
+    problem: str, step: str, advice: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMPENSATE, Do.RESOLVE)
+) -> NextAction:
+    return NextAction(Do.NOTHING, "", problem, advice, step, "needs-attention", others)
 
 
 def _failed(saga: Mapping[str, Any]) -> NextAction:

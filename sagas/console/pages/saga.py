@@ -34,7 +34,7 @@ _WAITS = {
     "signal": "It waits for a signal",
     "children": "It waits for the sagas that it started",
     "paused": "It waits before its next step, which is paused",
-    "release": "It waits for a release: its type is not deployed",
+    "release": "It waits for a release whose code fits",
 }
 """What a saga waits for, in words."""
 _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")

@@ -51,17 +51,24 @@ class Signals:
     advancer: Advancer
     queues: WorkSender
 
-    def step(self, name: str, step: str) -> StepDefinition:
-        """Return the step that takes a signal."""
-        steps = self.advancer.registry.get(name).definition.steps
+    def step(self, name: str, saga_id: str, step: str) -> StepDefinition:
+        """Return the step that takes a signal. A sender is asked to try again while a saga that has such a step waits
+        for a release with its code."""
+        registry = self.advancer.registry
+        steps = registry.get(name).definition.steps if name in registry else ()
         definition = next((declared for declared in steps if declared.name == step), None)
-        if definition is None or definition.waits_for != "signal":
+        if definition is not None and definition.waits_for == "signal":
+            return definition
+        state = self.reader.stored(name, saga_id)
+        if state is None or not any(was.name == step and was.waits_for == "signal" for was in state.steps):
             raise NotFound(f"saga type {name!r} has no step {step!r} that takes a signal")
-        return definition
+        if state.ended or not self.advancer.await_release(state):
+            raise Conflict(f"step {step} is not deployed as a wait")
+        raise Unavailable(f"step {step} is not deployed as a wait; the saga waits for a release", retry_after=60)
 
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
         """Send a value to a step that waits for it, or that will."""
-        type_ = self.step(name, step).signal_type
+        type_ = self.step(name, saga_id, step).signal_type
         # Encode it as its type does, so that values with and without explicit defaults compare equal.
         written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)

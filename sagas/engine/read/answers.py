@@ -144,10 +144,13 @@ class WaitingView(TypedDict):
     ``signal``, ``time``, ``children``: its step waits, until its timeout. ``paused``: ``pause`` says why. ``breaker``:
     its step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker runs it, and
     holds the lease until then unless it sends another heartbeat. ``queue``: its message is on its way to a worker.
+    ``release``: the deployed code does not fit ``step``; ``message`` says why. ``until`` it needs an operator.
     """
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
     until: Time | None
+    step: NotRequired[str]
+    message: NotRequired[str]
 
 
 class PauseView(TypedDict):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sagas.core.commands import Backlog, StallNoticed
-from sagas.core.rules import in_wait
+from sagas.core.rules import in_wait, misfit, next_look, settles
 from sagas.core.states import SagaState, SagaStatus
 from sagas.core.text import epoch, iso
 from sagas.engine.advance import Advancer
@@ -233,7 +233,8 @@ class RecoveryRun:
         quiet_for = clock.now() - max(state.updated_at, state.not_before)
         if _owes_message(state) and quiet_for >= (own_stale_after if stale_after is None else stale_after):
             backlog = step_queues.backlog(state)
-        stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog)
+        asked = position.sort == _NOWHERE
+        stall = StallNoticed(self.advancer.lease(), stale_after, postponed_until, backlog, asked)
         advanced = self.advancer.advance(state, stall, EntryContext(actor=SUPERVISOR))
         if advanced.state is not state:
             report.recovered.append(position.saga_id)
@@ -243,6 +244,9 @@ class RecoveryRun:
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
         if backlog is Backlog.WAITING:  # the longer it has waited, the longer until the next look
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
+        plan, now = self.advancer.plan(state), clock.now()
+        if misfit(plan, state, now) and settles(plan, state, now):
+            due = max(due, next_look(plan, state, now))
         due = state.in_time(due)
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
             self.control.push_due(position.saga_id, position.sort, due)  # unless its position has changed

@@ -22,7 +22,8 @@ def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         request = Request(app.current_event.raw_event)
         request.check_query()
         saga_id = checked_id(saga_id)
-        engine.signals.step(name, step)  # first: a step that accepts no signals answers 404, whatever the body is
+        # First, because a step that accepts no signals answers 404, whatever the body is.
+        engine.signals.step(name, saga_id, step)
         outcome = engine.signals.send(name, saga_id, step, request.body(), request.actor)
         saga = engine.reader.show(name, saga_id, payloads=False)
         return answer(202 if outcome.accepted else 200, linked(request.base, saga))
@@ -37,7 +38,7 @@ def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Call
     def call_back(token: str) -> Response[str]:
         target = callbacks.read(token)
         # Once a wait is deployed without public=True, all its URLs are invalid.
-        if not engine.signals.step(target.saga, target.step).public:
+        if not engine.signals.step(target.saga, target.saga_id, target.step).public:
             raise NotFound("no such resource")
         value = Request(app.current_event.raw_event).body()
         outcome = engine.signals.send(target.saga, target.saga_id, target.step, value, ACTOR)

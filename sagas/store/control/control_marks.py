@@ -19,9 +19,9 @@ from sagas.store.control.mapping import (
     number_in,
     paused_shard,
     paused_until,
-    progress_of,
     shard_of,
 )
+from sagas.store.documents import packed
 from sagas.store.expressions import update_of
 from sagas.store.outcomes import Refused
 from sagas.store.settings import StoreSettings
@@ -31,6 +31,11 @@ STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus,
 READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
 """Items written by a newer version are left to it."""
 _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
+
+
+def progress_of(progress: Progress) -> Item:
+    """Return the stored form of a progress."""
+    return packed({"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)})
 
 
 class ControlMarks:

@@ -313,11 +313,6 @@ def _step_item(step: StepState, *, claimable: bool) -> Item:
     return {**item, "attempts": {"N": str(step.attempts.made)}} if claimable else item
 
 
-def progress_of(progress: Progress) -> Item:
-    """Return the stored form of a progress."""
-    return packed({"fraction": progress.fraction, "message": progress.message, "at": iso(progress.at)})
-
-
 def purge_item(purge: Purge) -> Item:
     """Return the stored form of a purge, without the usual actor and reason."""
     stored = {
@@ -420,18 +415,6 @@ def member(kind: type[Kind], text: str, what: str) -> Kind:
         raise NewerFormat(what) from None
 
 
-def _fan_out_in(item: Item) -> FanOut:
-    return FanOut(
-        children=number_in(item, "many"),
-        handed_out=number_in(item, "next"),
-        at_once=number_in(item, "at"),
-        tolerate=number_in(item, "spare"),
-        one_by_one=_flag_in(item, "back"),
-        requests_seq=number_in(item, "asked"),
-        of=text_in(item, "of"),
-    )
-
-
 def _step_in(item: Item, what: str) -> StepState:
     return StepState(
         name=item["name"]["S"],
@@ -445,7 +428,15 @@ def _step_in(item: Item, what: str) -> StepState:
         round=number_in(item, "round"),
         signalled=_flag_in(item, "sig"),
         timed_out=_flag_in(item, "late"),
-        fan_out=_fan_out_in(item),
+        fan_out=FanOut(
+            children=number_in(item, "many"),
+            handed_out=number_in(item, "next"),
+            at_once=number_in(item, "at"),
+            tolerate=number_in(item, "spare"),
+            one_by_one=_flag_in(item, "back"),
+            requests_seq=number_in(item, "asked"),
+            of=text_in(item, "of"),
+        ),
         postponed=_flag_in(item, "post"),
         pivot=_flag_in(item, "pivot"),
         result=_flag_in(item, "out"),

@@ -66,7 +66,7 @@ def test_no_request_and_no_result_is_shown_in_a_body(queues: Queues) -> None:
     queues.sqs.send_message(QueueUrl=queues.dead, MessageBody=message.body)
     (letter,) = queues.queue.peek(100)
     body = json.loads(letter.body)
-    assert body["inputs"] == [[1, "aa", "bb", "***"], [2, "cc", "", None]]
+    assert body["inputs"] == [[1, "aa", "bb", "***"], [2, "cc", "", None, []]]
     assert body["commit"]["payload"] == "***"
     assert (letter.number, letter.reason) == ((4, 0), "")
     queues.queue.move(THREE)

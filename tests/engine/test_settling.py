@@ -1,0 +1,188 @@
+"""A saga whose next step does not fit the deployed code waits for a release, and only then for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sagas import Saga, step, wait_for
+from sagas.client.read.next_action import next_action
+from sagas.errors import Conflict, Unavailable
+from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
+from tests.support.bench import Bench
+from tests.support.sagas import FAIL, LOG, Order
+
+SETTLE = 900
+
+
+@pytest.fixture
+def settling(bench: Callable[..., Bench]) -> Callable[..., Bench]:
+    """Make a bench whose sagas wait fifteen minutes for a release."""
+
+    def make(*classes: type[Any]) -> Bench:
+        made = bench(*classes)
+        made.stack.settle_seconds = SETTLE
+        made.engine = made.deploy(*classes)
+        return made
+
+    return make
+
+
+def _look(b: Bench, name: str = "pay") -> None:
+    """Deliver the message of a step, if there is one, and let the supervisor look."""
+    b.deliver("change", name)
+    b.recover()
+
+
+def test_it_waits_visibly_and_uses_up_nothing(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    before = b.actions(saga_id)
+    deployed(b, WithoutPay)
+    for _ in range(14):
+        _look(b)
+        b.clock.advance(60)
+    saga, state = b.show(saga_id), b.state(saga_id)
+    assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("RUNNING", "release", "pay")
+    assert b.actions(saga_id) == before
+    assert (state.current and state.current.attempts.made, state.recovery.attempts, state.attention) == (0, 0, 0)
+    advice = "The code of step pay is not deployed here. If a deployment is under way, the saga continues without you."
+    assert next_action(saga, b.clock.now()).means == advice
+
+
+def test_it_continues_once_the_code_is_back(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    deployed(b, First)
+    b.clock.advance(60)
+    b.run()
+    assert (b.status(saga_id), b.state(saga_id).settling_since) == ("COMPLETED", 0)
+    assert LOG == ["book", "pay", "tell"]
+
+
+def test_after_that_time_it_needs_an_operator(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    b.clock.advance(SETTLE + 1)
+    _look(b)
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]["type"], b.dead_letters("change")) == ("DEAD_LETTERED", "CodeGone", 0)
+    advice = f"Deploy the code of step pay again, then run `sagas retry {saga_id}`."
+    assert next_action(saga, b.clock.now()).means.startswith(advice)
+    deployed(b, First)
+    b.engine.operations.retry("change", saga_id, "the code is back", "ada")
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+
+
+def test_each_look_keeps_the_time_since_when_it_waits(settling: Callable[..., Bench]) -> None:
+    """A busy queue cannot begin the wait again."""
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    since = b.state(saga_id).settling_since
+    for _ in range(5):
+        b.clock.advance(60)
+        b.engine.recovery.run(60.0, requested=_only(saga_id))
+        assert b.state(saga_id).settling_since == since
+    assert b.actions(saga_id)[-1] == "SagaRecovered"
+
+
+def _only(saga_id: str) -> Any:
+    from sagas.engine.supervise.recovery import RecoveryFilter
+
+    return RecoveryFilter(saga_id=saga_id)
+
+
+def test_an_operator_may_cancel_it_and_not_retry_it(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b, "book")
+    deployed(b, WithoutPay)
+    _look(b)
+    with pytest.raises(Conflict, match="waiting for a release; `sagas recover ID` sends its message now"):
+        b.engine.operations.retry("change", saga_id, "now", "ada")
+    b.engine.operations.cancel("change", saga_id, "ada")
+    b.run()
+    assert (b.status(saga_id), LOG) == ("CANCELLED", ["book", "unbook"])
+
+
+def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    FAIL["tell"] = RuntimeError()
+    saga_id = in_flight(b, "book", "pay")
+    deployed(b, WithoutUndo)
+    for _ in range(4):
+        b.deliver("change", "tell")
+    b.deliver("change", "pay")
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["waiting"]["kind"], saga["waiting"]["step"]) == ("COMPENSATING", "release", "pay")
+    assert "unbook" not in LOG
+    b.clock.advance(SETTLE + 1)
+    b.run()
+    b.recover()
+    b.run()
+    saga = b.show(saga_id)
+    assert [each["status"] for each in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
+    advice = f"Deploy the undo of step pay again and run `sagas retry {saga_id}`, or undo it by hand"
+    assert next_action(saga, b.clock.now()).means.startswith(advice)
+
+
+class Asks(Saga[Order], name="asks"):
+    @wait_for(str, timeout=timedelta(hours=1))
+    def ok(self) -> None:
+        """Ask."""
+
+    @step
+    def tell(self, ok: str) -> None:
+        LOG.append(ok)
+
+
+class NoWait(Saga[Order], name="asks"):
+    @step
+    def tell(self) -> None:
+        LOG.append("told")
+
+
+def test_a_sender_is_asked_to_try_again_and_then_refused(settling: Callable[..., Bench]) -> None:
+    b = settling(Asks)
+    saga_id = b.start("asks")
+    b.run()
+    assert b.show(saga_id)["waiting"]["kind"] == "signal"
+    b.engine = b.deploy(NoWait)
+    with pytest.raises(Unavailable, match="step ok is not deployed as a wait") as refused:
+        b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
+    assert refused.value.retry_after == 60
+    b.clock.advance(SETTLE + 1)
+    with pytest.raises(Conflict, match="step ok is not deployed as a wait"):
+        b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
+    b.engine = b.deploy(Asks)
+    b.engine.signals.send("asks", saga_id, "ok", "yes", "ada")
+    b.run()
+    assert (b.status(saga_id), LOG[-1]) == ("COMPLETED", "yes")
+
+
+def test_a_wait_that_nobody_could_answer_does_not_time_out(settling: Callable[..., Bench]) -> None:
+    b = settling(Asks)
+    saga_id = b.start("asks")
+    b.run()
+    b.engine = b.deploy(NoWait)
+    b.clock.advance(3601)
+    b.recover()
+    b.end_waits()
+    assert b.show(saga_id)["waiting"]["kind"] == "release"
+    b.clock.advance(SETTLE + 130)
+    b.recover()
+    b.end_waits()
+    assert (b.status(saga_id), b.show(saga_id)["error"]["type"]) == ("DEAD_LETTERED", "CodeGone")
+    b.engine = b.deploy(Asks)
+    b.engine.operations.retry("asks", saga_id, "the code is back", "ada")
+    b.run()
+    assert b.show(saga_id)["waiting"]["kind"] == "signal", "it waits the whole time again"
