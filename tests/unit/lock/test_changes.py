@@ -19,9 +19,20 @@ from sagas.authoring.policies import Exhausted, OrphanSweep, Retry
 from sagas.authoring.saga import Saga
 from sagas.authoring.steps import step
 from sagas.authoring.waits import sleep, wait_for
-from sagas.errors import InvalidRequest, NotFound
+from sagas.errors import DefinitionError, InvalidRequest, NotFound
+from sagas.lock import content
 from sagas.lock.changes import Change, changes
-from sagas.lock.content import FORMAT, blueprint_of, content_of, hash_of, read, text_of
+from sagas.lock.content import (
+    FORMAT,
+    blueprint_in,
+    blueprint_of,
+    body_of,
+    check_size,
+    content_of,
+    hash_of,
+    read,
+    text_of,
+)
 from sagas.testing import assert_fits_release
 
 _HALT = Retry.constant(max_retries=0, delay=0.0, on_exhausted=Exhausted.FAIL)
@@ -315,13 +326,13 @@ def test_the_hash_of_a_blueprint_is_that_of_its_structure() -> None:
 
 
 def test_the_file_is_the_same_for_the_same_types_and_can_be_read_back(tmp_path: Path) -> None:
-    content = content_of(map(definition_of, (Old, Other)))
+    both = content_of(map(definition_of, (Old, Other)))
     again = content_of(map(definition_of, (Other, Old)))
-    assert text_of(content) == text_of(again)
+    assert text_of(both) == text_of(again)
     path = tmp_path / "lock.json"
-    path.write_text(text_of(content))
-    assert read(path) == content
-    assert all(len(line) <= 120 for line in text_of(content).splitlines())
+    path.write_text(text_of(both))
+    assert read(path) == both
+    assert all(len(line) <= 120 for line in text_of(both).splitlines())
 
 
 def test_a_change_of_one_field_is_a_change_of_one_line() -> None:
@@ -362,3 +373,19 @@ def test_a_test_of_ones_own_can_say_so(tmp_path: Path) -> None:
     assert_fits_release(Everything, lock=path)
     with pytest.raises(AssertionError, match="a new field without a default"):
         assert_fits_release(Priced, lock=path)
+
+
+def test_a_blueprint_that_is_too_large_names_its_largest_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = definition_of(Family)
+    check_size(definition)
+    monkeypatch.setattr(content, "LARGEST", 100)
+    message = r'saga "family": its types take \d+ bytes, and a blueprint has room for 100; the largest is Order'
+    with pytest.raises(DefinitionError, match=message):
+        check_size(definition)
+
+
+def test_a_stored_blueprint_is_read_back_unless_it_was_altered() -> None:
+    blueprint = blueprint_of(definition_of(Family))
+    assert blueprint_in(body_of(blueprint)) == blueprint
+    assert blueprint_in(b"altered") is None
+    assert blueprint_in(body_of(blueprint | {"format": FORMAT + 1})) is None
