@@ -54,7 +54,7 @@ class Graph:
 
 
 def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None], misfit: str = "") -> Graph:
-    """Return the drawing of a saga's steps. ``misfit``: the step that does not fit the deployed code; empty if all fit."""
+    """Return the drawing of a saga's steps. ``misfit``: the step that does not fit the deployed code, or empty."""
     boxes, arrows, below = list[Box](), list[Arrow](), list[Box]()
     lower = _EDGE + HEIGHT + _GAP // 2
     for index, step in enumerate(steps):
