@@ -10,6 +10,7 @@ from typing import Any
 
 from sagas.authoring.definition.definition import SagaDefinition
 from sagas.core.states import SagaStatus, StepStatus
+from sagas.core.text import day
 from sagas.errors import InvalidRequest, Problem
 from sagas.lock.content import LETTERS, Content, blueprint_of, hash_of, is_blueprint, read_json
 from sagas.lock.judging import Finding, Position, judge
@@ -60,8 +61,8 @@ class Change:
     def __str__(self) -> str:
         head, what = [self.saga, self.sagas or self.where], self.what
         if self.count:
-            day = datetime.fromisoformat(self.since)
-            head[1] = f"{self.count:,} {'saga' if self.count == 1 else 'sagas'} {self.sagas} since {day.day} {day:%b}"
+            count = f"{self.count:,} {'saga' if self.count == 1 else 'sagas'}"
+            head[1] = f"{count} {self.sagas} since {day(self.since)}"
         if self.sagas:
             head[1] += f" {self.place}" if self.place else ""
             if what.startswith("it ") and not self.place.endswith(f" {self.where}"):
