@@ -10,8 +10,9 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import lru_cache
 from itertools import permutations, product
+from random import Random
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -69,7 +70,10 @@ class Script(NamedTuple):
         deploys: the second release is deployed once the saga has done so many acts; -1 for never.
         cancels: it is cancelled likewise. ``WAITS``: while it waits for a release.
         settle: seconds for which it waits for a release.
-        returns: the first release is deployed again while it waits for a release, and not after that.
+        returns: the first release is deployed again while it waits for a release.
+        back: the first release is deployed again once the saga has done so many acts; -1 for never.
+        asks: an operator asks for its message at each look while it waits for a release.
+        mends: the retry meets the first release with the undos that the second has added, not the first one itself.
     """
 
     fails: int = -1
@@ -78,6 +82,9 @@ class Script(NamedTuple):
     cancels: int = -1
     settle: float = 0.0
     returns: bool = False
+    back: int = -1
+    asks: bool = False
+    mends: bool = False
 
 
 WAITS = 1_000
@@ -118,20 +125,20 @@ def _members(part: Part) -> Iterator[tuple[str, Any]]:
         yield f"undo_{name}", made.compensate(undo)
 
 
-@cache
+@lru_cache(5_000)
 def saga_class(release: Release) -> type[Any]:
     """Return the class of a release."""
     members = dict(member for part in release for member in _members(part))
     return types.new_class("Pair", (Saga[str],), {"name": "pair"}, lambda body: body.update(members))
 
 
-@cache
+@lru_cache(5_000)
 def definition(release: Release) -> SagaDefinition:
     """Return the definition of a release."""
     return definition_of(saga_class(release))
 
 
-@cache
+@lru_cache(5_000)
 def plan(release: Release, steps: tuple[tuple[str, str, bool], ...], settle: float) -> Plan:
     """Return the plan by which a release judges a saga with these steps: name, kind, undo."""
     was = [StepState(name, waits_for=kind, undo=undo) for name, kind, undo in steps]
@@ -144,6 +151,12 @@ class Act(NamedTuple):
     fact: str
     index: int = -1
     error: str = ""
+
+
+def mended(old: Release, new: Release) -> Release:
+    """Return the first release with the undos that the second has added."""
+    added = {part.name for part in new if part.undo and part.kind in ("", "signal")}
+    return tuple(part._replace(undo=part.undo or (part.name in added and part.kind in ("", "signal"))) for part in old)
 
 
 @dataclass(slots=True)
@@ -159,10 +172,12 @@ class Life:
         acts: its facts so far.
         deployed: whose code runs.
         deployed_at: the number of acts after which the second release came; -1 for never.
+        back_at: the number of acts after which the first one was back; -1 for never.
         cancelled_at: the number of acts after which a cancel was accepted; -1 for none.
         looks: how often its message was looked at in vain.
         settled: it waited for a release.
         due: when the supervisor looks at it.
+        asked: when an operator asked for its message last.
         retried: it came to rest, and was retried.
     """
 
@@ -175,10 +190,12 @@ class Life:
     queued: Send | None = Send(0, False, 1)
     acts: list[Act] = field(default_factory=list[Act])
     deployed_at: int = -1
+    back_at: int = -1
     cancelled_at: int = -1
     looks: int = 0
     settled: bool = False
     due: float = 0.0
+    asked: float = 0.0
     retried: bool = False
 
     @classmethod
@@ -210,7 +227,8 @@ class Life:
 
     def retry(self) -> str:
         """Deploy the first release again, retry the saga, and go on."""
-        self.deployed, self.retried = self.old, True
+        self.deployed = mended(self.old, self.new) if self.script.mends else self.old
+        self.retried = True
         self.arrive(RetryArrived(self._lease()))
         return self.run()
 
@@ -222,9 +240,14 @@ class Life:
         script, waits = self.script, self.state.settling_since > 0
         if self.deployed_at < 0 and 0 <= script.deploys <= len(self.acts):
             self.deployed, self.deployed_at = self.new, len(self.acts)
+        if self.back_at < 0 <= self.deployed_at and 0 <= script.back <= len(self.acts):
+            self.deployed, self.back_at = self.old, len(self.acts)
         self.settled = self.settled or waits
         if waits and script.returns:
             self.deployed = self.old
+        if waits and script.asks and self.asked < self.now:
+            self.asked = self.now
+            self.arrive(StallNoticed(self._lease(), asked=True))
         if not self.retried and ((waits and script.cancels == WAITS) or 0 <= script.cancels <= len(self.acts)):
             before = self.state
             self.arrive(CancelArrived("ada"))
@@ -297,7 +320,8 @@ class Life:
             decision = decide(by, self.state, fact, self.now)
             if decision.state is self.state:
                 return f"{fact} changed nothing"
-            self.acts.append(Act(type(fact).__name__, index, failure.type if unfit else ""))
+            if not isinstance(fact, ev.SagaRecovered):
+                self.acts.append(Act(type(fact).__name__, index, failure.type if unfit else ""))
             event = MessageArrived(0, False, 0, 0, "", self._lease()) if decision.then is None else event
 
     @property
@@ -335,7 +359,8 @@ class Oracle:
         self.script = life.script
         self.steps = [part for part in life.old if not part.retired]
         self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))
-        self._deployed_at, self._cancelled_at = life.deployed_at, life.cancelled_at
+        self._deployed_at, self._back_at, self._cancelled_at = life.deployed_at, life.back_at, life.cancelled_at
+        self._mended = mended(life.old, life.new)
         self._returned = False
         self.acts: list[Act] = []
         self.waited = False
@@ -352,15 +377,17 @@ class Oracle:
     def retried(self) -> str:
         """Say the same of what follows once the first release is deployed again, and the saga retried."""
         self._returned = True
+        if self.script.mends:
+            self._old = {part.name: part for part in self._mended}
         self._act("SagaRetried")
         if self.status == "DEAD_LETTERED":
             self.status = self._forward(len([place for place, how in self.stands.items() if how != "begun"]))
         else:
             again = [place for place, how in self.stands.items() if how == "stuck"]
             for place in sorted(again, reverse=True):
-                self._act("StepCompensated", place)
-                self.stands[place] = "undone"
-            self.status = "CANCELLED" if self._cause == "cancel" else "COMPENSATED"
+                if self._owed(place, self._code):
+                    self._undo(place, self.steps[place])
+            self.status = self._undone()
         return self.status
 
     def _act(self, fact: str, index: int = -1, error: str = "") -> None:
@@ -370,7 +397,8 @@ class Oracle:
     def _code(self) -> dict[str, Part]:
         """What is deployed."""
         came = 0 <= self._deployed_at <= len(self.acts)
-        return self._new if came and not self._returned else self._old
+        back = self._returned or 0 <= self._back_at <= len(self.acts)
+        return self._new if came and not back else self._old
 
     def _misfit(self, place: int) -> str:
         """Code of a step runs, or a wait begins or is answered, only by code of the same name and kind."""
@@ -464,29 +492,31 @@ class Oracle:
         while (place := self._next(below, code)) is not None:
             code = self._undo(place, self.steps[place])
             below = place
+        return self._undone()
+
+    def _undone(self) -> str:
         if "stuck" in self.stands.values():
             return "COMPENSATION_FAILED"
-        return "CANCELLED" if cause == "cancel" else "COMPENSATED"
+        return "CANCELLED" if self._cause == "cancel" else "COMPENSATED"
 
     def _next(self, below: int, code: dict[str, Part]) -> int | None:
         """The last step before ``below`` that owes an undo to the code that looks for one: what had an undo at the
         start, and what has one now and is of its kind still."""
-        for place in reversed(range(below)):
-            was = self.steps[place]
-            if was.kind == "children":
-                if place in self.stands:
-                    return place
-                continue
-            now = code.get(was.name)
-            added = now is not None and now.kind == was.kind and now.undo
-            if self.stands.get(place) == "done" and (was.undo or added):
-                return place
-        return None
+        done = (place for place in reversed(range(below)) if self.stands.get(place) in ("done", "begun"))
+        return next((place for place in done if self._owed(place, code)), None)
+
+    def _owed(self, place: int, code: dict[str, Part]) -> bool:
+        was = self.steps[place]
+        now = code.get(was.name)
+        added = now is not None and now.kind == was.kind and now.undo
+        return was.kind == "children" or was.undo or added
 
     def _undo(self, place: int, was: Part) -> dict[str, Part]:
-        """Undo a step; return the code that looks for the next."""
+        """Undo a step; return the code that looks for the next. What was to be undone by a later release, and is deployed
+        no more, is not passed in silence."""
         now = self._code.get(was.name)
-        if was.kind == "children" or (now is not None and now.undo) or self._released():
+        fits = was.kind == "children" or (now is not None and now.undo)
+        if fits or (was.undo and self._released()):
             code = self._code
             self._act("StepCompensated", place)
             self.stands[place] = "undone"
@@ -516,12 +546,69 @@ def of_two_steps() -> Iterator[tuple[Release, Release]]:
             yield old, (*more, *some)
 
 
-def scripts(old: Release, acts: int) -> Iterator[Script]:
-    """All that may happen to a saga of a release which does at most so many acts."""
-    signals = ("early", "asked", "never") if any(part.kind == "signal" for part in old) else ("asked",)
-    failing = [place for place, part in enumerate(old) if part.kind in ("", "children")]
-    for fails, signal, deploys in product((-1, *failing), signals, range(acts)):
-        for settle, returns in ((0.0, False), (900.0, False), (900.0, True)):
-            cancels = (-1, WAITS) if settle and not returns else (-1,)
-            for cancel in cancels if fails >= 0 else (*cancels, deploys, deploys + 1):
-                yield Script(fails, signal, deploys, cancel, settle, returns)
+@lru_cache(5_000)
+def alone(old: Release, fails: int, signal: str) -> tuple[tuple[Act, ...], str]:
+    """Return the acts of a saga whose release stays, and how it ends."""
+    life = Life.begin(old, old, Script(fails, signal))
+    assert life.run() == ""
+    return tuple(life.acts), life.state.status
+
+
+def scripts(old: Release) -> Iterator[Script]:
+    """All that may happen to a saga of a release."""
+    signals = ("early", "asked", "never") if any(part.kind == "signal" for part in old if not part.retired) else ("asked",)
+    steps = [part for part in old if not part.retired]
+    failing = [place for place, part in enumerate(steps) if part.kind in ("", "children")]
+    for fails, signal in product((-1, *failing), signals):
+        for deploys in range(len(alone(old, fails, signal)[0])):
+            at_once, later = Script(fails, signal, deploys), Script(fails, signal, deploys, settle=900.0)
+            yield from (at_once, later, at_once._replace(mends=True), later._replace(asks=True))
+            yield from (later._replace(cancels=WAITS), later._replace(returns=True))
+            yield from (at_once._replace(back=deploys + more) for more in (1, 2, 3))
+            yield from (one._replace(cancels=deploys + more) for one in (at_once, later) for more in (0, 1))
+
+
+NAMES = "abcdefgh"
+
+
+def some_pair(chance: Random) -> tuple[Release, Release]:
+    """A release of up to four steps, and what one to three edits make of it."""
+    old = [Part(name, *chance.choice(KINDS)) for name in NAMES[: chance.randint(1, 4)]]
+    if len(old) > 1 and chance.random() < 0.2:
+        spot = chance.randrange(len(old))
+        old[spot] = old[spot]._replace(retired=True)
+    new = list(old)
+    for _ in range(chance.randint(1, 3)):
+        _edit(new, chance)
+    if all(part.retired for part in new):
+        new.append(OTHER)
+    return tuple(old), tuple(new)
+
+
+def _edit(parts: list[Part], chance: Random) -> None:
+    """Change a release as its author may: a step is added, removed, renamed, moved, retired, or is of another kind, or
+    an undo comes or goes."""
+    free = next(name for name in NAMES if name not in {part.name for part in parts})
+    edits = ("add", "remove", "rename", "move", "kind", "undo", "undo", "retire")
+    edit = chance.choice(edits) if parts else "add"
+    if edit == "add":
+        parts.insert(chance.randint(0, len(parts)), Part(free, *chance.choice(KINDS)))
+        return
+    spot = chance.randrange(len(parts))
+    part = parts.pop(spot)
+    if edit == "move":
+        parts.insert(chance.randint(0, len(parts)), part)
+    elif edit == "rename":
+        parts.insert(spot, part._replace(name=free))
+    elif edit == "kind":
+        kind, undo = chance.choice(KINDS)
+        parts.insert(spot, part._replace(kind=kind, undo=undo))
+    elif edit == "undo":
+        parts.insert(spot, part._replace(undo=not part.undo and part.kind in ("", "signal")))
+    elif edit == "retire":
+        parts.insert(spot, part._replace(retired=True))
+
+
+def some_script(old: Release, chance: Random) -> Script:
+    """One of the things that may happen to a saga of a release."""
+    return chance.choice(list(scripts(old)))
