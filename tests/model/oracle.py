@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from tests.model.lived import Act, Life
-from tests.model.pairs import WAITS, Part, mended
+from typing import Protocol
+
+from tests.model.lived import Act
+from tests.model.pairs import WAITS, Part, Release, Script, mended
+
+
+class Met(Protocol):
+    """A saga's releases, its script, and after how many acts it met what the script has; -1 for never."""
+
+    old: Release
+    new: Release
+    script: Script
+    deployed_at: int
+    back_at: int
+    cancelled_at: int
 
 
 class Oracle:
     """Says what a saga will do.
 
     Args:
-        life: the saga: its releases, its script, and when it met what the script has.
+        life: what the saga met.
     """
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: Met) -> None:
         self.script = life.script
         self.steps = [part for part in life.old if not part.retired]
         self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))

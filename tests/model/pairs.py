@@ -69,8 +69,8 @@ class Leg(Saga[str], name="leg"):
     """A child."""
 
     @step
-    def go(self) -> None:
-        perform("go")
+    def go(self, request: str) -> None:
+        perform(request)
 
 
 def _members(part: Part) -> Iterator[tuple[str, Any]]:
@@ -83,7 +83,7 @@ def _members(part: Part) -> Iterator[tuple[str, Any]]:
         perform(f"-{name}")
 
     def legs(self: Any) -> list[str]:
-        return ["one"]
+        return [name]
 
     made: Any
     if part.kind == "children":
