@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, UndoDefinition, definition_of
 from sagas.authoring.policies import AutoDisable
 from sagas.authoring.redaction import REQUEST, Redaction
@@ -29,7 +31,9 @@ def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: flo
     for was in steps:
         step = deployed.get(was.name)
         now = None if step is None else Deployed(step.waits_for, step.asks, step.undo is not None)
-        forward, undo, owes_undo = fit(was, now, definition.name)
+        forward, _, owes_undo = fit(was, now, definition.name)
+        # Where an undo is next, it is owed: a release in between may have added it.
+        undo = fit(replace(was, undo=True), now, definition.name).undo
         if step is None:
             plans.append(StepPlan(forward=forward, undo=undo, owes_undo=owes_undo))
             continue

@@ -1,0 +1,198 @@
+"""What a saga of one release will do under the code of another, as the rules say: ``sagas.core.fit`` has no part."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tests.model.lived import Act
+from tests.model.pairs import WAITS, Part, Release, Script, mended
+
+
+class Met(Protocol):
+    """A saga's releases, its script, and after how many acts it met what the script has; -1 for never."""
+
+    old: Release
+    new: Release
+    script: Script
+    deployed_at: int
+    back_at: int
+    cancelled_at: int
+
+
+class Oracle:
+    """Says what a saga will do.
+
+    Args:
+        life: what the saga met.
+    """
+
+    def __init__(self, life: Met) -> None:
+        self.script = life.script
+        self.steps = [part for part in life.old if not part.retired]
+        self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))
+        self._deployed_at, self._back_at, self._cancelled_at = life.deployed_at, life.back_at, life.cancelled_at
+        self._mended = mended(life.old, life.new)
+        self._returned = False
+        self.acts: list[Act] = []
+        self.waited = False
+        self.stands = dict[int, str]()
+        """By position: ``done``, ``begun`` (children), ``undone`` or ``stuck``."""
+        self.status = ""
+        self._cause = ""
+
+    def foretell(self) -> str:
+        """Say the status in which it comes to rest, and its acts until then."""
+        self.status = self._forward(0)
+        return self.status
+
+    def retried(self) -> str:
+        """Say the same of what follows once the first release is deployed again, and the saga retried."""
+        self._returned = True
+        if self.script.mends:
+            self._old = {part.name: part for part in self._mended}
+        self._act("SagaRetried")
+        if self.status == "DEAD_LETTERED":
+            self.status = self._forward(len([place for place, how in self.stands.items() if how != "begun"]))
+        else:
+            again = [place for place, how in self.stands.items() if how == "stuck"]
+            for place in sorted(again, reverse=True):
+                if self._owed(place, self._code):
+                    self._undo(place, self.steps[place])
+            self.status = self._undone()
+        return self.status
+
+    def _act(self, fact: str, index: int = -1, error: str = "") -> None:
+        self.acts.append(Act(fact, index, error))
+
+    @property
+    def _code(self) -> dict[str, Part]:
+        """What is deployed."""
+        came = 0 <= self._deployed_at <= len(self.acts)
+        back = self._returned or 0 <= self._back_at <= len(self.acts)
+        return self._new if came and not back else self._old
+
+    def _misfit(self, place: int) -> str:
+        """Code of a step runs, or a wait begins or is answered, only by code of the same name and kind."""
+        was = self.steps[place]
+        now = self._code.get(was.name)
+        return "CodeGone" if now is None else "TypeChanged" if now.kind != was.kind else ""
+
+    def _released(self) -> bool:
+        """Whether a release comes that fits."""
+        self.waited = self.waited or self.script.settle > 0
+        self._returned = self._returned or (self.script.returns and self.script.settle > 0)
+        return self._returned
+
+    @property
+    def _cancelled(self) -> bool:
+        return len(self.acts) == self._cancelled_at
+
+    def _forward(self, place: int) -> str:
+        while place < len(self.steps):
+            was = self.steps[place]
+            if self._cancelled:
+                return self._turned("cancel")
+            if error := self._misfit(place):
+                if self._cancelled_while_waiting():
+                    return self._turned("cancel")
+                if not self._released():
+                    return self._dead(place, error)
+            end = getattr(self, f"_{was.kind or 'plain'}")(place)
+            if end:
+                return end
+            self.stands[place] = "done"
+            place += 1
+        return "COMPLETED"
+
+    def _cancelled_while_waiting(self) -> bool:
+        cancelled = self.script.cancels == WAITS and self.script.settle > 0 and not self._returned
+        self.waited = self.waited or cancelled
+        return cancelled
+
+    def _dead(self, place: int, error: str) -> str:
+        self._act("StepDeadLettered", place, error)
+        return "DEAD_LETTERED"
+
+    def _plain(self, place: int) -> str:
+        if place == self.script.fails:
+            self._act("StepFailed", place)
+            return self._turned("failure")
+        self._act("StepCompleted", place)
+        return ""
+
+    def _time(self, place: int) -> str:
+        """A wait that has begun needs no code."""
+        self._act("WaitStarted", place)
+        if self._cancelled:
+            return self._turned("cancel")
+        self._act("WaitEnded", place)
+        return ""
+
+    def _signal(self, place: int) -> str:
+        """An accepted signal is taken, whatever is deployed. A wait that nobody could answer does not time out."""
+        self._act("WaitStarted", place)
+        if self.script.signal != "early":
+            if self._cancelled:
+                return self._turned("cancel")
+            if error := self._misfit(place):
+                if self._cancelled_while_waiting():
+                    return self._turned("cancel")
+                if not self._released():
+                    return self._dead(place, error)
+        if self.script.signal == "never":
+            self._act("WaitTimedOut", place)
+            return self._turned("failure")
+        self._act("SignalReceived", place)
+        return ""
+
+    def _children(self, place: int) -> str:
+        """Children that have begun are joined without code, and undone."""
+        self._act("ChildrenStarted", place)
+        self.stands[place] = "begun"
+        if self._cancelled:
+            return self._turned("cancel")
+        self._act("ChildrenEnded", place)
+        return self._turned("failure") if place == self.script.fails else ""
+
+    def _turned(self, cause: str) -> str:
+        code, self._cause = self._code, cause
+        if cause == "cancel":
+            self._act("CancelRequested")
+        self._act("CompensationStarted")
+        below = len(self.steps)
+        while (place := self._next(below, code)) is not None:
+            code = self._undo(place, self.steps[place])
+            below = place
+        return self._undone()
+
+    def _undone(self) -> str:
+        if "stuck" in self.stands.values():
+            return "COMPENSATION_FAILED"
+        return "CANCELLED" if self._cause == "cancel" else "COMPENSATED"
+
+    def _next(self, below: int, code: dict[str, Part]) -> int | None:
+        """The last step before ``below`` that owes an undo to the code that looks for one: what had an undo at the
+        start, and what has one now and is of its kind still."""
+        done = (place for place in reversed(range(below)) if self.stands.get(place) in ("done", "begun"))
+        return next((place for place in done if self._owed(place, code)), None)
+
+    def _owed(self, place: int, code: dict[str, Part]) -> bool:
+        was = self.steps[place]
+        now = code.get(was.name)
+        added = now is not None and now.kind == was.kind and now.undo
+        return was.kind == "children" or was.undo or added
+
+    def _undo(self, place: int, was: Part) -> dict[str, Part]:
+        """Undo a step; return the code that looks for the next. An undo that a later release added and chose is not
+        passed in silence once it is deployed no more."""
+        now = self._code.get(was.name)
+        fits = was.kind == "children" or (now is not None and now.undo)
+        if fits or (was.undo and self._released()):
+            code = self._code
+            self._act("StepCompensated", place)
+            self.stands[place] = "undone"
+            return code
+        code = self._code
+        self._act("CompensationFailed", place, "CodeGone")
+        self.stands[place] = "stuck"
+        return code

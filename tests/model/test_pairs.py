@@ -1,0 +1,97 @@
+"""A saga of one release under the code of another: it does what it would have done, or waits, as the rules say.
+
+A definition is data, and so is a pair of releases: ``tests/model/pairs.py``. ``tests/model/oracle.py`` says beforehand
+what the saga will do.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from random import Random
+
+import pytest
+
+from tests.model.lived import Life, alone, plan, scripts, some_script
+from tests.model.mistakes import MISTAKES, mistaken
+from tests.model.oracle import Oracle
+from tests.model.pairs import Release, Script, of_two_steps, some_pair
+from tests.support.hostile import FULL
+
+MOST_LOOKS = 10
+"""Looks at a saga that waits for a release, in a quarter of an hour."""
+
+
+def wrong(old: Release, new: Release, script: Script) -> str:
+    """What is wrong with a saga; empty if nothing is."""
+    life = Life.begin(old, new, script)
+    found = life.run()
+    oracle = Oracle(life)
+    for retried in (False, True):
+        status = oracle.retried() if retried else oracle.foretell()
+        if found or (life.acts, life.state.status) != (oracle.acts, status):
+            return found or f"{life.state.status} after {life.acts}; not {status} after {oracle.acts}"
+        if retried or status not in ("DEAD_LETTERED", "COMPENSATION_FAILED"):
+            break
+        found = life.retry()
+    if life.settled is not oracle.waited and life.cancelled_at < 0:
+        return f"it waited for a release: {life.settled}"
+    if life.looks > MOST_LOOKS:
+        return f"{life.looks} looks in vain"
+    steps = tuple(part for part in old if not part.retired)
+    return _overlooked(steps, life) or _against_the_old(steps, life)
+
+
+def _overlooked(steps: Release, life: Life) -> str:
+    """What is done and not undone, although the saga says that it is undone; what was undone twice."""
+    undone = [act.place for act in life.acts if act.fact == "StepCompensated"]
+    if len(undone) != len(set(undone)):
+        return f"undone twice: {life.acts}"
+    if life.state.status not in ("COMPENSATED", "CANCELLED"):
+        return ""
+    done = ("StepCompleted", "WaitEnded", "SignalReceived", "ChildrenStarted")
+    owed = [act.place for act in life.acts if act.fact in done]
+    missed = [steps[index].name for index in owed if steps[index].undo or steps[index].kind == "children"]
+    return ", ".join(name for name in missed if name not in {steps[index].name for index in undone})
+
+
+def _against_the_old(steps: Release, life: Life) -> str:
+    """Whether the saga ended as under the first release alone, unless it was cancelled at another moment, or owes an
+    undo that only the second release has."""
+    _, status = alone(life.old, life.script.fails, life.script.signal)
+    added = any(act.error and not steps[act.place].undo for act in life.acts if act.fact == "CompensationFailed")
+    if life.cancelled_at >= 0 or added or status == life.state.status:
+        return ""
+    return f"{life.state.status}, not {status}"
+
+
+def test_every_pair_of_two_steps() -> None:
+    """All of them in the proof, and one in twenty in the gate."""
+    chance, count = Random(12), 0  # noqa: S311
+    for old, new in of_two_steps():
+        for script in scripts(old):
+            if FULL or chance.random() < 0.04:
+                count += 1
+                assert wrong(old, new, script) == "", (old, new, script)
+    assert count > 10_000
+
+
+def test_some_pairs_of_four_steps() -> None:
+    """As authors edit them."""
+    chance = Random(None if FULL else 12)  # noqa: S311
+    for _ in range(100_000 if FULL else 1_500):
+        old, new = some_pair(chance)
+        script = some_script(old, chance)
+        assert wrong(old, new, script) == "", (old, new, script)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_noticed(mistake: str) -> None:
+    chance, few = Random(12), list(of_two_steps())  # noqa: S311
+    pairs = chain((some_pair(chance) for _ in range(500)), (chance.choice(few) for _ in range(5_000)))
+    plan.cache_clear()
+    try:
+        with mistaken(*MISTAKES[mistake]):
+            assert any(wrong(old, new, some_script(old, chance)) for old, new in pairs)
+    finally:
+        plan.cache_clear()
+        alone.cache_clear()
