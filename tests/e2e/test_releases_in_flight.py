@@ -98,7 +98,7 @@ def test_a_release_that_does_not_fit_loses_nothing(trips: Path) -> None:
         with ThreadPoolExecutor(8) as pool:
             waiting = [*pool.map(start, range(SAGAS // 2))]
             poll("the waits", lambda: _statuses(running)["WAITING"] == SAGAS // 2, deadline=200)
-            client.pause("trip", step="hold", starts=True)
+            client.pause("trip", step="hold")
             held = [*pool.map(start, range(SAGAS // 2, SAGAS))]
         (trips / "functions" / "next.py").write_text(BAD)
         checked = run_sagas(trips, "check", "functions.next:Trip", "--local")

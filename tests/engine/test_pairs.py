@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from sagas.core.commands import Postpone
 from sagas.core.states import SagaStatus
 from sagas.engine.supervise.recovery import RecoveryFilter
-from sagas.errors import Conflict, Rejected
+from sagas.errors import Rejected
 from tests.model.lived import Act, some_script
 from tests.model.oracle import Oracle
 from tests.model.pairs import NAMES, OTHER, WAITS, Leg, Part, Release, Script, definition, mended, saga_class, some_pair
