@@ -78,7 +78,8 @@ class Journey:
         found = list[Act]()
         for entry in self.b.stack.entries(self.saga_id):
             if entry["action"] in _ACTS:
-                error = str((entry.get("details") or {}).get("error", {}).get("type", ""))
+                details: dict[str, dict[str, str]] = entry.get("details") or {}
+                error = details.get("error", {}).get("type", "")
                 unfit = error if error in ("CodeGone", "TypeChanged") else ""
                 found.append(Act(str(entry["action"]), places.get(str(entry.get("step", "")), -1), unfit))
         return found
