@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from sagas.core.commands import Postpone
 from sagas.core.states import SagaStatus
 from sagas.engine.supervise.recovery import RecoveryFilter
-from sagas.errors import Conflict, Rejected
+from sagas.errors import Rejected
 from tests.model.lived import Act, some_script
 from tests.model.oracle import Oracle
 from tests.model.pairs import NAMES, OTHER, WAITS, Leg, Part, Release, Script, definition, mended, saga_class, some_pair
@@ -79,7 +79,8 @@ class Journey:
         found = list[Act]()
         for entry in self.b.stack.entries(self.saga_id):
             if entry["action"] in _ACTS:
-                error = str((entry.get("details") or {}).get("error", {}).get("type", ""))
+                details = cast("dict[str, Any]", entry.get("details") or {})
+                error = str(details.get("error", {}).get("type", ""))
                 unfit = error if error in ("CodeGone", "TypeChanged") else ""
                 found.append(Act(str(entry["action"]), places.get(str(entry.get("step", "")), -1), unfit))
         return found
