@@ -100,6 +100,8 @@ TRIPS: dict[str, Taken] = {
     # Columns: control, entries, joins, indexes, reads, messages, largest, larger; below, the requests.
     "a start":                                                             Taken(  1,   1,  0,   2,   0,  1,  404, 0,
         "PutItem, PutItem, SendMessage"),
+    "the first start of a release":                                        Taken(  3,   1,  0,   2,   1,  1,  404, 0,
+        "BatchGetItem, PutItem, UpdateItem, PutItem, PutItem, SendMessage"),
     "a start by the API":                                                  Taken(  1,   1,  0,   2,   0,  1,  404, 0,
         "PutItem, PutItem, SendMessage"),
     "a start by the API, whose request goes to the bucket":                Taken(  1,   1,  0,   2,   0,  1,  404, 0,

@@ -296,6 +296,14 @@ ATTENTION = Operation(
 )
 TYPES = Operation("list_types", "GET", "/types", "read", "List the saga types", "Types", errors="422")
 TYPE = Operation("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type")
+IN_FLIGHT = Operation(
+    "show_in_flight",
+    "GET",
+    "/types/{type}/in-flight",
+    "read",
+    "Group the sagas of a type in flight by blueprint and position",
+    "InFlight",
+)
 CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
@@ -315,7 +323,7 @@ OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "Show this descri
 
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
-    *(SET_RECOVERY_ATTEMPTS, ATTENTION, TYPES, TYPE, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
+    *(SET_RECOVERY_ATTEMPTS, ATTENTION, TYPES, TYPE, IN_FLIGHT, CHANGE, RECOVER, STATS, BREAKERS, CLOSE_BREAKER),
     OPENAPI,
 )
 """All operations, except the route of public waits, which needs no right."""

@@ -146,6 +146,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/probe",
         "tests/e2e/test_authoring.py",
         "tests/e2e/test_local_stack.py",
+        "tests/e2e/test_releases_in_flight.py",
     ),
     "site": (
         "CHANGELOG.md",

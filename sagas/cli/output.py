@@ -32,10 +32,10 @@ def escaped(text: str) -> str:
     )
 
 
-def fail(message: str) -> NoReturn:
-    """Print one line on standard error and end with exit code 1."""
+def fail(message: str, status: int = 1) -> NoReturn:
+    """Print one line on standard error and end with an exit status."""
     typer.echo(f"sagas: {plain(message)}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 def count_of(number: int, noun: str) -> str:

@@ -59,7 +59,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
     title = Text.assemble((saga["type"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
     lasted = f"took {between(saga['created_at'], end_of(saga))}"
     since = lasted if saga["status"] in ENDED else ago(saga["created_at"], now)
-    when = f"started {moment(saga['created_at'])}, {since}"
+    when = f"started {moment(saga['created_at'])} as version {plain(saga['version'])}, {since}"
     when += f", last changed {ago(saga['updated_at'], now)}"
     if saga.get("paused"):
         title.append(" paused", "red")

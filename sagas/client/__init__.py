@@ -17,7 +17,15 @@ from sagas.engine.read.answers import (
     Summary,
     VerificationView,
 )
-from sagas.engine.read.overviews import BreakerView, QueueStats, StatsView, TypeStats, TypeView
+from sagas.engine.read.overviews import (
+    BreakerView,
+    InFlightGroup,
+    InFlightView,
+    QueueStats,
+    StatsView,
+    TypeStats,
+    TypeView,
+)
 from sagas.engine.read.reports import RecoveryView, SweepView
 
 __all__ = [
@@ -25,6 +33,8 @@ __all__ = [
     "BreakerView",
     "DeadLetter",
     "ErrorView",
+    "InFlightGroup",
+    "InFlightView",
     "IncidentList",
     "IncidentView",
     "Kept",

@@ -20,7 +20,7 @@ from sagas.console.jobs import Jobs
 from sagas.console.links import Links
 from sagas.console.redaction import HIDDEN, ConsoleRedaction, scrubbed
 from sagas.console.source import Source
-from sagas.core.text import ago, between, end_of, moment, plain, span
+from sagas.core.text import ago, between, day, end_of, moment, plain, span
 from sagas.operations import VERBS
 
 _LONGEST = 64 * 1024
@@ -92,6 +92,7 @@ class Desk:
         )
         self._templates.filters |= {
             "ago": self._ago,
+            "day": day,
             "moment": moment,
             "span": span,
             "plain": plain,

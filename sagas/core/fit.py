@@ -1,7 +1,7 @@
 """Judge whether the deployed code of a step fits a saga that was started with an earlier one.
 
 The saga keeps its structure: the names, order and kinds of its steps, and which of them have an undo. Code and policies
-come from the deployment. This module alone judges whether the two match.
+come from the deployment. This module alone judges whether the two match (rule 18).
 """
 
 from __future__ import annotations

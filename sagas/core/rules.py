@@ -172,7 +172,7 @@ def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
 
 
 def settles(plan: Plan, state: SagaState, now: float) -> bool:
-    """Whether a saga that does not fit the deployed code still waits for a release."""
+    """Whether a saga that does not fit the deployed code still waits for a release (rule 18)."""
     return now < (state.settling_since or now) + plan.settle
 
 

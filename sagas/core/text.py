@@ -76,6 +76,12 @@ def moment(text: str) -> str:
     return f"{text[:10]} {text[11:19]} UTC"
 
 
+def day(text: str) -> str:
+    """Return ``21 Nov`` for an ISO 8601 time."""
+    at = datetime.fromisoformat(text)
+    return f"{at.day} {at:%b}"
+
+
 def clock_time(text: str) -> str:
     """Return ``08:44:42.123`` for an ISO 8601 time in UTC with milliseconds."""
     return text[11:23]

@@ -404,6 +404,7 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
         unanswered=state.unanswered if fact.stall else fact.unanswered,
         attention=now if fact.attention else state.attention,
         dispatch=state.dispatch + 1,
+        not_before=0.0 if state.settling_since and not in_wait(state) else state.not_before,
     )
     following = next_fact(plan, after, now)
     stops = isinstance(following, ev.StepDeadLettered) and not following.cause.message_dies

@@ -63,9 +63,10 @@ def up(
     detach: bool = False,
     tell: Callable[[str], None] = _nothing,
     begins: Callable[[str], None] = _nothing,
+    renewed: Callable[[], None] = lambda: None,
 ) -> None:
     """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish. ``begins``
-    is called with the name of each phase of the start."""
+    is called with the name of each phase of the start, and ``renewed`` after each further deployment."""
     files = Files(settings.project)
     _require_none_running(files)
     require_free_port(settings.port)
@@ -103,6 +104,7 @@ def up(
                 live = LiveCode(clients, settings.project, files.root, stacks)
                 for changed in changes(settings.project, before, emulator.is_running):
                     description, live = _renew(clients, settings, files, description, live, changed, tell)
+                    renewed()
             elif not detach:
                 emulator.wait()
         except Stopped:

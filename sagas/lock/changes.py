@@ -1,193 +1,175 @@
-"""The changes since the last release, their effect on sagas in flight, and advice.
-
-Each effect is what the engine does with sagas that the last release started; ``tests/engine/test_lock_agrees.py``
-checks that.
-"""
+"""What a release changes for sagas in flight: since the lock file, or for those that a stack has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
-from sagas.core.fit import KINDS
-from sagas.lock.content import Content, content_of, inputs_of
-from sagas.lock.fitting import Types, misfits
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.core.states import SagaStatus, StepStatus
+from sagas.core.text import day
+from sagas.errors import InvalidRequest, Problem
+from sagas.lock.content import LETTERS, Content, blueprint_of, hash_of, is_blueprint, read_json
+from sagas.lock.judging import Finding, Position, judge
 
-_WAIT = "such a saga waits for an operator (TypeChanged) until matching code is deployed"
-_REMOVABLE = "deploy it until `sagas list {saga}` shows no saga in flight that has it"
+_STATUSES = {letter: status for status, letter in LETTERS.items()}
+_PLACES = {
+    SagaStatus.COMPENSATING: "undoing",
+    SagaStatus.DEAD_LETTERED: "dead-lettered at",
+    SagaStatus.FAILED: "failed at",
+    SagaStatus.COMPENSATION_FAILED: "that could not undo",
+}
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a saga type.
+    """A change of a saga type, and the sagas that notice it.
 
     Args:
         saga: the type's name.
-        where: the step or field; empty for the type as a whole.
-        what: what changed.
-        effect: what happens to sagas in flight.
+        where: the step, undo or value; empty for the type as a whole.
+        what: what changed; ``it`` is ``where``.
+        effect: what would happen to these sagas, after "they"; empty if they continue.
         todo: what to do about it; empty if nothing.
-        breaks: whether sagas in flight cannot continue without help.
+        sagas: which sagas, in words; empty for any in flight.
+        place: where they are.
+        count: how many; 0 if unknown.
+        since: when the oldest was started.
+        ids: the oldest.
     """
 
     saga: str
     where: str
     what: str
-    effect: str
+    effect: str = ""
     todo: str = ""
-    breaks: bool = True
+    sagas: str = ""
+    place: str = ""
+    count: int = 0
+    since: str = ""
+    ids: tuple[str, ...] = ()
+
+    @property
+    def breaks(self) -> bool:
+        """Whether sagas in flight cannot continue without help."""
+        return bool(self.effect)
 
     def __str__(self) -> str:
-        place = f"{self.saga}, {self.where}" if self.where else self.saga
-        return f"{place}: {self.what}. Sagas in flight: {self.effect}." + (f" {self.todo}." if self.todo else "")
+        head, what = [self.saga, self.sagas or self.where], self.what
+        if self.count:
+            count = f"{self.count:,} {'saga' if self.count == 1 else 'sagas'}"
+            head[1] = f"{count} {self.sagas} since {day(self.since)}"
+        if self.sagas:
+            head[1] += f" {self.place}" if self.place else ""
+            if what.startswith("it ") and not self.place.endswith(f" {self.where}"):
+                what = self.where + what.removeprefix("it")
+            elif self.where and not what.startswith("it "):
+                what = f"{self.where}: {what}"
+        effect = f" {'They' if self.sagas else 'Sagas in flight'} {self.effect}." if self.effect else ""
+        return f"{', '.join(part for part in head if part)}: {what}.{effect}"
 
 
 def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
-    """Return the changes since the last release, those that break sagas in flight first."""
-    now, changed = {definition.name: definition for definition in definitions}, list[Change]()
-    for name, old in sorted(locked["sagas"].items()):
-        if name in now:
-            changed += _of_type(old, now[name])
-            continue
-        effect = "they stop, and the supervisor counts each (SagaWithoutCode), until the type is deployed again"
-        changed.append(
-            Change(name, "", "the saga type was removed or renamed", effect, f"Keep it: {_until_unused(name)}")
-        )
-    for name in sorted(now.keys() - locked["sagas"].keys()):
-        changed.append(Change(name, "", "a new saga type", "none exist yet", breaks=False))
-    return sorted(changed, key=lambda change: not change.breaks)
+    """Return the changes since the last release, those that stop sagas in flight first."""
+    now = {definition.name: definition for definition in definitions}
+    types = sorted(locked["sagas"].items())
+    found = [Change(name, *finding) for name, old in types for finding in judge(old, now.get(name))]
+    return sorted(found, key=lambda change: not change.breaks)
 
 
-def _until_unused(saga: str) -> str:
-    return _REMOVABLE.format(saga=saga)
+def changes_in_flight(in_flight: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
+    """Return the changes that the sagas of a stack notice, those that stop them first. ``in_flight`` has the answer of
+    the route by type, as in a file that ``sagas check --save`` writes; ``definitions`` are the types to deploy."""
+    now, found = {definition.name: definition for definition in definitions}, list[Change]()
+    children = set[str]()
+    for name, answer in sorted(in_flight["types"].items()):
+        blueprints, new = answer["blueprints"], now.get(name)
+        deployed = blueprints.get(answer.get("deployed"))
+        unknown = sum(g["count"] for g in answer["groups"] if "request" not in blueprints[g["blueprint"]])
+        if unknown:
+            who = f"{unknown:,} {'saga' if unknown == 1 else 'sagas'} of an unknown blueprint"
+            found.append(Change(name, "", f"{who}; steps were judged, values were not"))
+        for group in answer["groups"]:
+            found += _of_group(name, group, blueprints, new, deployed)
+            children |= {child for step in blueprints[group["blueprint"]]["steps"] for child in step.get("sagas", ())}
+        if new is not None and deployed is not None:
+            sagas = f"new ones until you deploy, of version {deployed['version']}"
+            found += _warnings(name, judge(deployed, new), sagas)
+    for name in sorted(children & now.keys() & in_flight["types"].keys()):
+        for old in in_flight["types"][name]["blueprints"].values():
+            # Completed children are undone if their parent is, and are not counted.
+            steps = [step for step in old["steps"] if not step.get("retired")]
+            done = Position(SagaStatus.COMPENSATING, len(steps) - 1, (StepStatus.COMPLETED,) * len(steps))
+            sagas = f"completed children of version {old['version']}, which may exist"
+            found += _warnings(name, judge(old, now[name], done), sagas)
+    return sorted(_merged(found), key=lambda change: not change.breaks)
 
 
-def _of_type(old: Content, definition: SagaDefinition) -> Iterator[Change]:
-    new: Content = content_of([definition])["sagas"][definition.name]
-    before = {step["name"]: step for step in old["steps"]}
-    yield from _removed(definition, before, [step.name for step in definition.steps])
-    yield from _values(old, new, definition)
-    for step in definition.steps:
-        if step.name not in before:
-            yield Change(definition.name, f'step "{step.name}"', "was added", "they do not run it", breaks=False)
-            continue
-        yield from _kind(definition, before[step.name].get("waits_for", ""), step)
-        # Results that it takes now and that sagas in flight do not have at this step.
-        earlier = list(before)[: list(before).index(step.name)]
-        for parameter in step.parameters:
-            if parameter.step is not None and parameter.step not in earlier:
-                what = f'takes the result of "{parameter.step}"'
-                effect = (
-                    "they have no such result yet: the step fails for good (PermanentError), and on_exhausted applies"
-                )
-                todo = "Use it in a new step, or create a new saga type"
-                yield Change(definition.name, f'step "{step.name}"', what, effect, todo)
-        for parameter in step.undo.parameters if step.undo is not None else ():
-            if parameter.step not in (None, step.name, *earlier):
-                where, what = f'the undo of "{step.name}"', f'takes the result of "{parameter.step}"'
-                effect = "they have no such result: the undo fails, and they end COMPENSATION_FAILED"
-                yield Change(definition.name, where, what, effect, "Use only the result of its own step in the undo")
-        yield from _policies(definition, before[step.name], step)
-    shared = [step["name"] for step in new["steps"] if step["name"] in before]
-    if shared != [name for name in before if name in shared]:
-        effect = "they keep their order, also when they are undone"
-        yield Change(definition.name, "", "the order of the steps changed", effect, breaks=False)
-    if "prefix" in old and old["prefix"] != definition.prefix:
-        effect = (
-            f"`ctx.s3_key` uses the new prefix, so objects stored under {old['prefix']} are neither found nor swept"
-        )
-        todo = "Keep the prefix while any are in flight, and then sweep the old prefix by hand"
-        yield Change(definition.name, "orphans", f"the prefix changed to {definition.prefix}", effect, todo)
+def _of_group(
+    name: str, group: Content, blueprints: Content, new: SagaDefinition | None, deployed: Content | None
+) -> Iterator[Change]:
+    """The changes for sagas at one position."""
+    old, status, cursor, letters = (
+        blueprints[group["blueprint"]],
+        SagaStatus(group["status"]),
+        group["cursor"],
+        group["steps"],
+    )
+    steps = [step["name"] for step in old["steps"] if not step.get("retired")]
+    moving = "after" if cursor == len(steps) else "at" if letters[cursor] in "RW" else "before"
+    place = f'{_PLACES.get(status, moving)} step "{steps[min(cursor, len(steps) - 1)]}"'
+    ids = tuple(group.get("examples", ()))
+    sagas = f"of version {old['version']}"
+    at = Position(status, cursor, tuple(_STATUSES[letter] for letter in letters))
+    # Code that was deployed before is a rollback.
+    back = new is not None and hash_of(blueprint_of(new)) in blueprints
+    for where, what, effect, todo in judge(old, new, at, deployed):
+        added = back and what == "it is gone" and where.startswith("step")
+        what = "it was added and is gone" if added else what
+        stop = place if effect else ""
+        yield Change(name, where, what, effect, todo, sagas, stop, group["count"], group["oldest"], ids)
 
 
-def _removed(definition: SagaDefinition, before: dict[str, Any], names: list[str]) -> Iterator[Change]:
-    """Steps that were removed."""
-    added = [name for name in names if name not in before]
-    for position, (name, step) in enumerate(before.items()):
-        if name in names:
-            continue
-        where = f'step "{name}"'
-        renamed = position < len(names) and names[position] in added
-        what = f'was removed, or renamed to "{names[position]}"' if renamed else "was removed"
-        undone = "; its undo ends COMPENSATION_FAILED" if "undo" in step else ""
-        effect = f"any that still has to run it waits for an operator (DEAD_LETTERED, CodeGone){undone}"
-        if step.get("retired"):
-            effect = f"those started before it was retired: {effect}"
-            todo = f"Make sure that `sagas list {definition.name}` shows no saga in flight that has it"
-            yield Change(definition.name, where, what, effect, todo, breaks=False)
-            continue
-        how = "retired=True" if step.get("waits_for") else "@step(retired=True)"
-        todo = f"Keep it under its name with {how}, and {_until_unused(definition.name)}"
-        yield Change(definition.name, where, what, effect, todo)
+def _warnings(name: str, findings: Iterable[Finding], sagas: str) -> list[Change]:
+    """Warn about what would stop sagas whose number is unknown, and may be 0."""
+    stops = (finding for finding in findings if finding.effect)
+    return [Change(name, where, f"{what}. They {effect}", sagas=sagas) for where, what, effect, _ in stops]
 
 
-def _kind(definition: SagaDefinition, was: str, step: StepDefinition) -> Iterator[Change]:
-    """A step that has changed its kind under the same name."""
-    if was == step.waits_for:
-        return
-    what = f"changed from {KINDS[was]} to {KINDS[step.waits_for]}"
-    effects = ["those that wait there no longer accept a signal, and time out"] if was == "signal" else []
-    if step.waits_for:
-        effects.append("those that reach it wait for an operator (TypeChanged or CodeGone)")
-    todo = f"Give the new step another name, and keep the old one: {_until_unused(definition.name)}" if effects else ""
-    effect = "; ".join(effects) or "those that wait there continue as before"
-    yield Change(definition.name, f'step "{step.name}"', what, effect, todo, breaks=bool(effects))
+def _merged(found: Iterable[Change]) -> list[Change]:
+    """Join the groups that differ in details only."""
+    merged = dict[Change, Change]()
+    for change in sorted(found, key=lambda change: change.since):
+        key = replace(change, count=0, since="", ids=())
+        first = merged.get(key, replace(change, count=0))
+        ids = tuple(dict.fromkeys((*first.ids, *change.ids)))[:_EXAMPLES]
+        merged[key] = replace(first, count=first.count + change.count, ids=ids)
+    return list(merged.values())
 
 
-def _values(old: Content, new: Content, definition: SagaDefinition) -> Iterator[Change]:
-    """Changes to the stored form of the request and of step results."""
-    types = Types(old.get("types", {}), new.get("types", {}))
-    old_names = [step["name"] for step in old["steps"]]
-    results = {step["name"]: step["result"] for step in new["steps"]}
-    pairs = {"request": (old["request"], new["request"])}
-    pairs |= {step["name"]: (step["result"], results[step["name"]]) for step in old["steps"] if step["name"] in results}
-    for name, (was, now) in pairs.items():
-        takers = list[str]()
-        for step in (step for step in definition.steps if step.name in old_names):
-            if name in inputs_of(step):
-                takers.append(f"step {step.name}")
-            if step.undo is not None and name in inputs_of(step.undo):
-                takers.append(f"the undo of {step.name}")
-        for misfit in misfits(was, now, types):
-            field = (
-                f"the request, {misfit.path}" if name == "request" else f'the result of step "{name}", {misfit.path}'
-            )
-            if not takers or name in definition.upcast:
-                effect = (
-                    "its upcast reads the old form, which is not checked" if takers else "none of their steps uses it"
-                )
-                yield Change(definition.name, field, misfit.what, effect, breaks=False)
-                continue
-            effect = f"{' and '.join(takers)} cannot take the old form: {_WAIT}"
-            todo = "Accept the old form as well (`Old | New`), or add a separate field with a default"
-            if "default" in misfit.what:
-                todo = "Give it a default"
-            elif "removed" in misfit.what:
-                todo = "Keep it, with a default, while any are in flight"
-            yield Change(definition.name, field, misfit.what, effect, todo)
+def read_in_flight(path: Path) -> Content:
+    """Return the content of a file that ``sagas check --save`` wrote."""
+    content = read_json(path, "types", "file of sagas in flight", "sagas check --save")
+    if not all(map(_is_answer, content["types"].values())):
+        raise InvalidRequest(f"{path} is not a file of sagas in flight", [Problem("$.types", "expected groups")])
+    return content
 
 
-def _policies(definition: SagaDefinition, old: Content, step: StepDefinition) -> Iterator[Change]:
-    name, where = definition.name, f'step "{step.name}"'
-    if "undo" in old and step.undo is None:
-        effect = "those that are undone end COMPENSATION_FAILED (CodeGone)"
-        yield Change(name, where, "no longer has an undo", effect, f"Keep the undo: {_until_unused(name)}")
-    if "undo" not in old and step.undo is not None:
-        yield Change(name, where, "now has an undo", "the undo applies to them, too", breaks=False)
-    was, now = old.get("undo_when", "completed"), step.undo_when
-    if was != now:
-        effect = f"the new rule applies to them: the step is undone when it was {now}"
-        yield Change(name, where, f"undo_when changed from {was!r} to {now!r}", effect, breaks=False)
-    was, policy = old.get("on_exhausted", "COMPENSATE"), step.on_exhausted.value
-    if was != policy:
-        effect = f"{policy} applies to steps that are exhausted from now on"
-        yield Change(name, where, f"on_exhausted changed from {was} to {policy}", effect, breaks=False)
-    if bool(old.get("pivot")) != step.pivot:
-        what = "is now the pivot" if step.pivot else "is no longer the pivot"
-        yield Change(name, where, what, "they keep the pivot that they started with", breaks=False)
-    if bool(old.get("retired")) != step.retired:
-        what = "is now retired" if step.retired else "is no longer retired"
-        effect = "they still run it" if step.retired else "those that have it run it"
-        yield Change(name, where, what, effect, breaks=False)
+def _is_answer(answer: Any) -> bool:
+    """Whether a value is the answer of the route of sagas in flight, as far as this module reads it."""
+    try:
+        blueprints = answer["blueprints"]
+        for group in answer["groups"]:
+            steps = [step["name"] for step in blueprints[group["blueprint"]]["steps"] if not step.get("retired")]
+            SagaStatus(group["status"])
+            datetime.fromisoformat(group["oldest"])
+            matches = len(steps) == len(group["steps"]) and _STATUSES.keys() >= set(group["steps"])
+            if not matches or not 0 <= group["cursor"] <= len(steps) or group["count"] < 1:
+                return False
+        return all(map(is_blueprint, blueprints.values()))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False

@@ -1,56 +1,119 @@
-"""The lock file: the parts of the definitions that sagas in flight depend on, as JSON with readable diffs."""
+"""Blueprints: the parts of a saga type that its sagas in flight depend on, as JSON.
+
+Each saga names the blueprint it was started with, for ``sagas check``. The lock file has those of the last release.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from sagas.authoring.definition.definition import SagaDefinition, StepDefinition, StepSource
-from sagas.authoring.policies import Exhausted
 from sagas.authoring.shapes.base import SchemaDefinitions
 from sagas.authoring.shapes.compiler import shape_of
-from sagas.errors import InvalidRequest, NotFound, Problem
+from sagas.core.states import StepStatus
+from sagas.errors import DefinitionError, InvalidRequest, NotFound, Problem
 
 FORMAT = 1
-"""The version of the file's format."""
+"""The version of the format of blueprints and of the files that have them."""
 
+LARGEST = 300_000
+"""Bytes of a stored blueprint, at most: it is one item of DynamoDB."""
 _WIDTH = 120
 """The longest line, in characters."""
+
+LETTERS = {
+    StepStatus.PENDING: "P",
+    StepStatus.RUNNING: "R",
+    StepStatus.RETRYING: "T",
+    StepStatus.WAITING: "W",
+    StepStatus.COMPLETED: "C",
+    StepStatus.FAILED: "F",
+    StepStatus.COMPENSATING: "U",
+    StepStatus.COMPENSATED: "B",
+    StepStatus.COMPENSATION_FAILED: "X",
+}
+"""The letter of each status of a step, in groups of sagas in flight."""
 
 Content = dict[str, Any]
 
 
 def content_of(definitions: Iterable[SagaDefinition]) -> Content:
-    """Return the lock file's content for these saga types, without policies that have their defaults."""
-    sagas = Content()
-    for definition in definitions:
-        types = SchemaDefinitions(f"#/sagas/{definition.name}/types/{{name}}")
-        saga: Content = {"request": shape_of(definition.request_type).schema(types), "steps": []}
-        saga["steps"] += [_step_content(step, types) for step in definition.steps]
-        if definition.orphans is not None:
-            saga["prefix"] = definition.prefix
-        if types.schemas:
-            saga["types"] = types.schemas
-        sagas[definition.name] = _short(saga)
-    return {"format": FORMAT, "sagas": sagas}
+    """Return the lock file's content for these saga types."""
+    return {"format": FORMAT, "sagas": {definition.name: blueprint_of(definition) for definition in definitions}}
+
+
+def blueprint_of(definition: SagaDefinition) -> Content:
+    """Return the blueprint of a saga type: without code, policies and texts, and without empty values."""
+    types = SchemaDefinitions("#/types/{name}")
+    blueprint: Content = {
+        "format": FORMAT,
+        "saga": definition.name,
+        "version": definition.version,
+        "result": definition.result_step.name,
+        "request": shape_of(definition.request_type).schema(types),
+        "steps": [_step_content(step, types) for step in definition.steps],
+    }
+    optional = {
+        "hidden": {source: [*map(list, paths)] for source, paths in definition.redaction.hidden.items()},
+        "find_by": [key.name for key in definition.find_by],
+        "prefix": definition.prefix if definition.orphans is not None else "",
+        "types": types.schemas,
+    }
+    return cast("Content", _short(blueprint | {name: value for name, value in optional.items() if value}))
+
+
+def hash_of(blueprint: Content) -> str:
+    """Return the name of a blueprint: 22 characters from the SHA-256 of its JSON."""
+    return base64.urlsafe_b64encode(hashlib.sha256(_bytes_of(blueprint)).digest()[:16]).decode().rstrip("=")
+
+
+def body_of(blueprint: Content) -> bytes:
+    """Return the stored form of a blueprint."""
+    return zlib.compress(_bytes_of(blueprint), 9)
+
+
+def blueprint_in(body: bytes) -> Content | None:
+    """Return a blueprint from its stored form; ``None`` if it was altered, or is of a newer version."""
+    try:
+        blueprint: Any = json.loads(zlib.decompress(body))
+    except (zlib.error, ValueError):
+        return None
+    return blueprint if is_blueprint(blueprint) else None
+
+
+def check_size(definition: SagaDefinition) -> None:
+    """Refuse a type whose blueprint is too large to be stored."""
+    blueprint = blueprint_of(definition)
+    size = len(body_of(blueprint))
+    if size > LARGEST:
+        types = {"request": blueprint["request"]} | blueprint.get("types", {})
+        largest = max(types, key=lambda name: len(_bytes_of(types[name])))
+        raise DefinitionError(
+            f'saga "{definition.name}": its types take {size:,} bytes, and a blueprint has room for {LARGEST:,}; the '
+            f"largest is {largest}"
+        )
+
+
+def _bytes_of(blueprint: Content) -> bytes:
+    return json.dumps(blueprint, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
     content: Content = {"name": step.name, "result": shape_of(step.result_type).schema(types)}
     if step.waits_for:
         content["waits_for"] = step.waits_for
+    if step.children is not None:
+        content["sagas"] = [child.name for child in step.children.sagas]
+        content |= {"tolerate": step.children.tolerate} if step.children.tolerate else {}
     if step.undo is not None:
         content["undo"] = inputs_of(step.undo)
-    if step.undo_when != "completed":
-        content["undo_when"] = step.undo_when
-    if step.on_exhausted is not Exhausted.COMPENSATE:
-        content["on_exhausted"] = step.on_exhausted.value
-    if step.pivot:
-        content["pivot"] = True
-    if step.retired:
-        content["retired"] = True
+    content |= {name: True for name in ("pivot", "retired") if getattr(step, name)}
     return content
 
 
@@ -95,18 +158,33 @@ def _written(node: Any, depth: int, name: str) -> str:
 
 def read(path: Path) -> Content:
     """Return the content of a lock file."""
+    content = read_json(path, "sagas", "lock file", "sagas check --write")
+    if not all(map(is_blueprint, content["sagas"].values())):
+        raise InvalidRequest(f"{path} is not a lock file", [Problem("$.sagas", "expected blueprints")])
+    return content
+
+
+def read_json(path: Path, member: str, what: str, command: str) -> Content:
+    """Return the content of a file of blueprints, whose ``member`` is an object. ``command`` writes the file."""
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NotFound(f"{path} does not exist; `sagas check --write` creates it") from None
-    except (ValueError, RecursionError) as error:
+        raise NotFound(f"{path} does not exist; `{command}` creates it") from None
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"{path} is not JSON", [Problem("$", str(error))]) from None
     content = cast("Content", data) if isinstance(data, dict) else Content()
-    if not isinstance(content.get("format"), int) or not isinstance(content.get("sagas"), dict):
-        raise InvalidRequest(f"{path} is not a lock file", [Problem("$", "expected format and sagas")])
-    if content["format"] > FORMAT:
-        problem = Problem(
-            "$.format", f"expected at most {FORMAT}; the file was written by a newer version of lambda-sagas"
-        )
-        raise InvalidRequest(f"{path} cannot be read", [problem])
+    if content.get("format", FORMAT) != FORMAT:
+        text = f"{path.name} has format {content['format']}; this version reads {FORMAT}"
+        raise InvalidRequest(f"{text}. Write it with `{command}`")
+    if "format" not in content or not isinstance(content.get(member), dict):
+        raise InvalidRequest(f"{path} is not a {what}", [Problem("$", f"expected format and {member}")])
     return content
+
+
+def is_blueprint(value: object) -> bool:
+    """Whether this version can compare a value as a blueprint."""
+    if not isinstance(value, dict):
+        return False
+    blueprint = cast("Content", value)
+    steps = blueprint.get("steps")
+    return blueprint.get("format") == FORMAT and isinstance(blueprint.get("saga"), str) and isinstance(steps, list)

@@ -28,6 +28,7 @@ from sagas.engine.committer import Committer, EntryContext
 from sagas.engine.operate.breaker import Breakers
 from sagas.engine.ports import NullObserver
 from sagas.engine.registry import Registry, SagaType
+from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.children import ChildCreator, first_entry, new_state
 from sagas.engine.supervise.codeless import in_time
 from sagas.engine.worker import Worker
@@ -200,7 +201,8 @@ class InProcessRun:
         )
         self._advancer = Advancer(services, registry, self, Attempt, work=self)
         self._worker = Worker(self._advancer)
-        creator = ChildCreator(registry, store.control, store.journal, self._clock)
+        self._blueprints = Blueprints(store.blueprints, self._clock)
+        creator = ChildCreator(registry, store.control, store.journal, self._clock, self._blueprints)
         self._children = Children(self._advancer, store.control, store.joins, creator, self, self)
         self._start(SagaType(definition), request)
 
@@ -317,7 +319,8 @@ class InProcessRun:
         return self._look(saga_id)
 
     def _start(self, saga_type: SagaType, request: Any) -> None:
-        entry = first_entry(saga_type, self.saga_id, request, "test", self._clock, {})
+        blueprint = self._blueprints.name(saga_type.definition)
+        entry = first_entry(saga_type, self.saga_id, request, "test", self._clock, blueprint)
         state = new_state(saga_type, entry)
         self._store.journal.put(entry)
         self._store.control.create(state, saga_type.definition.stale_after.total_seconds())

@@ -8,23 +8,32 @@ from typing import Any
 from sagas.authoring.definition.definition import definition_of
 from sagas.authoring.saga import Saga
 from sagas.lock import LOCK
-from sagas.lock.changes import changes
+from sagas.lock.changes import changes, changes_in_flight, read_in_flight
 from sagas.lock.content import read
 
 
-def assert_fits_release(*saga_classes: type[Saga[Any]], lock: Path | str = LOCK) -> None:
+def assert_fits_release(
+    *saga_classes: type[Saga[Any]], lock: Path | str = LOCK, in_flight: Path | str | None = None
+) -> None:
     """Compare a service's saga types with those of its last release, as ``sagas check`` does.
 
     Args:
         saga_classes: all saga types of the service; a missing one counts as removed.
         lock: the file that ``sagas check --write`` wrote at the last release.
+        in_flight: instead of the lock file, a file that ``sagas check --stack NAME --save FILE`` wrote: the sagas that
+            were in flight then.
 
     Raises:
         AssertionError: sagas in flight could not continue; the message says why, and what to do.
         NotFound: the file does not exist.
-        InvalidRequest: the file is not a lock file.
+        InvalidRequest: the file is not of this kind, or has another format.
     """
-    differences = changes(read(Path(lock)), map(definition_of, saga_classes))
-    breaking = [str(change) for change in differences if change.breaks]
+    definitions = [definition_of(saga_class) for saga_class in saga_classes]
+    if in_flight is None:
+        path, found = lock, changes(read(Path(lock)), definitions)
+    else:
+        path, found = in_flight, changes_in_flight(read_in_flight(Path(in_flight)), definitions)
+    breaking = [change for change in found if change.breaks]
     if breaking:
-        raise AssertionError("\n".join([f"sagas in flight since the last release ({lock}):", *breaking]))
+        advice = dict.fromkeys(f"{change.todo}." for change in breaking)
+        raise AssertionError("\n".join([f"sagas in flight would stop ({path}):", *map(str, breaking), *advice]))

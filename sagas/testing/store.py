@@ -16,6 +16,7 @@ from sagas.store.journal.payloads import Payloads
 from sagas.store.settings import StoreSettings
 from sagas.store.signals.inbox import Inbox
 from sagas.store.tables import tables_over
+from sagas.store.types.blueprints import BlueprintItems
 from sagas.store.types.breakers import BreakerItems
 from sagas.testing.expressions import Item
 from sagas.testing.tables import MemoryTables
@@ -45,7 +46,7 @@ class _Connection(SharedConnection):
 
 
 class MemoryStore:
-    """The engine's control items, journal, joins, inbox and breakers, in memory."""
+    """The engine's control items, journal, joins, inbox, breakers and blueprints, in memory."""
 
     def __init__(self) -> None:
         self._memory = MemoryTables()
@@ -57,6 +58,7 @@ class MemoryStore:
         self.joins = Joins(tables, _SETTINGS)
         self.inbox = Inbox(tables, _SETTINGS, payloads)
         self.breakers = BreakerItems(tables, _SETTINGS)
+        self.blueprints = BlueprintItems(tables, _SETTINGS)
         self._states: dict[str, tuple[Item, SagaState]] = {}
 
     def clear(self) -> None:
@@ -69,7 +71,7 @@ class MemoryStore:
         items = self._memory.tables.get(_SETTINGS.sagas_table, {}).values()
         for item in items:
             if "name_shard" not in item:
-                continue  # a breaker, or a signal
+                continue  # a breaker, a blueprint, or a signal
             saga_id = item["saga_id"]["S"]
             before, _ = self._states.get(saga_id, (None, None))
             if before is not item:  # every write stores a new object

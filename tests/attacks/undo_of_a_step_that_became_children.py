@@ -101,13 +101,14 @@ def main() -> None:
     for one in changes(content_of([definition_of(old), definition_of(Kid)]), [definition_of(new), definition_of(Kid)]):
         print("sagas check:", "STOPS" if one.breaks else "fits ", one)
     asked: Counter[str] = Counter()
-    send = BaseClient._make_api_call  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    client: Any = BaseClient
+    send = client._make_api_call
 
     def listening(self: Any, operation: str, parameters: Any) -> Any:
         asked[operation] += 1
         return send(self, operation, parameters)
 
-    BaseClient._make_api_call = listening  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    client._make_api_call = listening
     globals().update(OLD=old, NEW=new)
     old.__qualname__, new.__qualname__, old.__module__, new.__module__ = "OLD", "NEW", __name__, __name__
     with aws():
@@ -123,7 +124,7 @@ def main() -> None:
         with pytest.MonkeyPatch.context() as patch:  # the deployment
             bench = deploy_functions(patch, stack, Bench, **limits)
             bench.invoke("trip", "last")
-            deliveries, minutes = 0, 24 * 60
+            deliveries, minutes, minute = 0, 24 * 60, 0
             for minute in range(minutes):  # of those that come each second, one in five minutes is played
                 if minute % 5 == 0:
                     asked.clear()

@@ -54,7 +54,7 @@ class Other(Saga[Req], name="other"):
 def release(number: int) -> Any:
     if number == 1:
 
-        class Trip(Saga[Req], name="trip"):
+        class Trip(Saga[Req], name="trip"):  # pyright: ignore[reportRedeclaration]
             @step
             def zero(self, request: Req) -> str:
                 return "z"

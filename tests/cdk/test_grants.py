@@ -169,6 +169,7 @@ def test_several_types_and_rights_add_up(clerks: Clerks) -> None:
         "POST/sagas/create-zip",
         "GET/sagas/checkout/*",
         "GET/types/checkout",
+        "GET/types/checkout/in-flight",
     }
 
 

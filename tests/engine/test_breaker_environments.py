@@ -76,7 +76,8 @@ def _items(engine: Engine) -> BreakerItems:
 
 def _start(engine: Engine) -> Message:
     d = engine
-    starter = Starter(d.registry, d.control, d.journal, _Mail(), d.clock, d.pauses, d.auto_disabler, d.search_keys)
+    parts = (d.control, d.journal, _Mail(), d.clock, d.pauses, d.auto_disabler, d.search_keys, d.blueprints)
+    starter = Starter(d.registry, *parts)
     saga_id = starter.start("probed", {"item": "train"}).state.saga_id
     return Message(saga_id, "probed", "call", 0, False, 1, message_id=saga_id)
 

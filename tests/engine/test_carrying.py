@@ -87,6 +87,7 @@ def letter(stack: HandmadeStack, step: str) -> Any:
 def test_a_saga_reads_nothing(deployed: Callable[..., Bench], wire: Wire) -> None:
     LOG.clear()
     w = deployed(Trip)
+    w.release()
     wire.requests.clear()
     saga_id = w.start("trip", REQUEST)
     w.run()

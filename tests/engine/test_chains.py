@@ -112,6 +112,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bench], Meter]:
 def test_five_steps_take_eleven_requests_and_nineteen_write_units(
     chained: Bench, wire: Wire, meter: Callable[[Bench], Meter]
 ) -> None:
+    chained.release()
     w, seen = chained, meter(chained)
     saga_id = begun(w)
     assert seen.units + seen.index_units == 4

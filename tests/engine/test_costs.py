@@ -63,8 +63,10 @@ def made(bench: Make, deployed: Make) -> Callable[..., Bench]:
             variables = b.stack.environment | environment
             registry, settings = Registry(b.stack.classes), settings_from(variables)
             b.engine = Engine(registry, settings, b.stack.routes, clock=b.clock)
+            b.release()
             return b
         b = deployed(*classes, **environment)
+        b.release()
         b.clock.time = (b.clock.time // SLOT + 1) * SLOT + 1.0  # which slot of due times it meets is not left to chance
         first = b.stack.steps()[0][0]
         b.start(first, {"few": {"legs": 1}, "travel": {"number": 0}, "purchase": ORDER}.get(first))
@@ -222,6 +224,7 @@ def test_a_step_claims_journals_and_commits_on_conditions(deployed: Make, wire: 
 
 def test_the_index_is_written_at_start_and_end_only(deployed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     w = deployed(Ten)
+    w.release()
     seen = metered(w, monkeypatch)
     saga_id = w.start("ten")
     w.run()

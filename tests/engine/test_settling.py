@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagas import Saga, step, wait_for
+from sagas import CircuitBreaker, Saga, step, wait_for
 from sagas.client.read.next_action import next_action
 from sagas.errors import Conflict, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
@@ -133,6 +133,88 @@ def test_undos_wait_in_their_order(settling: Callable[..., Bench]) -> None:
     assert [each["status"] for each in saga["steps"]] == ["COMPENSATED", "COMPENSATION_FAILED", "FAILED"]
     advice = f"Deploy the undo of step pay again and run `sagas retry {saga_id}`, or undo it by hand"
     assert next_action(saga, b.clock.now()).means.startswith(advice)
+
+
+def test_resuming_a_type_resumes_all_its_sagas_but_for_one_that_has_no_queue(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    stuck = in_flight(b)
+    others = [in_flight(b) for _ in range(2)]
+    b.engine.pausing.pause("change", "ada")
+    for _ in range(3):
+        b.deliver("change", "book")
+    assert all(b.state(saga_id).paused for saga_id in (stuck, *others))
+    book = b.stack.queues["change"].pop("book")
+    deployed(b, WithoutBook)
+    assert b.engine.pausing.resume("change", "ada") == 3
+    assert not any(b.state(saga_id).paused for saga_id in (stuck, *others))
+    b.clock.advance(600)
+    b.recover()
+    assert b.show(stuck)["waiting"]["kind"] == "release"
+    b.stack.queues["change"]["book"] = book
+    deployed(b, First)
+    b.clock.advance(600)
+    b.recover()
+    b.run()
+    assert {b.status(saga_id) for saga_id in (stuck, *others)} == {"COMPLETED"}
+
+
+class WithoutBook(Saga[Order], name="change", version="7"):
+    pay = First.pay
+    refund = First.refund
+    tell = First.tell
+
+
+class Texts(Saga[Order], name="values", version="1"):
+    @step
+    def count(self) -> str:
+        return "three"
+
+    @step
+    def use(self, count: str) -> None:
+        LOG.append(count)
+
+
+class Numbers(Saga[Order], name="values", version="2"):
+    @step
+    def count(self) -> int:
+        return 3
+
+    @step(circuit_breaker=CircuitBreaker(failure_threshold=1))
+    def use(self, count: int) -> None:
+        LOG.append(str(count))
+
+
+def test_a_value_that_the_code_cannot_read_uses_up_no_attempt(settling: Callable[..., Bench]) -> None:
+    b = settling(Texts)
+    saga_id = b.start("values")
+    b.deliver("values", "count")
+    b.engine = b.deploy(Numbers)
+    for _ in range(3):
+        b.deliver("values", "use")
+        b.clock.advance(60)
+        b.engine.recovery.run(60.0, requested=_only(saga_id))
+    saga, state = b.show(saga_id), b.state(saga_id)
+    assert (saga["status"], saga["waiting"]["kind"], state.steps[1].attempts.made) == ("RUNNING", "release", 0)
+    assert "no longer matches int" in saga["waiting"]["message"]
+    assert b.actions(saga_id)[2:] == ["StepPostponed", "SagaRecovered"] * 3
+    assert b.engine.breakers.waits_behind("values", "use") is None
+    b.engine = b.deploy(Texts)
+    b.run()
+    assert (b.status(saga_id), LOG, b.state(saga_id).unreadable) == ("COMPLETED", ["three"], "")
+
+
+def test_a_value_that_no_release_reads_needs_an_operator(settling: Callable[..., Bench]) -> None:
+    b = settling(Texts)
+    saga_id = b.start("values")
+    b.deliver("values", "count")
+    b.engine = b.deploy(Numbers)
+    b.deliver("values", "use")
+    b.clock.advance(SETTLE + 1)
+    b.engine.recovery.run(60.0, requested=_only(saga_id))
+    b.run()
+    saga = b.show(saga_id)
+    assert (saga["status"], saga["error"]["type"]) == ("DEAD_LETTERED", "TypeChanged")
+    assert next_action(saga, b.clock.now()).means.startswith("Deploy code that reads the stored value")
 
 
 class Asks(Saga[Order], name="asks"):

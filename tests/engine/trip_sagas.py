@@ -8,7 +8,7 @@ from types import new_class
 from typing import Any
 
 from sagas import AutoDisable, CircuitBreaker, Context, Exhausted, Retry, Saga, children, sleep, step, wait_for
-from tests.support.sagas import Order, act
+from tests.support.sagas import Order, Trip, act
 
 YEAR = 364 * 86_400.0
 FEW, MANY = 8, 1_000
@@ -220,3 +220,7 @@ def _largest() -> type[Any]:
 LARGEST = _largest()
 """Ten steps with undos and short names: the largest saga that makes sense."""
 CORRELATION = "c" * 128
+
+
+class NextTrip(Trip, name="trip", version="2"):
+    """The next release."""

@@ -25,6 +25,7 @@ from tests.engine.trip_sagas import (
     Flaky,
     Hurried,
     Nap,
+    NextTrip,
     Plain,
     Reports,
     Ten,
@@ -88,6 +89,15 @@ def called(method: str, path: str, body: Any = None, *, key: str | None = None, 
 
 @trip("a start")
 def start(b: Bench) -> Iterator[None]:
+    yield
+    b.start("trip")
+
+
+@trip("the first start of a release")
+def first_start(b: Bench) -> Iterator[None]:
+    b.engine = b.deploy(NextTrip)
+    yield
+    b.start("trip")
     yield
     b.start("trip")
 

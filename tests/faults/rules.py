@@ -568,6 +568,24 @@ def _chained_attempts_not_counted() -> Generator[None]:
         yield
 
 
+@_rule("18: code that does not fit does not run")
+def _misfits_run() -> Generator[None]:
+    def fits(plan: Plan, state: SagaState, now: float) -> None:
+        return None
+
+    with _in_place("misfit", fits):
+        yield
+
+
+@_rule("18: what does not fit is owed once no release is awaited")
+def _misfits_are_not_owed() -> Generator[None]:
+    def nothing(plan: Plan, state: SagaState, now: float) -> None:
+        return None
+
+    with _in_place("_fact_of_misfit", nothing):
+        yield
+
+
 @_rule("11: what was postponed and never completed is undone")
 def _postponed_steps_are_not_undone() -> Generator[None]:
     undoable = rules.undoable

@@ -275,7 +275,7 @@ def test_what_the_bus_does_not_take_is_sent_again_and_then_left_to_lambda(box: M
 def test_what_cannot_be_read_holds_nothing_up(box: MakeBox, capsys: pytest.CaptureFixture[str]) -> None:
     b = box()
     b.site.begin("trip")
-    good = b.records()
+    good = [record for record in b.records() if "created_at" in record["dynamodb"]["NewImage"]]
     bad = json.loads(json.dumps(good[0], default=str))
     del bad["dynamodb"]["NewImage"]["created_at"]
     other = {"eventName": "INSERT", "dynamodb": {"NewImage": {"saga_id": {"S": "breaker#trip#pay"}}}}

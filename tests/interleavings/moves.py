@@ -78,7 +78,7 @@ class Moves:
         at = self._spawned(at, Process("start", now))
         while at.actors:
             at = self._landed(at, at.actors[0])
-        [item] = self.shelf[at.tables].items(self.replay.settings.sagas_table)
+        [item] = self.items(at.tables)
         self.saga_id = item["saga_id"]["S"]
         if self._passed:
             tables = self.shelf.copy(at.tables)

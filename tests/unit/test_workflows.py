@@ -57,6 +57,13 @@ def test_what_publishes_may_not_write_to_the_repository() -> None:
     assert "--notes-from-tag" not in announces  # gh refuses the two together
 
 
+def test_sagas_in_flight_are_checked_before_a_deployment() -> None:
+    steps = [step.get("run", "") for step in workflow(TEMPLATE / "deploy.yml.tmpl")["jobs"]["deploy"]["steps"]]
+    [check] = [number for number, run in enumerate(steps) if "sagas check --stack {{name}}" in run]
+    [deploy] = [number for number, run in enumerate(steps) if " deploy --require" in run]
+    assert check < deploy
+
+
 def test_a_pull_request_gets_no_role_that_deploys() -> None:
     jobs = workflow(TEMPLATE / "deploy.yml.tmpl")["jobs"]
     roles = {

@@ -46,5 +46,5 @@ class _Watch:
         recorded = service.node.try_get_context(f"{LAYOUT}:{service.node.path}")
         for what in moved(recorded or {}, places):
             fault = f"the deployed {what} would be replaced or dropped, with its content"
-            more = "see docs/how-to/change-code-in-flight.md, or run `sagas layout --write` if that is intended"
+            more = "see docs/operations/deploying.md, or run `sagas layout --write` if that is intended"
             Annotations.of(service).add_warning_v2(f"sagas:Replaced:{what}", f"{fault}; {more}")

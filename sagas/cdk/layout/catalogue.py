@@ -12,6 +12,7 @@ from sagas.cdk.layout.step_groups import SHARED, StepGroup
 from sagas.cdk.options.function_options import FunctionOptions
 from sagas.cdk.options.service_options import ServiceOptions
 from sagas.errors import DefinitionError
+from sagas.lock.content import check_size
 
 _MOST_OF_A_SAGA = 100
 """Most steps with a function each. With the longest names, its nested templates come close to the limit of 1 MB."""
@@ -41,9 +42,9 @@ class Catalogue:
         options: of the service.
 
     Raises:
-        DefinitionError: no saga, two sagas with one name, children of a type outside the service, too many steps,
-            options for a step of another service or without its own function, steps that cannot share a function, or
-            too few executions for all functions.
+        DefinitionError: no saga, two sagas with one name, a type whose blueprint is too large, children of a type
+            outside the service, too many steps, options for a step of another service or without its own function,
+            steps that cannot share a function, or too few executions for all functions.
     """
 
     def __init__(self, service: str, options: ServiceOptions) -> None:
@@ -58,6 +59,7 @@ class Catalogue:
                 classes = f"{_name(first[saga.name].saga_class)} and {_name(saga.saga_class)}"
                 raise DefinitionError(f"{service}: two sagas are named {saga.name}: {classes}")
             first[saga.name] = saga
+            check_size(saga)
         for saga in self.sagas:
             for child in saga.children:
                 # The service itself starts its children.

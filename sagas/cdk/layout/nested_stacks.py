@@ -105,7 +105,7 @@ def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -
     if nested is None and alone > MOST_RESOURCES:
         raise DefinitionError(
             f"{service}: a stack has no room for all its queues; set nested_stacks=True if it is not deployed yet, "
-            "else see docs/how-to/change-code-in-flight.md"
+            "else see docs/operations/deploying.md"
         )
     if together > MOST_AT_ONCE and nested is not False:
         message = f"it has about {together:,} resources; CloudFormation's limit for an operation is {MOST_AT_ONCE:,}"

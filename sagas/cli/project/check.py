@@ -1,132 +1,189 @@
-"""``sagas check``: whether sagas that the last release started can continue with this code."""
+"""``sagas check``: whether sagas in flight can continue with this code."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-import tomllib
-from operator import attrgetter
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sagas.cli.output import count_of, emit, fail, plain, say
-from sagas.errors import DefinitionError, InvalidRequest, NotFound, SagaError, full_text
+from sagas.cli.project.types import types_of_project
+from sagas.cli.target import Target
+from sagas.errors import InvalidRequest, NotFound, SagaError, full_text
 from sagas.lock import LOCK
 
 if TYPE_CHECKING:
     from sagas.authoring.definition.definition import SagaDefinition
-    from sagas.authoring.saga import Saga
+    from sagas.lock.changes import Change
     from sagas.lock.content import Content
+
+_FLIGHT = "Sagas in flight"
+_OF_A_CHANGE = ("saga", "where", "what", "effect", "todo")
 
 
 def check(
+    context: typer.Context,
     sagas: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE[:CLASS]]...", help="Saga types; by default those of pyproject.toml"),
+        typer.Argument(
+            metavar="[MODULE[:CLASS]]...", help="Saga types; by default those of pyproject.toml, or of the CDK app"
+        ),
     ] = None,
     lock: Annotated[Path, typer.Option(help="Lock file")] = Path(LOCK),
     write: Annotated[bool, typer.Option("--write", help="Record these types as those of a release")] = False,
+    stack: Annotated[
+        str | None, typer.Option(rich_help_panel=_FLIGHT, help="Compare with the sagas of this CloudFormation stack")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", rich_help_panel=_FLIGHT, help="Compare with the sagas of the local stack")
+    ] = False,
+    in_flight: Annotated[
+        Path | None, typer.Option(metavar="FILE", rich_help_panel=_FLIGHT, help="Compare with a file of --save")
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=_FLIGHT, help="Save what the stack has, without ids and values"),
+    ] = None,
+    ids: Annotated[
+        bool, typer.Option("--ids", rich_help_panel=_FLIGHT, help="Print the three oldest ids of each group")
+    ] = False,
+    region: Annotated[str | None, typer.Option(rich_help_panel=_FLIGHT, help="AWS region of the stack")] = None,
+    profile: Annotated[str | None, typer.Option(rich_help_panel=_FLIGHT, help="AWS profile")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else")] = False,
 ) -> None:
-    """Compare the saga types with the last release: can sagas in flight continue?"""
+    """Compare the saga types with the last release, or with a stack: can sagas in flight continue?"""
+    if sum((stack is not None, local, in_flight is not None)) > 1:
+        raise typer.BadParameter("only one of them", param_hint="--stack/--local/--in-flight")
+    with_stack, with_sagas = stack is not None or local, stack is not None or local or in_flight is not None
+    if (save is not None or ids) and not with_stack:
+        raise typer.BadParameter("goes with --stack or --local", param_hint="--ids" if ids else "--save")
+    if write and with_sagas:
+        raise typer.BadParameter("cannot be combined with --stack, --local or --in-flight", param_hint="--write")
+    as_json = as_json or bool(context.find_root().obj and context.find_root().obj["json"])
+    try:
+        definitions = types_of_project(sagas or ())
+    except SagaError as error:
+        fail(full_text(error))
+    if not with_sagas:
+        _with_release(definitions, lock, write=write, as_json=as_json)
+        return
+    target = Target(stack, region, profile, as_json)
+    try:
+        content, where = _in_flight(target, definitions, in_flight)
+    except SagaError as error:
+        fail(full_text(error), status=2)
+    if save is not None:
+        _save(content, save)
+    _report(content, where, definitions, ids=ids, as_json=as_json)
+
+
+def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool, as_json: bool) -> None:
+    """Compare with the lock file."""
     from sagas.lock.changes import changes
     from sagas.lock.content import content_of, text_of
 
     try:
-        definitions = _definitions(sagas or _configured(Path("pyproject.toml")))
         recorded = _recorded(lock, write)
     except SagaError as error:
         fail(full_text(error))
-    differences = changes(recorded, definitions)
+    differences, content = changes(recorded, definitions), content_of(definitions)
     if write:
-        try:
-            lock.write_text(text_of(content_of(definitions)), encoding="utf-8")
-        except OSError as error:
-            fail(f"cannot write to {lock}: {error.strerror}")
+        _write(lock, text_of(content))
     broken = sum(change.breaks for change in differences)
     if as_json:
-        named = ("saga", "where", "what", "effect", "todo")
-        entries = [
-            {name: getattr(change, name) for name in named} | {"incompatible": change.breaks} for change in differences
-        ]
+        entries = [_entry(change) for change in differences]
         emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": entries})
     else:
-        for change in differences:
-            say(plain(f"{'STOPS' if change.breaks else 'fits '} {change}"))
+        _print(differences)
         if write:
             say(f"Wrote {lock}.")
         elif not differences:
             say(f"No change since {lock} affects sagas in flight.")
-        if not write and recorded != content_of(definitions):
+        if not write and recorded != content:
             say("`sagas check --write` records these types as those of a release.")
     if broken and not write:
         fail(f"{broken} of {count_of(len(differences), 'change')} since the last release would stop sagas in flight")
 
 
 def _recorded(lock: Path, write: bool) -> Content:
-    """Return the content of the lock file, or an empty one before the first ``--write``."""
+    """Return the content of the lock file; an empty one if ``--write`` replaces a file that cannot be read."""
     from sagas.lock.content import FORMAT, read
 
     try:
         return read(lock)
-    except NotFound:
+    except (NotFound, InvalidRequest):
         if not write:
             raise
         return {"format": FORMAT, "sagas": {}}
 
 
-def _configured(path: Path) -> list[str]:
-    """Return the saga types that ``[tool.sagas]`` lists."""
-    try:
-        settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        settings = {}
-    except ValueError as error:
-        raise InvalidRequest(f"{path} is not TOML: {error}") from None
-    names: Any = settings.get("tool", {}).get("sagas", {}).get("sagas")
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in cast("list[Any]", names)):
-        example = 'sagas = ["functions.trip:Trip"]'
-        raise InvalidRequest(f"no saga types; pass them, or list them in [tool.sagas] of {path}: {example}")
-    return cast("list[str]", names)
+def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path | None) -> tuple[Content, str]:
+    """Return the sagas in flight of a stack or file, and its name."""
+    from sagas.lock.changes import read_in_flight
+    from sagas.lock.content import FORMAT
 
-
-def _definitions(names: list[str]) -> list[SagaDefinition]:
-    """Import the saga types."""
-    from sagas.authoring.definition.definition import definition_of
-
-    sys.path.insert(0, str(Path.cwd()))  # as ``python -m`` does
-    definitions: dict[str, SagaDefinition] = {}
-    for name in names:
-        module_name, _, qualified = name.partition(":")
+    if path is not None:
+        return read_in_flight(path), str(path)
+    client = target.client()
+    deployed = [view["type"] for view in client.types()]
+    answers = dict[str, Any]()
+    for name in dict.fromkeys([*deployed, *(definition.name for definition in definitions)]):
         try:
-            module: Any = importlib.import_module(module_name)
-            classes = [attrgetter(qualified)(module)] if qualified else _sagas_in(module)
-            defined = [definition_of(saga_class) for saga_class in classes]
-        except Exception as error:  # noqa: BLE001 - importing user code can raise anything
-            raise InvalidRequest(f"{name} cannot be loaded: {type(error).__name__}: {error}") from None
-        if not defined:
-            raise InvalidRequest(f"{name} defines no saga")
-        for definition in defined:
-            first = definitions.setdefault(definition.name, definition).saga_class
-            if first is not definition.saga_class:
-                raise InvalidRequest(f"two saga types are called {definition.name!r}: {first} and {name}")
-    return list(definitions.values())
+            answer = client.in_flight(name)
+        except NotFound:
+            continue  # a new type
+        answers[name] = {part: answer[part] for part in ("blueprints", "deployed", "groups")}
+    return {"format": FORMAT, "types": answers}, target.stack or "the local stack"
 
 
-def _sagas_in(module: ModuleType) -> list[type[Saga[Any]]]:
-    """Return the saga types that a module defines, in its order."""
-    from sagas.authoring.definition.definition import definition_of
-    from sagas.authoring.saga import Saga
+def _report(content: Content, where: str, definitions: Sequence[SagaDefinition], *, ids: bool, as_json: bool) -> None:
+    """Compare with sagas in flight."""
+    from sagas.lock.changes import changes_in_flight
 
-    classes: list[type[Saga[Any]]] = []
-    for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, Saga) and value.__module__ == module.__name__:
-            try:
-                definition_of(cast("type[Saga[Any]]", value))
-            except DefinitionError:
-                continue  # a base class
-            classes.append(cast("type[Saga[Any]]", value))
-    return classes
+    differences = changes_in_flight(content, definitions)
+    count = sum(group["count"] for answer in content["types"].values() for group in answer["groups"])
+    stopped = sum(change.breaks for change in differences)
+    if as_json:
+        more = ("sagas", "place", "count", "since", *(("ids",) if ids else ()))
+        entries = [_entry(change, *more) for change in differences]
+        emit({"in_flight": where, "sagas": count, "incompatible": stopped, "changes": entries})
+    else:
+        _print(differences, ids=ids)
+        if not stopped:
+            say(f"{count_of(count, 'saga')} in flight in {where} can continue with this code.")
+    if stopped:
+        fail(f"this code would stop sagas in flight in {where}")
+
+
+def _entry(change: Change, *more: str) -> dict[str, Any]:
+    return {name: getattr(change, name) for name in (*_OF_A_CHANGE, *more)} | {"incompatible": change.breaks}
+
+
+def _print(differences: Sequence[Change], *, ids: bool = False) -> None:
+    """Print the changes, and then each advice once."""
+    for change in differences:
+        say(plain(f"{'STOPS' if change.breaks else 'Fits, but'} {change}"))
+        for saga_id in change.ids if ids and change.breaks else ():
+            say(f"  {plain(saga_id)}")
+    for advice in dict.fromkeys(change.todo for change in differences if change.todo):
+        say(plain(f"{advice}."))
+
+
+def _save(content: Content, path: Path) -> None:
+    """Write sagas in flight to a file, without their ids."""
+    types = {
+        name: answer
+        | {"groups": [{key: group[key] for key in group if key != "examples"} for group in answer["groups"]]}
+        for name, answer in content["types"].items()
+    }
+    _write(path, json.dumps(content | {"types": types}, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write to {path}: {error.strerror}")

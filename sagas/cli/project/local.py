@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -9,13 +10,13 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.text import Text
 
 from sagas.cli.operate.supervising import StaleAfter, show_recovery
-from sagas.cli.output import fail, progress_line, say
+from sagas.cli.output import count_of, fail, progress_line, say
 from sagas.cli.project.console import PORT, listening
 from sagas.cli.target import Target
 from sagas.cli.times import length
@@ -117,8 +118,10 @@ def up(
                 with_console = description.api_url and not (detach or no_console)
                 url = ending.enter_context(_console()) if with_console else None
                 _show(description, detach=detach, watch=watch, enforce_iam=enforce_iam, console=url)
+                if persist is not None:
+                    _name_misfits()
 
-            start_stack(settings, ready, detach=detach, tell=say, begins=begins)
+            start_stack(settings, ready, detach=detach, tell=say, begins=begins, renewed=_name_misfits)
     except LocalStackError as error:
         fail(str(error))
     except Stopped:
@@ -205,6 +208,24 @@ def _console() -> Generator[str | None]:
         return
     with serving.in_background():
         yield serving.url
+
+
+def _name_misfits() -> None:
+    """Print how many sagas in flight do not fit the code that was just deployed. A process of its own imports it: this
+    one may have imported older code."""
+    command = [sys.executable, "-c", "from sagas.cli.main import main; main()", "check", "--local", "--json"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the words are ours
+    try:
+        changes: list[dict[str, Any]] = json.loads(checked.stdout)["changes"]
+    except ValueError:
+        return  # the code cannot be imported, which the deployment has said
+    stopped = dict[str, dict[tuple[str, str], int]]()
+    for change in changes:
+        if change["incompatible"]:
+            stopped.setdefault(change["saga"], {})[change["sagas"], change["place"]] = change["count"]
+    for name, groups in stopped.items():
+        sagas = count_of(sum(groups.values()), "saga")
+        say(f"{name}: {sagas} in flight do not fit this code and wait for a release (`sagas check --local`)")
 
 
 def _show(

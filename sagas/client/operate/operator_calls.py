@@ -10,7 +10,7 @@ from sagas.authoring.codec import encode
 from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
 from sagas.engine.read.answers import IncidentList, SagaView
-from sagas.engine.read.overviews import BreakerView, StatsView, TypeView
+from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -19,6 +19,7 @@ from sagas.operations import (
     CHANGE,
     CLOSE_BREAKER,
     COMPENSATE,
+    IN_FLIGHT,
     PURGE,
     RESOLVE,
     RETRY,
@@ -148,6 +149,31 @@ class OperatorCalls:
     def types(self) -> list[TypeView]:
         """Return the deployed saga types."""
         return self._transport.ask(TYPES)["types"]
+
+    def in_flight(self, type: str) -> InFlightView:
+        """Return the sagas of a type in flight, and those that need an operator, grouped by the blueprint that they
+        were started with and by their position. ``sagas check`` compares them with code to deploy.
+
+        Args:
+            type: the saga type.
+
+        Raises:
+            NotFound: the type is not deployed, and never had a saga.
+        """
+        groups, blueprints, cursor = dict[tuple[object, ...], InFlightGroup](), dict[str, dict[str, Any]](), None
+        while True:
+            page: InFlightView = self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})
+            blueprints |= page["blueprints"]
+            for group in page["groups"]:
+                key = group["blueprint"], group["status"], group["cursor"], group["steps"]
+                other = groups.get(key, group)
+                early, late = sorted((other, group), key=lambda each: each["oldest"])
+                examples = list(dict.fromkeys([*early["examples"], *late["examples"]]))[:3]
+                count = group["count"] + (0 if other is group else other["count"])
+                groups[key] = {**early, "count": count, "examples": examples}
+            cursor = page["cursor"]
+            if cursor is None:
+                return {**page, "blueprints": blueprints, "groups": [*groups.values()]}
 
     def pause(
         self,

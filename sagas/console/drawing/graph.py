@@ -53,14 +53,15 @@ class Graph:
     arrows: tuple[Arrow, ...]
 
 
-def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None]) -> Graph:
-    """Return the drawing of a saga's steps."""
+def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None], misfit: str = "") -> Graph:
+    """Return the drawing of a saga's steps. ``misfit``: the step that does not fit the deployed code, or empty."""
     boxes, arrows, below = list[Box](), list[Arrow](), list[Box]()
     lower = _EDGE + HEIGHT + _GAP // 2
     for index, step in enumerate(steps):
         x, status = _EDGE + index * (WIDTH + _GAP), step["status"]
         more = f" x{step['attempts']}" if step["attempts"] > 1 and status not in _UNDOS else ""
         text = ("pivot, " if step.get("pivot") else "") + status.replace("_", " ").lower() + more
+        text += ", does not fit" if step["name"] == misfit else ""
         boxes.append(Box(x, _EDGE, _cut(step["name"]), status, text, False))
         if index:
             arrows.append(Arrow(x - _GAP, _EDGE + HEIGHT // 2, x - 3, _EDGE + HEIGHT // 2, "on"))

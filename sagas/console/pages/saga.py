@@ -34,9 +34,11 @@ _WAITS = {
     "signal": "It waits for a signal",
     "children": "It waits for the sagas that it started",
     "paused": "It waits before its next step, which is paused",
-    "release": "It waits for a release whose code fits",
+    "release": "It waits for a release",
 }
 """What a saga waits for, in words."""
+_RELEASE = "Waiting for a release"
+"""The start of a sentence that repeats the action."""
 _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 
 
@@ -53,6 +55,9 @@ def show(
     declared = {step["name"]: step for step in types.get(name, {}).get("steps", ())}
     related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
+    waits = _wait(saga, declared)
+    # The page has buttons in place of commands, and shows the action in full.
+    lines = [line for line in advice(saga, now) if "`sagas " not in line and not line.startswith(_RELEASE)]
     # Every saga that has ended can run again.
     again = (Do.RERUN,) if saga["status"] in _ENDED and not saga.get("purged_at") else ()
     return desk.page(
@@ -66,14 +71,13 @@ def show(
         do="" if action.do is Do.NOTHING else str(action.do),
         others=[str(do) for do in dict.fromkeys((*action.others, *again, *_usual(saga["status"]))) if LABELS.get(do)],
         commands={str(do): command_of(do, name, saga_id, action.step) for do in Do},
-        # The page has buttons in place of commands.
-        sentences=[line.replace(f"{name} {saga_id}, ", "") for line in advice(saga, now) if "`sagas " not in line],
-        graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}),
+        sentences=[line.replace(f"{name} {saga_id}, ", "") for line in lines],
+        graph=graph(saga["steps"], {step: one["undo"] for step, one in declared.items()}, waits["misfit"]),
         timeline=timeline(saga, entries, now),
         words=WORDS,
         traces=[entry for entry in reversed(entries) if entry["details"].get("stack_trace")],
         **_audit_page(request, entries),
-        **_wait(saga, declared),
+        **waits,
         prefix=PREFIX,
         refused=refused,
         undoable=[step["name"] for step in saga["steps"] if step["status"] == "COMPENSATION_FAILED"],
@@ -110,6 +114,7 @@ def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any
     waiting: Mapping[str, Any] = saga.get("waiting") or {}
     return {
         "waits": waits,
+        "misfit": waiting.get("step", ""),
         "waiting": _WAITS.get(waiting.get("kind", ""), ""),
         "waits_until": waiting.get("until"),
         "fields": fields_of(declared.get(waits["name"], {}).get("signal")) if waits else (),

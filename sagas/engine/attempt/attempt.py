@@ -368,6 +368,8 @@ class Attempt:
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
         code = f"the undo of step {step.name}" if self._message.undo else f"step {step.name}"
         text = f"attempt {fields['attempt']} of {fields['of']} of {code} failed: {fields['error']}"
+        if isinstance(fact, ev.StepPostponed):
+            text = f"{code} was not called, because a stored value does not fit it; the saga waits for a release"
         if retry_at := getattr(fact, "retry_at", 0.0):
             fields["delay"] = round(retry_at - self._services.clock.now(), 3)
             text += f"; next attempt in {fields['delay']:g} s"

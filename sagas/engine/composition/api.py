@@ -10,6 +10,7 @@ from sagas.engine.composition.recovering import Recovering
 from sagas.engine.composition.starting import Starting
 from sagas.engine.composition.verifying import Verifying
 from sagas.engine.operate.breaker_operations import BreakerOperations
+from sagas.engine.read.in_flight import InFlight
 from sagas.engine.read.statistics import Statistics
 
 
@@ -26,3 +27,8 @@ class Api(Starting, Operating, Recovering, Purging, Verifying):
         """Counts sagas."""
         operations = self.breaker_operations
         return Statistics(self.registry, self.control, self.listing, self.queues, self.pauses, operations, self.clock)
+
+    @cached_property
+    def in_flight(self) -> InFlight:
+        """Groups sagas in flight."""
+        return InFlight(self.registry, self.control, self.listing, self.journal, self.blueprints)

@@ -23,6 +23,13 @@ class Families(Finding):
         """Advances a saga with children."""
         headers = None if self.tracer is None else self.tracer.headers
         creator = ChildCreator(
-            self.registry, self.control, self.journal, self.clock, self.carry, headers, self.search_keys
+            self.registry,
+            self.control,
+            self.journal,
+            self.clock,
+            self.blueprints,
+            self.carry,
+            headers,
+            self.search_keys,
         )
         return Children(self.advancer, self.control, self.joins, creator, self.sender, self.queues)

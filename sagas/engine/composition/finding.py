@@ -1,17 +1,29 @@
-"""The index of search keys."""
+"""The index of search keys, and blueprints."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from sagas.engine.composition.core import Core
 from sagas.store.index.search_keys import SearchKeys
 
+if TYPE_CHECKING:
+    from sagas.engine.start.blueprints import Blueprints
+
 
 class Finding(Core):
-    """Finds sagas by search keys."""
+    """Finds sagas by search keys, and the blueprints that they were started with."""
 
     @cached_property
     def search_keys(self) -> SearchKeys:
         """Search keys."""
         return SearchKeys(self.tables, self.settings)
+
+    @cached_property
+    def blueprints(self) -> Blueprints:
+        """Blueprints. Only a function that starts sagas needs them."""
+        from sagas.engine.start.blueprints import Blueprints
+        from sagas.store.types.blueprints import BlueprintItems
+
+        return Blueprints(BlueprintItems(self.tables, self.settings), self.clock)

@@ -23,6 +23,7 @@ class Starting(Finding):
             self.pauses,
             self.auto_disabler,
             self.search_keys,
+            self.blueprints,
             carry=self.carry,
             headers=None if self.tracer is None else self.tracer.headers,
         )

@@ -7,9 +7,11 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from msgspec import Meta
 
 from sagas.authoring.policies import Exhausted
-from sagas.engine.read.answers import Count, PauseView, Time
+from sagas.core.states import SagaStatus
+from sagas.engine.read.answers import Count, Id, PauseView, Time
 
 _BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
+_Status = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
 _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 
 
@@ -57,6 +59,37 @@ class TypeList(TypedDict):
     """All saga types that are deployed."""
 
     types: list[TypeView]
+
+
+class InFlightGroup(TypedDict):
+    """Sagas in flight of one ``blueprint`` at one position: ``steps`` has a letter per step for its status.
+
+    The letters are P (PENDING), R (RUNNING), T (RETRYING), W (WAITING), C (COMPLETED), F (FAILED), U (COMPENSATING), B
+    (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is the number of the current step, from 0. ``oldest`` is the
+    time of the first start, and ``examples`` are up to three ids of the oldest.
+    """
+
+    blueprint: str
+    status: _Status
+    cursor: Count
+    steps: str
+    count: Count
+    oldest: Time
+    examples: list[Id]
+
+
+class InFlightView(TypedDict):
+    """The sagas of a type in flight, and those that need an operator: ``groups`` of them, and the ``blueprints`` that
+    they were started with, by their names. ``deployed`` names the blueprint of the release that answers.
+
+    A blueprint without ``request`` stands for one that is missing or was altered. ``cursor`` is for the next page,
+    which may have the same groups again.
+    """
+
+    blueprints: dict[str, dict[str, Any]]
+    deployed: str | None
+    groups: list[InFlightGroup]
+    cursor: str | None
 
 
 class BreakerView(TypedDict):

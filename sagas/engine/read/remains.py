@@ -176,7 +176,7 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED
-    if error.get("type") == TypeChanged.__name__:
+    if error.get("type") == TypeChanged.__name__ or entry.details.get("settling"):
         attempt -= 1  # no code was called, so the attempt does not count
     if status in _BACKWARD:
         unknown = step.outcome_unknown and status is not StepStatus.COMPENSATED

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
@@ -26,6 +27,9 @@ from sagas.store.index.search_keys import SearchKeys
 from sagas.store.journal.entries import NEVER_STARTED, Entry
 from sagas.store.journal.journal import Journal
 
+if TYPE_CHECKING:
+    from sagas.engine.start.blueprints import Blueprints
+
 PARENT = "parent"
 """The actor of what a parent makes its children do."""
 
@@ -38,6 +42,7 @@ class ChildCreator:
         registry: the saga types.
         control, journal: where children are stored.
         clock: the current time.
+        blueprints: stores the children's blueprints.
         carry: whether first messages carry the requests.
         headers: the headers of the active span; ``None`` without tracing.
         search_keys: stores the children's search keys; ``None`` stores none.
@@ -47,6 +52,7 @@ class ChildCreator:
     control: ControlItems
     journal: Journal
     clock: Clock
+    blueprints: Blueprints
     carry: bool = True
     headers: Callable[[], dict[str, str]] | None = None
     search_keys: SearchKeys | None = None
@@ -63,7 +69,8 @@ class ChildCreator:
             with suppress(InvalidRequest):  # the child starts anyway, and its first step reports the invalid request
                 values = values_of(saga_type, request)
         more = named(values) | trace_details(self.headers)
-        entry = first_entry(saga_type, saga_id, request, PARENT, self.clock, more)
+        blueprint = self.blueprints.name(saga_type.definition)
+        entry = first_entry(saga_type, saga_id, request, PARENT, self.clock, blueprint, more)
         details = {**entry.details, "parent": asdict(parent)}
         entry = replace(entry, correlation_id=correlation_id or parent.saga_id, details=details)
         stored = self.journal.put(entry)
@@ -93,9 +100,15 @@ def trace_details(headers: Callable[[], dict[str, str]] | None) -> dict[str, Any
 
 
 def first_entry(
-    saga_type: SagaType, saga_id: str, request: Any, actor: str, clock: Clock, more: Mapping[str, Any]
+    saga_type: SagaType,
+    saga_id: str,
+    request: Any,
+    actor: str,
+    clock: Clock,
+    blueprint: str,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Entry:
-    """Return the first entry of a new saga."""
+    """Return the first entry of a new saga, which names its blueprint."""
     return Entry(
         saga_id=saga_id,
         seq=1,
@@ -106,7 +119,9 @@ def first_entry(
         token=0,
         actor=actor,
         correlation_id=saga_id,
-        details={"request_hash": content_hash(request)} | saga_type.first_entry_details | dict(more),
+        details={"request_hash": content_hash(request), "blueprint": blueprint}
+        | saga_type.first_entry_details
+        | dict(more),
         payload=json.dumps(request, separators=(",", ":"), ensure_ascii=False),
         salt=clock.new_salt(),
     )

@@ -17,6 +17,7 @@ from sagas.engine.operate.auto_disable import AutoDisabler
 from sagas.engine.ports import MessageSender
 from sagas.engine.read.remains import Remains
 from sagas.engine.registry import Registry, SagaType
+from sagas.engine.start.blueprints import Blueprints
 from sagas.engine.start.children import first_entry, first_message, new_state, trace_details
 from sagas.engine.start.search_keys import named, search_keys_of, values_of
 from sagas.errors import InvalidRequest, Problem, SagaError, Unavailable
@@ -67,6 +68,7 @@ class Starter:
         pauses: Pauses,
         auto_disabler: AutoDisabler,
         search_keys: SearchKeys,
+        blueprints: Blueprints,
         *,
         carry: bool = True,
         headers: Callable[[], dict[str, str]] | None = None,
@@ -79,6 +81,7 @@ class Starter:
         self._pauses = pauses
         self._auto_disabler = auto_disabler
         self._search_keys = search_keys
+        self._blueprints = blueprints
         self._remains = Remains(journal)
         self._carry = carry
         self._headers = headers
@@ -115,7 +118,8 @@ class Starter:
         if refusal is not None and not self._journal.entries(saga_id, [1]):
             raise refusal
         more = named(values) | trace_details(self._headers)
-        entry = first_entry(saga_type, saga_id, request, actor, self._clock, more)
+        blueprint = self._blueprints.name(saga_type.definition)
+        entry = first_entry(saga_type, saga_id, request, actor, self._clock, blueprint, more)
         entry = entry if correlation_id is None else replace(entry, correlation_id=correlation_id)
         stored = self._journal.put(entry)
         used_for = stored.tombstone.request_hash if stored.tombstone else stored.details.get("request_hash")

@@ -29,6 +29,7 @@ _NAMED: dict[str, Any] = {
     "Types": overviews.TypeList,
     "Breakers": overviews.BreakerList,
     "Stats": overviews.StatsView,
+    "InFlight": overviews.InFlightView,
     "Recovery": reports.RecoveryView,
 }
 """The schemas that others refer to. All other types are inlined where they are used."""

@@ -14,7 +14,7 @@ from sagas.engine.read.overviews import BreakerList, TypeList, TypeStepView, Typ
 from sagas.engine.read.views import pause_view
 from sagas.handlers.http.answers import Served, answer
 from sagas.handlers.http.bodies import read_body
-from sagas.handlers.http.inputs import Request, checked_id
+from sagas.handlers.http.inputs import Request, checked_id, cursor_for
 from sagas.handlers.http.openapi import describe
 from sagas.handlers.observability.telemetry import telemetry
 from sagas.handlers.tasks.recovering import recover as recover_sagas
@@ -62,6 +62,13 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         Request(app.current_event.raw_event).check_query()
         return answer(200, view_of(name, engine.pauses.all(fresh=True)))
 
+    def show_in_flight(name: str) -> Response[str]:
+        request = Request(app.current_event.raw_event)
+        request.check_query("cursor")
+        view = engine.in_flight.page(name, request.cursor("in-flight", name))
+        view["cursor"] = cursor_for(view["cursor"], "in-flight", name)
+        return answer(200, view)
+
     def change_type(name: str) -> Response[str]:
         engine.reader.check_deployed(name)
         request = Request(app.current_event.raw_event)
@@ -88,7 +95,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         request.check_query()
         return answer(200, describe(list(registry), request.base))
 
-    return [list_types, show_type, change_type, recover, openapi]
+    return [list_types, show_type, show_in_flight, change_type, recover, openapi]
 
 
 def breaker_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:

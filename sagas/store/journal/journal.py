@@ -122,6 +122,12 @@ class Journal:
             entries.setdefault(entry.saga_id, {})[entry.seq] = entry
         return entries
 
+    def first_details(self, saga_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the details of each saga's first entry, by eventually consistent reads."""
+        keys = [{"saga_id": {"S": saga_id}, "seq": {"N": "1"}} for saga_id in saga_ids]
+        items = self._tables.connection.get_many(self._table, keys, attributes=("saga_id", "details"))
+        return {item["saga_id"]["S"]: unpacked(item.get("details", {"M": {}})) for item in items}
+
     def history(self, saga_id: str, *, after: int = 0, up_to: int = _LAST, limit: int | None = None) -> list[Entry]:
         """Return committed entries in order."""
         if up_to <= after:

@@ -14,6 +14,7 @@ from sagas.authoring.definition.definition import definition_of
 from sagas.cli.main import app
 from sagas.lock import LOCK
 from sagas.lock.content import content_of, text_of
+from tests.unit.client.stub import StubApi
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -68,8 +69,9 @@ def test_what_stops_sagas_in_flight_is_an_error_until_it_is_written(run: Run) ->
     run("--write")
     found = run(field="    price: int")
     assert found.exit_code == 1
-    [line, hint] = found.stdout.splitlines()
+    [line, advice, hint] = found.stdout.splitlines()
     assert line.startswith("STOPS order, the request, $.price: a new field without a default. ")
+    assert advice == "Give the request, $.price a default."
     assert "--write" in hint
     assert found.stderr == "sagas: 1 of 1 change since the last release would stop sagas in flight\n"
     assert run("--write", field="    price: int").exit_code == 0
@@ -125,10 +127,11 @@ def test_no_types_are_told(run: Run, text: str) -> None:
 
 
 def test_a_broken_file_is_told(run: Run) -> None:
-    Path(LOCK).write_text('{"format": 9, "sagas": {}}')
+    Path(LOCK).write_text('{"format": 7, "sagas": {}}')
     result = run()
     assert result.exit_code == 1
-    assert "$.format: expected at most 1" in result.stderr
+    assert result.stderr == f"sagas: {LOCK} has format 7; this version reads 1. Write it with `sagas check --write`\n"
+    assert run("--write").exit_code == run().exit_code == 0
 
 
 def test_the_reference_sagas_are_those_of_their_file() -> None:
@@ -146,3 +149,144 @@ def test_and_the_command_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert CliRunner().invoke(app, ["check"]).exit_code == 0
+
+
+def _types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the working directory a project with a saga."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    Path("pyproject.toml").write_text('[tool.sagas]\nsagas = ["orders_app"]\n')
+    Path("orders_app.py").write_text(CODE.format(field=""))
+    sys.modules.pop("orders_app", None)
+
+
+PAID = {
+    "format": 1,
+    "saga": "order",
+    "version": "1",
+    "result": "charge",
+    "request": {"type": "string"},
+    "steps": [{"name": "charge", "result": {"type": "string"}}, {"name": "pay", "result": {"type": "string"}}],
+}
+GROUP = {
+    "blueprint": "b" * 22,
+    "status": "PENDING",
+    "cursor": 0,
+    "steps": "PP",
+    "count": 2,
+    "oldest": "2026-10-02T08:00:00.000Z",
+    "examples": ["0198c0de-0000-7000-8000-000000000001"],
+}
+IN_FLIGHT = {"blueprints": {"b" * 22: PAID}, "deployed": "b" * 22, "groups": [GROUP], "cursor": None}
+STOPS = (
+    'STOPS order, 2 sagas of version 1 since 2 Oct before step "charge": it is gone. They would be dead-lettered '
+    "(CodeGone)."
+)
+
+
+@pytest.fixture
+def local(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+    """A local stack that has sagas in flight."""
+    _types(monkeypatch)
+    api.answers = [(200, {"types": [{"type": "order"}]}, {}), (200, IN_FLIGHT, {})]
+    yield api
+    sys.modules.pop("orders_app", None)
+
+
+def _check(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments])
+
+
+def test_a_stack_with_sagas_that_stop(local: StubApi) -> None:
+    found = _check("--local", "--ids")
+    assert found.exit_code == 1
+    lines = found.stdout.splitlines()
+    assert lines[:2] == [STOPS, "  0198c0de-0000-7000-8000-000000000001"]
+    assert any(line.startswith("Fits, but order, new ones until you deploy, of version 1: ") for line in lines)
+    assert found.stderr == "sagas: this code would stop sagas in flight in the local stack\n"
+    assert [asked.path for asked in local.asked] == ["/v1/types", "/v1/types/order/in-flight"]
+
+
+def test_what_a_stack_has_can_be_saved_and_compared_later(local: StubApi) -> None:
+    assert _check("--local", "--save", "in-flight.json").exit_code == 1
+    text = Path("in-flight.json").read_text()
+    assert "0198c0de" not in text
+    later = _check("--in-flight", "in-flight.json")
+    assert (later.exit_code, later.stdout.splitlines()[0]) == (1, STOPS)
+    told = json.loads(_check("--in-flight", "in-flight.json", "--json").stdout)
+    assert (told["in_flight"], told["sagas"], told["incompatible"]) == ("in-flight.json", 2, 2)
+    assert told["changes"][0]["count"] == 2
+    assert len(local.asked) == 2
+
+
+def test_a_stack_whose_sagas_continue(local: StubApi) -> None:
+    local.answers = [(200, {"types": []}, {}), (404, {"error": {"code": "NotFound", "message": "no"}}, {})]
+    found = _check("--local")
+    assert (found.exit_code, found.stdout) == (0, "0 sagas in flight in the local stack can continue with this code.\n")
+
+
+@pytest.mark.usefixtures("local")
+def test_without_credentials_stack_or_file_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    Path("broken.json").write_text("{")
+    Path(".sagas/local.json").unlink()
+    for arguments in (
+        ("--stack", "Shop", "--region", "eu-central-1"),
+        ("--local",),
+        ("--in-flight", "nowhere.json"),
+        ("--in-flight", "broken.json"),
+    ):
+        found = _check(*arguments)
+        assert (found.exit_code, found.stdout, found.stderr.count("\n")) == (2, "", 1), (arguments, found.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--local", "--stack", "Shop"),
+        ("--in-flight", "f.json", "--local"),
+        ("--ids",),
+        ("--save", "f.json"),
+        ("--in-flight", "f.json", "--save", "g.json"),
+        ("--write", "--local"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: tuple[str, ...]) -> None:
+    assert _check(*arguments).exit_code == 2
+
+
+APP = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["CDK_OUTDIR"])
+out.mkdir(parents=True)
+(out / "manifest.json").write_text("{{}}")
+variables = {{"SAGAS_CLASSES": {classes!r}}}
+function = {{"Type": "AWS::Lambda::Function", "Properties": {{"Environment": {{"Variables": variables}}}}}}
+resources = {{"F": function, "Q": {{"Type": "AWS::SQS::Queue"}}}}
+(out / "Shop.template.json").write_text(json.dumps({{"Resources": resources}}))
+(out / "asset").mkdir()
+(out / "asset" / "types.json").write_text(json.dumps({{"classes": ["orders_app:Base"]}}))
+"""
+
+
+@pytest.mark.parametrize("classes", ['["orders_app:Base"]', "@types.json"])
+def test_the_types_are_those_of_the_cdk_app(run: Run, classes: str) -> None:
+    run("--write")
+    Path("pyproject.toml").unlink()
+    Path("app.py").write_text(APP.format(classes=classes))
+    Path("cdk.json").write_text('{"app": "python app.py"}')
+    found = run()
+    assert (found.exit_code, found.stdout) == (0, f"No change since {LOCK} affects sagas in flight.\n"), found.stderr
+
+
+def test_an_app_that_fails_is_named(run: Run) -> None:
+    run("--write")
+    Path("pyproject.toml").unlink()
+    Path("cdk.json").write_text('{"app": "python nowhere.py"}')
+    found = run()
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.stderr.startswith("sagas: cdk.json: the app 'python nowhere.py' failed")

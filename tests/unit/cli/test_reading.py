@@ -26,7 +26,7 @@ class TestShow:
         assert result.exit_code == 0, result.output
         lines = result.stdout.splitlines()
         assert lines[0] == f"create-zip {SAGA_ID} DEAD_LETTERED"
-        assert lines[1].startswith("started 2026-11-21 09:48:50 UTC")
+        assert lines[1].startswith("started 2026-11-21 09:48:50 UTC as version 1, ")
         assert lines[4].split() == ["announce", "FAILED", "4", "NotFound"]
         assert f"create-zip {SAGA_ID}, step announce, attempt 4 failed: NotFound: no [31mtopic" in lines
         assert f"`sagas dlq redrive create-zip {SAGA_ID}`" in lines[6]

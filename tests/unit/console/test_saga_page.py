@@ -123,6 +123,33 @@ class TestSaga:
         saga = a_saga("WAITING", saga_id=numbered(1), waiting={"kind": kind, "until": until})
         assert told in text_of(opened(FakeService([saga]), SAGA))
 
+    @pytest.mark.parametrize(
+        ("status", "message", "code"),
+        [
+            ("RUNNING", "step 'upload' of type 'create-zip' is not in the deployed code", "The code of step upload is"),
+            ("COMPENSATING", "the undo of step 'upload' is not in the deployed code", "The code of the undo of step"),
+        ],
+    )
+    def test_that_waits_for_a_release_says_so_once_and_marks_the_step(
+        self, status: str, message: str, code: str
+    ) -> None:
+        waiting = {"kind": "release", "until": LATER, "step": "upload", "message": message}
+        steps = [a_step("upload", "RETRYING"), a_step("announce", "PENDING")]
+        saga = a_saga(status, saga_id=numbered(1), version="2", steps=steps, waiting=waiting)
+        page = text_of(opened(FakeService([saga]), SAGA))
+        assert "Started as version 2 (21 Nov)" in page
+        assert page.count(code) == 1
+        assert "If a deployment is under way, the saga continues without you." in page
+        assert "It waits for a release, until 2026-11-21 09:49:20 UTC at most." in page
+        assert "upload retrying, does not fit" in page
+        assert page.count("does not fit") == 2, "in the drawing and in the table"
+
+    def test_of_a_type_that_is_not_deployed_waits_for_a_release(self) -> None:
+        saga = a_saga("RUNNING", saga_id=numbered(1), waiting={"kind": "release", "until": None})
+        page = text_of(opened(FakeService([saga]), SAGA))
+        assert page.count("The code of type create-zip is not deployed here.") == 1
+        assert "does not fit" not in page
+
     def test_that_is_not_there(self, service: FakeService) -> None:
         answer = Browser(service).open().get("/local/eu-central-1/sagas/create-zip/none")
         assert answer.status_code == 404

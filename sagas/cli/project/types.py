@@ -1,0 +1,122 @@
+"""The saga types of a project: those that are named, those of ``pyproject.toml``, or those of its CDK app."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from sagas.errors import DefinitionError, InvalidRequest, SagaError
+
+if TYPE_CHECKING:
+    from sagas.authoring.definition.definition import SagaDefinition
+    from sagas.authoring.saga import Saga
+
+
+def types_of_project(names: Sequence[str] = ()) -> list[SagaDefinition]:
+    """Return the saga types with these names, ``module:Class`` or a module for all that it defines; by default those of
+    the project in the working directory."""
+    return _definitions(names or _configured(Path("pyproject.toml")) or _synthesized(Path("cdk.json")))
+
+
+def _configured(path: Path) -> list[str]:
+    """Return the saga types that ``[tool.sagas]`` lists."""
+    try:
+        settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        settings = {}
+    except ValueError as error:
+        raise InvalidRequest(f"{path} is not TOML: {error}") from None
+    names: Any = settings.get("tool", {}).get("sagas", {}).get("sagas", [])
+    strings = isinstance(names, list) and all(isinstance(name, str) for name in cast("list[Any]", names))
+    return cast("list[str]", names) if strings else []
+
+
+def _synthesized(path: Path) -> list[str]:
+    """Return the saga types of the CDK app, which is run as ``sagas local`` runs it."""
+    example = 'sagas = ["functions.trip:Trip"]'
+    missing = f"no saga types; pass them, or list them in [tool.sagas] of pyproject.toml: {example}"
+    try:
+        settings: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InvalidRequest(missing) from None
+    app: Any = cast("dict[str, Any]", settings).get("app") if isinstance(settings, dict) else None
+    if not isinstance(app, str):
+        raise InvalidRequest(missing)
+    if find_spec("aws_cdk") is None:
+        raise InvalidRequest(f"{missing}; or install lambda-sagas[cdk]")
+    from sagas.local.deploy.synthesis import synthesize
+    from sagas.local.errors import LocalStackError
+    from sagas.local.files import Files
+
+    files = Files(Path.cwd())
+    try:
+        files.root.mkdir(parents=True, exist_ok=True)
+        assembly = synthesize(app, files, output="check.out")
+    except (LocalStackError, OSError) as error:
+        raise SagaError(f"{path}: {error}") from None
+    names = list(dict.fromkeys(_names_in(assembly)))
+    if not names:
+        raise InvalidRequest(missing)
+    return names
+
+
+def _names_in(assembly: Path) -> Iterator[str]:
+    """Return the types that the functions of an app load."""
+    for template in sorted(assembly.rglob("*.template.json")):
+        resources = json.loads(template.read_text(encoding="utf-8")).get("Resources", {})
+        for resource in resources.values():
+            function = resource["Type"] == "AWS::Lambda::Function"
+            environment: Any = resource["Properties"].get("Environment", {}) if function else {}
+            classes: Any = environment.get("Variables", {}).get("SAGAS_CLASSES")
+            if isinstance(classes, str) and classes.startswith("@"):  # many types are in a file next to the code
+                for path in assembly.rglob(classes[1:]):
+                    yield from json.loads(path.read_text(encoding="utf-8"))["classes"]
+            elif isinstance(classes, str):
+                yield from json.loads(classes)
+
+
+def _definitions(names: Sequence[str]) -> list[SagaDefinition]:
+    """Import the saga types."""
+    from sagas.authoring.definition.definition import definition_of
+
+    sys.path.insert(0, str(Path.cwd()))  # as ``python -m`` does
+    definitions: dict[str, SagaDefinition] = {}
+    for name in names:
+        module_name, _, qualified = name.partition(":")
+        try:
+            module: Any = importlib.import_module(module_name)
+            classes = [attrgetter(qualified)(module)] if qualified else _sagas_in(module)
+            defined = [definition_of(saga_class) for saga_class in classes]
+        except Exception as error:  # noqa: BLE001 - importing user code can raise anything
+            raise InvalidRequest(f"{name} cannot be loaded: {type(error).__name__}: {error}") from None
+        if not defined:
+            raise InvalidRequest(f"{name} defines no saga")
+        for definition in defined:
+            first = definitions.setdefault(definition.name, definition).saga_class
+            if first is not definition.saga_class:
+                raise InvalidRequest(f"two saga types are called {definition.name!r}: {first} and {name}")
+    return list(definitions.values())
+
+
+def _sagas_in(module: ModuleType) -> list[type[Saga[Any]]]:
+    """Return the saga types that a module defines, in its order."""
+    from sagas.authoring.definition.definition import definition_of
+    from sagas.authoring.saga import Saga
+
+    classes: list[type[Saga[Any]]] = []
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Saga) and value.__module__ == module.__name__:
+            try:
+                definition_of(cast("type[Saga[Any]]", value))
+            except DefinitionError:
+                continue  # a base class
+            classes.append(cast("type[Saga[Any]]", value))
+    return classes

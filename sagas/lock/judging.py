@@ -1,0 +1,242 @@
+"""Judge whether deployed code fits the sagas of a blueprint, at one position or at any.
+
+Structure is judged by :func:`sagas.core.fit.fit`, as in the engine, and values by :func:`sagas.lock.fitting.misfits`.
+``tests/engine/test_lock_agrees.py`` checks that the engine does what this says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from sagas.authoring.definition.definition import SagaDefinition, StepDefinition
+from sagas.core.fit import KINDS, Deployed, Fit, fit
+from sagas.core.states import SagaStatus, StepState, StepStatus
+from sagas.lock.content import Content, blueprint_of, inputs_of
+from sagas.lock.fitting import Types, misfits
+
+_UNDOING = (SagaStatus.COMPENSATING, SagaStatus.COMPENSATION_FAILED, SagaStatus.FAILED)
+_BY_OLD_CODE = (StepStatus.RUNNING, StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATION_FAILED)
+"""Statuses of steps whose result the old code has stored, or may still store."""
+_WITHOUT_CODE = ("time", "children")
+"""Kinds of waits that end without their code once they have begun."""
+
+
+class Position(NamedTuple):
+    """Where some sagas of a blueprint are: as in their control items."""
+
+    status: SagaStatus
+    cursor: int
+    steps: Sequence[StepStatus]
+
+
+class Finding(NamedTuple):
+    """A difference that sagas in flight notice.
+
+    Args:
+        where: the step, undo or value.
+        what: what is different; ``it`` is ``where``.
+        effect: what would happen to them, after "they"; empty if they continue.
+        todo: how to prevent it.
+    """
+
+    where: str
+    what: str
+    effect: str = ""
+    todo: str = ""
+
+
+def judge(
+    old: Content, new: SagaDefinition | None, at: Position | None = None, deployed: Content | None = None
+) -> list[Finding]:
+    """Return what sagas of the blueprint ``old`` at a position, or at any, notice of the code ``new``; first what stops
+    them. ``new`` is ``None`` if the type would not be deployed. ``deployed``: the current release's blueprint."""
+    if new is None:
+        effect = "would wait until it is deployed again (SagaWithoutCode)"
+        return [Finding("", "the type is gone", effect, "Keep the type while `sagas list` shows sagas in flight")]
+    blueprint = blueprint_of(new)
+    if old == blueprint and old == (deployed or old):
+        return []
+    judging = _Judging(old, new, blueprint, at)
+    stopping = dict.fromkeys((*judging.structure(), *judging.missing_results(), *judging.values()))
+    return [*stopping, *judging.differences(deployed or old)]
+
+
+class _Judging:
+    """Sagas of one blueprint at a position, and the code that they would run."""
+
+    def __init__(self, old: Content, new: SagaDefinition, blueprint: Content, at: Position | None) -> None:
+        self.old = old
+        self.new = blueprint
+        self.at = at
+        # Sagas of this very blueprint do not have its retired steps, but earlier ones may.
+        self.steps = [step for step in old["steps"] if at is None or not step.get("retired")]
+        self.names: list[str] = [step["name"] for step in self.steps]
+        code = {step.name: step for step in new.steps}
+        self.pairs = [(index, code.get(name)) for index, name in enumerate(self.names)]
+        self.fits = [self._fit(step, now) for step, (_, now) in zip(self.steps, self.pairs, strict=True)]
+        self.prefix = new.prefix
+        self.upcast = new.upcast
+
+    @staticmethod
+    def _fit(step: Content, now: StepDefinition | None) -> Fit:
+        kind = step.get("waits_for", "")
+        was = StepState(step["name"], undo="undo" in step or kind == "children", waits_for=kind)
+        return fit(was, Deployed(now.waits_for, now.asks, now.undo is not None) if now is not None else None)
+
+    def _will_run(self, index: int) -> bool:
+        """Whether the code of the step may run: at the cursor or after it, unless it is a wait that ends alone."""
+        if self.at is None:
+            return True
+        begun = self.at.steps[index] is StepStatus.WAITING
+        ahead = index >= self.at.cursor and self.at.status not in _UNDOING
+        return ahead and not (begun and self.steps[index].get("waits_for") in _WITHOUT_CODE)
+
+    def _may_undo(self, index: int, now: StepDefinition | None) -> bool:
+        """Whether the undo of the step may run."""
+        if self.at is None:
+            return True
+        status, undoing = self.at.steps[index], self.at.status in _UNDOING
+        pivots = (its for its, step in zip(self.at.steps, self.steps, strict=True) if step.get("pivot"))
+        if status is StepStatus.COMPENSATED or (not undoing and StepStatus.COMPLETED in pivots):
+            return False
+        if self.at.status is SagaStatus.COMPENSATION_FAILED:
+            return status is StepStatus.COMPENSATION_FAILED
+        failed = status is StepStatus.FAILED and (undoing or index < self.at.cursor)
+        if failed and (now is None or now.undo_when != "started"):
+            return False
+        return status is not StepStatus.PENDING and index <= self.at.cursor if undoing else True
+
+    def _stored(self, index: int) -> bool:
+        """Whether the result of the step may be stored by the old code."""
+        if self.at is None or self.at.steps[index] in _BY_OLD_CODE:
+            return True
+        return self.at.steps[index] is StepStatus.WAITING and "sagas" in self.steps[index]
+
+    def structure(self) -> Iterator[Finding]:
+        """Steps and undos without fitting code."""
+        for (index, now), judged in zip(self.pairs, self.fits, strict=True):
+            name = self.names[index]
+            if now is None and self.steps[index].get("retired"):
+                continue
+            if judged.forward is not None and self._will_run(index):
+                what, todo = self._misfit(index, now)
+                yield Finding(_step(name), what, f"would be dead-lettered ({judged.forward.type})", todo)
+            elif judged.undo is not None and self._may_undo(index, now):
+                effect = f"would end COMPENSATION_FAILED when undone ({judged.undo.type})"
+                todo = f"Keep the undo of step {name!r} until no saga in flight needs it"
+                yield Finding(f"the undo of {_step(name)}", "it is gone", effect, todo)
+
+    def _misfit(self, index: int, now: StepDefinition | None) -> tuple[str, str]:
+        name, kind = self.names[index], self.steps[index].get("waits_for", "")
+        if now is not None:
+            was, is_now = ("a wait" if each in ("signal", "time") else KINDS[each] for each in (kind, now.waits_for))
+            if was == is_now:
+                was, is_now = KINDS[kind], KINDS[now.waits_for]
+            todo = f"Give the new step {name!r} another name, and keep the old one"
+            return f"it is {is_now} now, and was {was}", todo
+        return "it is gone", f"Keep step {name!r} with retired=True, or give the renamed one name={name!r}"
+
+    def missing_results(self) -> Iterator[Finding]:
+        """Steps and undos that take results that these sagas do not have."""
+        names = self.names
+        for (index, now), judged in zip(self.pairs, self.fits, strict=True):
+            if now is None or judged.forward is not None:
+                continue
+            for parameter in now.parameters if self._will_run(index) else ():
+                source = parameter.step
+                later = source in names and (parameter.optional or names.index(source) < index)
+                if source is not None and not later:
+                    effect = "would fail there for good (PermanentError)"
+                    todo = f"Take the result of {source!r} in a new step"
+                    yield Finding(_step(now.name), f"it takes the result of {_step(source)}", effect, todo)
+            undo = now.undo.parameters if now.undo is not None and self._may_undo(index, now) else ()
+            for parameter in undo:
+                source = parameter.step
+                if source is not None and source not in names[: index + 1]:
+                    effect = "would end COMPENSATION_FAILED when undone (PermanentError)"
+                    where, what = f"the undo of {_step(now.name)}", f"it takes the result of {_step(source)}"
+                    yield Finding(where, what, effect, "Take only the result of its own step in the undo")
+
+    def values(self) -> Iterator[Finding]:
+        """Stored values that the code that takes them cannot read."""
+        if "request" not in self.old:  # the saga's blueprint is unknown
+            return
+        types = Types(self.old.get("types", {}), self.new.get("types", {}))
+        results = {step["name"]: step for step in self.new["steps"]}
+        takers = self._takers()
+        if "request" in takers:
+            for misfit in misfits(self.old["request"], self.new["request"], types):
+                yield self._unreadable("request", "the request", f", {misfit.path}", misfit.what, takers)
+        for index, step in enumerate(self.steps):
+            name, now = step["name"], results.get(step["name"])
+            if now is None or name not in takers or not self._stored(index):
+                continue
+            where = f"the result of {_step(name)}"
+            for misfit in misfits(step["result"], now["result"], types):
+                yield self._unreadable(name, where, f", {misfit.path}", misfit.what, takers)
+            was, children = step.get("sagas", ()), now.get("sagas", ())
+            if was and children and was != children:
+                what = f"children ({', '.join(was)}) are ({', '.join(children)}) now"
+                yield self._unreadable(name, where, "", what, takers)
+
+    def _unreadable(
+        self, source: str, where: str, path: str, what: str, takers: Mapping[str, Sequence[str]]
+    ) -> Finding:
+        if source in self.upcast:
+            function = getattr(self.upcast[source], "__name__", "a function")
+            return Finding(where, f"upcast by {function}: not checked")
+        where += path
+        todo = f"Accept the old form of {where} as well (`Old | New`), or convert it with upcast="
+        if "default" in what:
+            todo = f"Give {where} a default"
+        elif "removed" in what:
+            todo = f"Keep {where}, with a default, while any are in flight"
+        step = next((taker for taker in takers[source] if taker.startswith("step")), "")
+        effect = f"would be dead-lettered before {step}" if step else "would end COMPENSATION_FAILED when undone"
+        return Finding(where, what, f"{effect} (TypeChanged)", todo)
+
+    def _takers(self) -> dict[str, list[str]]:
+        """The steps and undos to run that take a value, by value."""
+        takers = dict[str, list[str]]()
+        for (index, now), judged in zip(self.pairs, self.fits, strict=True):
+            if now is None:
+                continue
+            begun = self.at is not None and self.at.steps[index] is StepStatus.WAITING and now.waits_for
+            if judged.forward is None and self._will_run(index) and not begun:
+                for source in inputs_of(now):
+                    takers.setdefault(source, []).append(_step(now.name))
+            if now.undo is not None and judged.owes_undo and self._may_undo(index, now):
+                for source in inputs_of(now.undo):
+                    takers.setdefault(source, []).append(f"the undo of {_step(now.name)}")
+        return takers
+
+    def differences(self, deployed: Content) -> Iterator[Finding]:
+        """What sagas in flight survive, but an operator should know."""
+        new = self.new
+        now = {step["name"]: step for step in new["steps"]}
+        missing = {step["name"] for step in self.old["steps"]} - {step["name"] for step in deployed["steps"]}
+        for step in self.old["steps"]:
+            name = step["name"]
+            was, tolerated = step.get("tolerate", 0), now.get(name, {}).get("tolerate", 0)
+            if step.get("waits_for") == now.get(name, {}).get("waits_for") == "children" and tolerated < was:
+                yield Finding(_step(name), f"it tolerates {tolerated} failed children now, and tolerated {was}")
+            if name in now and name in missing:
+                yield Finding(_step(name), "it was removed and is back: it runs other code under an old name")
+            if name not in now and step.get("retired"):
+                what = "it was retired and is gone: make sure that no saga in flight has it"
+                yield Finding(_step(name), what)
+        for key in sorted({*self.old.get("find_by", ())} ^ {*new.get("find_by", ())}):
+            yield Finding(f'search key "{key}"', "it changed: sagas in flight are not found by it")
+        for source, paths in self.old.get("hidden", {}).items():
+            no_longer = [path for path in paths if path not in new.get("hidden", {}).get(source, ())]
+            for path in no_longer:
+                value = ".".join((source, *path)).replace(".[", "[")
+                yield Finding(f"the hidden value $.{value}", "it is shown now, but stays hidden in sagas in flight")
+        if self.old.get("prefix", self.prefix) != self.prefix:
+            what = f"the prefix is {self.prefix} now: objects under {self.old['prefix']} are neither found nor swept"
+            yield Finding("orphans", what)
+
+
+def _step(name: str) -> str:
+    return f'step "{name}"'
