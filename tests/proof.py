@@ -87,7 +87,7 @@ def parts() -> Iterator[Part]:
         Part("A newcomer's two commands", (*_PYTEST, "tests/e2e/test_newcomer.py"), _FULL),
         Part("Hostile events", (*_PYTEST, *_HOSTILE), _FULL),
         Part("Properties, 500 examples of each", (*_PYTEST, *_PROPERTIES), _FULL),
-        Part("Pairs of releases", (*_PYTEST, "tests/model/test_pairs.py"), _FULL),
+        Part("Pairs of releases", (*_PYTEST, "tests/model/test_pairs.py", "tests/engine/test_pairs.py"), _FULL),
         Part("A service of 60 types and 480 steps", (*_PYTEST, "tests/cdk/test_size.py"), _FULL),
         Part("Answers that are lost, and outages", ("-m", "tests.faults", "answers", "outages")),
         Part("Deaths", ("-m", "tests.faults", "deaths", "successors", "rules")),

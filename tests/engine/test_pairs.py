@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
+from typing import Any, cast
 
+import pytest
+
+from sagas.core import arrivals, rules
 from sagas.core.commands import Postpone
-from sagas.core.states import SagaStatus
+from sagas.core.rules import Plan
+from sagas.core.states import SagaState, SagaStatus
+from sagas.engine import advance
 from sagas.engine.supervise.recovery import RecoveryFilter
-from sagas.errors import Rejected
+from sagas.errors import NotFound, Rejected, SagaError
+from sagas.store.control.control import ControlItems
+from sagas.store.outcomes import Fenced
+from tests.engine.changing import First, WithoutPay, deployed, in_flight
 from tests.model.lived import Act, some_script
 from tests.model.oracle import Oracle
 from tests.model.pairs import NAMES, OTHER, WAITS, Leg, Part, Release, Script, definition, mended, saga_class, some_pair
@@ -78,8 +88,8 @@ class Journey:
         found = list[Act]()
         for entry in self.b.stack.entries(self.saga_id):
             if entry["action"] in _ACTS:
-                details: dict[str, dict[str, str]] = entry.get("details") or {}
-                error = details.get("error", {}).get("type", "")
+                details = cast("dict[str, Any]", entry.get("details") or {})
+                error = str(details.get("error", {}).get("type", ""))
                 unfit = error if error in ("CodeGone", "TypeChanged") else ""
                 found.append(Act(str(entry["action"]), places.get(str(entry.get("step", "")), -1), unfit))
         return found
@@ -166,11 +176,61 @@ def wrong(journey: Journey) -> str:
     return "" if executed == by_code else f"undone: {executed}"
 
 
-def test_some_pairs(bench: Callable[..., Bench]) -> None:
-    chance = Random(None if FULL else 12)  # noqa: S311
-    b = bench(saga_class(_ALL), Leg)
+def _journeys(b: Bench, chance: Random) -> Iterator[Journey]:
     queues = dict(b.stack.queues["pair"])
-    for _ in range(20_000 if FULL else 150):
+    while True:
         old, new = some_pair(chance)
-        journey = Journey(b, queues, old, new, some_script(old, chance))
-        assert wrong(journey) == "", (old, new, journey.script)
+        yield Journey(b, queues, old, new, some_script(old, chance))
+
+
+@pytest.mark.parametrize("part", range(200 if FULL else 1))
+def test_some_pairs(bench: Callable[..., Bench], part: int) -> None:
+    chance = Random(None if FULL else 12 + part)  # noqa: S311
+    for journey in islice(_journeys(bench(saga_class(_ALL), Leg), chance), 100):
+        assert wrong(journey) == "", (journey.old, journey.new, journey.script)
+
+
+def _claims_of_any_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = ControlItems.claim_step
+
+    def of_any_kind(self: ControlItems, *given: Any, kind: str | None = None, **named: Any) -> Any:
+        return claim(self, *given, **named)
+
+    monkeypatch.setattr(ControlItems, "claim_step", of_any_kind)
+
+
+def _a_queue_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advance, "NotFound", Fenced)
+
+
+@pytest.mark.parametrize("mistake", [_claims_of_any_kind, _a_queue_that_is_gone_is_an_error])
+def test_a_mistake_is_noticed(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mistake(monkeypatch)
+
+    def noticed(journey: Journey) -> bool:
+        try:
+            return wrong(journey) != ""
+        except NotFound:
+            return True
+
+    journeys = _journeys(bench(saga_class(_ALL), Leg), Random(12))  # noqa: S311
+    assert any(map(noticed, islice(journeys, 50)))
+
+
+def test_code_that_is_not_there_is_never_passed_in_silence(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody asked whether the code fits, the message would die visibly."""
+    b = bench(First)
+    in_flight(b, "book")
+    deployed(b, WithoutPay)
+    for module in (advance, arrivals, rules):
+        monkeypatch.setattr(module, "misfit", _fits)
+    with pytest.raises(SagaError, match="step 'pay' has no code to run"):
+        b.deliver("change", "pay")
+
+
+def _fits(plan: Plan, state: SagaState, now: float) -> None:
+    return None
