@@ -193,8 +193,8 @@ def _attempts_not_counted() -> Generator[None]:
     claim = _control._claim
 
     def uncounted(self: Any, *arguments: Any) -> Any:
-        *rest, changes = arguments
-        return claim(self, *rest, [change for change in changes if ":one" not in change])
+        *first, allowed, changes, kind = arguments
+        return claim(self, *first, allowed, [change for change in changes if ":one" not in change], kind)
 
     with patch.object(ControlItems, "_claim", uncounted):
         yield

@@ -141,7 +141,7 @@ class ControlItems(ControlMarks):
             f"{step}.#status = :COMPENSATING",
             f"{step}.#undo_attempts = if_not_exists({step}.#undo_attempts, :zero) + :one",  # rule 6
         ]
-        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes)
+        return self._claim(saga_id, index, dispatch, lease, now, name, allowed, changes, None)
 
     def _claim(
         self,
@@ -153,7 +153,7 @@ class ControlItems(ControlMarks):
         name: str | None,
         allowed: Sequence[str],
         changes: Sequence[str],
-        kind: str | None = None,
+        kind: str | None,
     ) -> SagaState | None:
         condition = [
             "attribute_not_exists(#lease_owner)",  # rule 1: a lease is free when it was released, not when it expired
