@@ -93,7 +93,7 @@ def _free_port() -> int:
 
 
 def skip(length: str) -> None:
-    """Let time pass on the local stack, at once: ``1d``, for one."""
+    """Move the local stack's clock forward by a length of time such as ``1d``."""
     ticked = _sagas("tick", "--advance", length)
     if ticked.returncode != 0:
         raise DemoFailed(ticked.stderr.strip() or f"{length} were not skipped")

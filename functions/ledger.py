@@ -50,7 +50,7 @@ class Ledger:
         return Decimal(entry["amount"]["N"]).quantize(_CENT)
 
     def refund(self, key: str, *, capture_key: str) -> bool:
-        """Give back what was captured under ``capture_key``, in an entry of its own under ``key``.
+        """Refund the amount captured under ``capture_key``. The refund has its own entry, under ``key``.
 
         Returns:
             Whether there was anything to give back. If not, a capture under that key is barred from happening later.

@@ -319,7 +319,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: it did not end COMPLETED, or was purged; the message has the status, or the time.
+            Conflict: the saga has another status than COMPLETED, or was purged. The message has the status, or the
+                time of the purge.
             TimeoutError: it did not end in time.
         """
         saga = self.wait(type, saga_id, timeout)

@@ -86,7 +86,7 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
 
 
 def _suffixes(region: str) -> list[str]:
-    """The DNS suffixes of AWS in a region's partition, from botocore: for IPv4, and for IPv4 and IPv6."""
+    """The DNS suffixes of AWS in a region's partition, from botocore: the IPv4 one, then the dual-stack one."""
     partitions: list[dict[str, Any]] = cast("Any", loaders).create_loader().load_data("partitions")["partitions"]
     matches = (each for each in partitions if region in each["regions"] or re.match(each["regionRegex"], region))
     outputs = next(matches, partitions[0])["outputs"]

@@ -107,7 +107,7 @@ def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
 
 
 def _is_between(since: datetime | str | None, saga: Summary, until: datetime | str | None) -> bool:
-    """Whether a saga ended, or started if it has not ended, between two times. They are UTC unless they have a zone."""
+    """Whether a saga's end is between two times; its start counts if it has not ended. Times without a zone are UTC."""
 
     def moment(time: datetime | str) -> datetime:
         parsed = datetime.fromisoformat(time) if isinstance(time, str) else time

@@ -116,7 +116,7 @@ def undo_failure(
     began: bool = True,
     redact: Callable[[str], str] = _as_it_is,
 ) -> tuple[ev.CompensationAttemptFailed | ev.CompensationFailed, dict[str, Any]]:
-    """Return the fact that a step's undo raised, and further details for its entry."""
+    """Return the fact to record when a step's undo raised, and further details for its entry."""
     used, failure = step.undo_attempts.used, _failure(error, began, redact)
     if failure.type_changed or retry.gives_up(error) or used >= retry.executions:
         attempts = step.undo_attempts.made - (1 if failure.type_changed else 0)

@@ -69,7 +69,7 @@ class Signals:
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
         """Send a value to a step that waits for it, or that will."""
         type_ = self.step(name, saga_id, step).signal_type
-        # Encode it as its type does, so that values with and without explicit defaults compare equal.
+        # Decode and encode the value by its type, so that values with and without explicit defaults compare equal.
         written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock

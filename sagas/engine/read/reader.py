@@ -179,7 +179,7 @@ class Reader:
         return view
 
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
-        """Add the numbers of children to each step that has some, and its failed children."""
+        """Add the counts of children, and the children that failed, to each step that waits for children."""
         for step_view, step in zip(view["steps"], state.steps, strict=True):
             if step.waits_for != "children":
                 continue

@@ -95,7 +95,7 @@ class _Run:
 class Finder:
     """Sends due sagas to workers. Concurrent runs do no harm: each page is sent by one of them.
 
-    ``paused_shards`` returns the shards of paused types in the index, with the time by which their sagas are due.
+    ``paused_shards`` returns the index shards of paused types. Each has a time: its sagas due by then are sent.
     """
 
     listing: Listing

@@ -97,7 +97,7 @@ class Telemetry:
         self._metrics.flush_metrics()
 
     def goes_on(self, message: Message) -> None:
-        """Name the step that an invocation continues with in log lines."""
+        """Set the step in later log lines, when an invocation continues with another step."""
         self.logger.append_keys(step=message.step)
 
     @staticmethod

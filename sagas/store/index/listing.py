@@ -34,8 +34,8 @@ T = TypeVar("T")
 AT_ONCE = 16
 """Concurrent requests: as many as the client has connections."""
 _FULL_SHARE = 4
-"""The first request to a shard is for this many times its even share of a page. Sagas are spread by a hash, so a shard
-very rarely holds more; then it is queried again."""
+"""The first request to a shard is for this many times its even share of a page. A hash spreads the sagas evenly, so a
+shard very rarely contributes more to a page. If it does, it is queried again."""
 _LAST = "9999"
 """Sorts after every stored time."""
 _LONGEST_PART = 64
