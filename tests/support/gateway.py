@@ -19,6 +19,7 @@ RESOURCES = (
     "/attention",
     "/types",
     "/types/{type}",
+    "/types/{type}/in-flight",
     "/types/{type}/recover",
     "/stats",
     "/breakers",
