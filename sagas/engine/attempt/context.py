@@ -148,7 +148,7 @@ class StepContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the timeout or lease has expired, or a cancel was accepted. A cancel does not stop an undo."""
+        """Whether to stop: the timeout or lease has expired, or, except for an undo, a cancel was accepted."""
         now = self.clock.now()
         if self._lost or self.late:
             return True

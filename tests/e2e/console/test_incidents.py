@@ -114,7 +114,7 @@ def test_a_message_of_no_saga_is_read_and_deleted(trials: Stack, page: Page) -> 
     queue = trials.description["dead_letter_queues"]["crowded"]
     trials.client("sqs").send_message(QueueUrl=queue, MessageBody="no JSON <img src=x>")
     expect(page.get_by_role("heading", name="crowded · 1 leftover dead letter")).to_be_visible()
-    page.locator("section", has_text="crowded · 1 dead").get_by_role("link", name="Read").click()
+    page.locator("section", has_text="crowded · 1 leftover").get_by_role("link", name="Read").click()
     page.get_by_role("button", name="Look").click()
     expect(page.get_by_text("the message's body is not JSON")).to_be_visible()
     expect(page.locator("details[open] pre")).to_have_text("no JSON <img src=x>")
