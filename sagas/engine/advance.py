@@ -232,7 +232,7 @@ class Advancer:
                 committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
             case _:
-                if decision.state is not state:  # it waits for a release from now on
+                if decision.state.settling_since != state.settling_since:  # it waits for a release from now on
                     self.services.control.mark_settling(decision.state)
                 if decision.send is not None:
                     self._send(state, decision.send)
