@@ -1,9 +1,8 @@
-"""Steps that shared a function get one each, while a worker is dead in the middle of their chain: the message dies as malformed.
+"""Steps that shared a function got one function each while a worker was dead in their chain, and the message became a dead letter.
 
-The message at hand stands for its saga, whatever step of the chain it was sent for (rule 16), but only as long as the function that gets
-it has the chain. After a deployment that takes the chain apart (`isolation`, or an own function for one step) the queue of the first step
-gets it back: "the message does not fit its saga". It is refused until it is a dead letter, which raises the alarm, of a saga that is
-RUNNING; redriving it is refused again. The supervisor goes on with the saga later, by a new message.
+The current message stands for its saga, whatever step of the chain it was sent for (rule 16). But only a function that has the chain
+knew that. After the deployment the queue of the first step refused the message ("does not fit its saga") until it was a dead letter,
+which raised an alarm for a RUNNING saga. The supervisor continued the saga later, with a new message.
 
 Run: python -W ignore -m tests.attacks.chain_that_was_taken_apart
 """

@@ -1,7 +1,7 @@
-"""`@children(Hotel, Flight)` becomes `@children(Flight, Hotel)`: sagas in flight hand the hotel's result over as the flight's.
+"""`@children(Hotel, Flight)` became `@children(Flight, Hotel)`, and sagas in flight passed the hotel's result on as the flight's.
 
-What a tuple's places mean is told by the types of the children, and these are in no lock file: where the results have the same type
-`sagas check` finds no change at all, and the steps after the join take each other's results.
+The types of the children say what each place of the tuple means. Nothing recorded them, so if both results had the same type, the next
+step took each for the other, and `sagas check` found no change.
 
 Run: python -W ignore -m tests.attacks.children_in_another_order
 """

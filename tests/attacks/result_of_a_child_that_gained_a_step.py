@@ -1,10 +1,9 @@
-"""A child type gains a step: the results of children that are in flight become null in their parent's journal, for good.
+"""A child type gained a last step, and the results of children in flight became null in their parent's journal for good.
 
-`sagas check` says "fits: they do not run it", and so does docs/how-to/change-code-in-flight.md. But a parent's join asks the *deployed*
-type which step has a child's result. Children that were started before do not have that step: their COMPLETED ends are joined as
-`null`. The parent's next step is refused (TypeChanged), and as the nulls are journaled, neither `retry` nor the old code mends it: all
-that is left is to undo it. Where the type of the results admits None (tolerate, CONTINUE), the next step takes the children for failed,
-silently. A saga that was COMPLETED long before shows `result: null` from the deployment on, too (API, CLI, console).
+The parent's join asked the deployed type which step has a child's result. Children that had started earlier did not have that step, so
+their results were joined as null although they were COMPLETED. The parent's next step was refused (TypeChanged). The nulls were in the
+journal, so neither a retry nor the old code helped. If the type of the results allowed None, the next step took these children for
+failed ones. A saga that had COMPLETED long before showed `"result": null` after the deployment, too.
 
 Run: python -W ignore -m tests.attacks.result_of_a_child_that_gained_a_step
 """

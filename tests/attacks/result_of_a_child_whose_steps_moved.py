@@ -1,8 +1,7 @@
-"""A child type's steps change their order, or its last is retired: parents in flight are given another step's result, silently.
+"""The steps of a child type changed their order, or its last step retired, and the parent got another step's result.
 
-The same cause as in result_of_a_child_that_gained_a_step.py: a parent's join asks the deployed type which step has a child's result.
-Children that were started before end with their own last step; joined is what an earlier step returned, if it has the same type.
-`sagas check` says that both changes fit: "they keep theirs", "they run it".
+The cause is that of result_of_a_child_that_gained_a_step.py: the join asked the deployed type which step has a child's result. Children
+that had started earlier ended with their own last step. The join took what an earlier step had returned, if it had the same type.
 
 Run: python -W ignore -m tests.attacks.result_of_a_child_whose_steps_moved
 """

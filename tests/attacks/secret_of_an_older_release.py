@@ -1,9 +1,8 @@
-"""What was Secret when a saga stored it is shown in clear text once the field, or the step, has another name.
+"""A field or step with a Secret got another name, and stored values showed it in clear text.
 
-What is hidden is decided by the deployed type. A secret field that was renamed, or removed, counts as "what does not fit the type" and is
-shown; and where the only secret of a type was the result of a step that is gone, nothing of the type hides any more, so that result is
-shown as well. `sagas check` names the change as one of sagas in flight; of the finished sagas, which keep their payloads until they are
-purged, nothing is said. Whoever may read the API reads every IBAN of the last release from the moment of the deployment.
+The deployed type decided what to hide. A secret field that was renamed or removed no longer fit the type, so it was shown. If the only
+secret of a type was the result of a step that was removed, nothing of the type was hidden any more. From the deployment on, every reader
+of the API saw the secrets of all finished sagas.
 
 Run: python -W ignore -m tests.attacks.secret_of_an_older_release
 """

@@ -1,11 +1,8 @@
-"""A step that became one of children under its old name: a saga that is past it is COMPENSATING for ever, hot, and tells nobody.
+"""A plain step became a step of children under its old name, and a saga past it stayed COMPENSATING for weeks.
 
-A saga ran `mid` as a plain step, with an undo. The deployment that follows makes `mid` a step of children. Then a later step fails.
-`plan_for` says that `mid` has an undo (every step of children has), so no `CodeGone` follows; `has_code(undo=True)` says that it has
-none, so nothing runs. Each delivery reads the saga 200 times, asks to be called again in a second, and nothing ever changes; the
-undos of the steps before it are never begun either. The supervisor counts no stall, since the queue holds the very message: only when
-that was copied 2,000 times (16 days and more) does it die. `sagas check` says what becomes of sagas that come to the step, and
-promises COMPENSATION_FAILED (CodeGone) for those that have passed it.
+The saga ran `mid` as a plain step with an undo. After the deployment a later step failed. One place said that `mid` has an undo, another
+that it has none, so the undo neither ran nor failed. Each delivery read the saga 200 times and changed nothing, and the undos of the
+earlier steps did not begin. The supervisor counted no stall, because the queue held the message.
 
 Run: python -W ignore -m tests.attacks.undo_of_a_step_that_became_children
 """

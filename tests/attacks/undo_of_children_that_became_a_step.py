@@ -1,9 +1,8 @@
-"""A step of children that became a plain step under its old name: what it did is never undone, and COMPENSATED says nothing of it.
+"""A step of children became a plain step under its old name, and its effect was not undone in a COMPENSATED saga.
 
-A saga that was started while `mid` was a step of children comes to it after the deployment, runs it as the plain step that it is now
-(a charge, say), and fails later. `rules.undoable` goes by what the step *was*: of a step of children without requests nothing is to be
-undone. So the charge stands, the saga is COMPENSATED, `in_doubt` is empty and nobody is told. `sagas check` calls the change fitting
-("those that wait there go on as before", "has an undo now: it undoes the step in them, too").
+The saga reached `mid` after the deployment and ran it as the plain step that it is now, such as a charge. A later step failed. Undoing
+went by the old kind: a step of children that has started none has nothing to undo. So the charge stayed, the saga was COMPENSATED, and
+no list named it.
 
 Run: python -W ignore -m tests.attacks.undo_of_children_that_became_a_step
 """
@@ -51,25 +50,25 @@ class Other(Saga[Req], name="other"):
     def end(self) -> None: ...
 
 
-def release(number: int) -> Any:
-    if number == 1:
+def before() -> Any:
+    class Trip(Saga[Req], name="trip"):
+        @step
+        def zero(self, request: Req) -> str:
+            return "z"
 
-        class Trip(Saga[Req], name="trip"):  # pyright: ignore[reportRedeclaration]
-            @step
-            def zero(self, request: Req) -> str:
-                return "z"
+        @children(Kid)
+        def mid(self, request: Req) -> list[Req]:
+            return [request]
 
-            @children(Kid)
-            def mid(self, request: Req) -> list[Req]:
-                return [request]
+        @step(retry=ONCE)
+        def last(self) -> None:
+            raise RuntimeError("no")
 
-            @step(retry=ONCE)
-            def last(self) -> None:
-                raise RuntimeError("no")
+    return Trip
 
-        return Trip
 
-    class Trip(Saga[Req], name="trip"):  # type: ignore[no-redef]
+def after() -> Any:
+    class Trip(Saga[Req], name="trip"):
         @step
         def zero(self, request: Req) -> str:
             return "z"
@@ -91,7 +90,7 @@ def release(number: int) -> Any:
 
 
 def main() -> None:
-    old, new = release(1), release(2)
+    old, new = before(), after()
     for one in changes(content_of([definition_of(old), definition_of(Kid)]), [definition_of(new), definition_of(Kid)]):
         print("sagas check:", "STOPS" if one.breaks else "fits ", one)
     with aws():

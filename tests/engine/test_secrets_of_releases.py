@@ -58,7 +58,7 @@ class First(Saga[Person], name="payout"):
 
 
 class Second(Saga[Anybody], name="payout"):
-    """The second hides nothing, and its code tells all it knows in an error."""
+    """The second hides nothing, and its code puts all that it knows into an error."""
 
     @step
     def make(self, request: Anybody) -> str:
@@ -138,7 +138,7 @@ def begun(request: pytest.FixtureRequest, bench: Make) -> tuple[Bench, str]:
 
 
 def known(b: Bench, saga_id: str, name: str = "payout") -> str:
-    """All that the API tells of a saga, as text."""
+    """Everything that the API shows of a saga, as text."""
     trail, _ = b.engine.reader.audit(name, saga_id, 100, 0)
     return json.dumps([b.show(saga_id), trail, b.engine.reader.list([name], None, 10, None)])
 

@@ -29,7 +29,7 @@ from sagas.core.commands import (
 from sagas.core.rules import Plan
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState
 from sagas.engine.registry import SagaType, plan_for
-from tests.model.pairs import HOUR, WAITS, Release, Script, definition, mended
+from tests.model.pairs import HOUR, WAITS, Release, Script, definition, with_new_undos
 
 FIRST = Send(0, False, 1)
 """The message of a new saga."""
@@ -65,7 +65,7 @@ class Life:
         deployed_at: the number of acts after which the second release came; -1 for never.
         back_at: the number of acts after which the first one was back; -1 for never.
         cancelled_at: the number of acts after which a cancel was accepted; -1 for none.
-        looks: how often its message was looked at in vain.
+        looks: how often its message arrived while the code did not fit.
         settled: it waited for a release.
         due: when the supervisor looks at it.
         asked: when an operator asked for its message last.
@@ -118,7 +118,7 @@ class Life:
 
     def retry(self) -> str:
         """Deploy the first release again, retry the saga, and go on."""
-        self.deployed = mended(self.old, self.new) if self.script.mends else self.old
+        self.deployed = with_new_undos(self.old, self.new) if self.script.keeps_new_undos else self.old
         self.retried = True
         self.arrive(RetryArrived(self._lease()))
         return self.run()
@@ -257,7 +257,7 @@ def scripts(old: Release) -> Iterator[Script]:
     for fails, signal in product((-1, *failing), signals):
         for deploys in range(len(alone(old, fails, signal)[0])):
             at_once, later = Script(fails, signal, deploys), Script(fails, signal, deploys, settle=900.0)
-            yield from (at_once, later, at_once._replace(mends=True), later._replace(asks=True))
+            yield from (at_once, later, at_once._replace(keeps_new_undos=True), later._replace(asks=True))
             yield from (later._replace(cancels=WAITS), later._replace(returns=True))
             yield from (at_once._replace(back=deploys + more) for more in (1, 2, 3))
             yield from (one._replace(cancels=deploys + more) for one in (at_once, later) for more in (0, 1))

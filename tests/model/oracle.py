@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tests.model.lived import Act
-from tests.model.pairs import WAITS, Part, Release, Script, mended
+from tests.model.pairs import WAITS, Part, Release, Script, with_new_undos
 
 
 class Met(Protocol):
@@ -31,7 +31,7 @@ class Oracle:
         self.steps = [part for part in life.old if not part.retired]
         self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))
         self._deployed_at, self._back_at, self._cancelled_at = life.deployed_at, life.back_at, life.cancelled_at
-        self._mended = mended(life.old, life.new)
+        self._with_new_undos = with_new_undos(life.old, life.new)
         self._returned = False
         self.acts: list[Act] = []
         self.waited = False
@@ -48,8 +48,8 @@ class Oracle:
     def retried(self) -> str:
         """Say the same of what follows once the first release is deployed again, and the saga retried."""
         self._returned = True
-        if self.script.mends:
-            self._old = {part.name: part for part in self._mended}
+        if self.script.keeps_new_undos:
+            self._old = {part.name: part for part in self._with_new_undos}
         self._act("SagaRetried")
         if self.status == "DEAD_LETTERED":
             self.status = self._forward(len([place for place, how in self.stands.items() if how != "begun"]))

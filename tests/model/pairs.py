@@ -48,7 +48,7 @@ class Script(NamedTuple):
         returns: the first release is deployed again while it waits for a release.
         back: the first release is deployed again once the saga has done so many acts; -1 for never.
         asks: an operator asks for its message at each look while it waits for a release.
-        mends: the retry meets the first release with the undos that the second has added, not the first one itself.
+        keeps_new_undos: the retry meets the first release with the undos that the second has added.
     """
 
     fails: int = -1
@@ -59,7 +59,7 @@ class Script(NamedTuple):
     returns: bool = False
     back: int = -1
     asks: bool = False
-    mends: bool = False
+    keeps_new_undos: bool = False
 
 
 WAITS = 1_000
@@ -113,7 +113,7 @@ def definition(release: Release) -> SagaDefinition:
     return definition_of(saga_class(release))
 
 
-def mended(old: Release, new: Release) -> Release:
+def with_new_undos(old: Release, new: Release) -> Release:
     """Return the first release with the undos that the second has added."""
     added = {part.name for part in new if part.undo and part.kind in ("", "signal")}
     return tuple(part._replace(undo=part.undo or (part.name in added and part.kind in ("", "signal"))) for part in old)
