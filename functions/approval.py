@@ -39,7 +39,7 @@ class OrderRequest:
 
     def __post_init__(self) -> None:
         if not self.amount.is_finite() or self.amount <= 0:
-            raise ValueError("an amount is positive")
+            raise ValueError("the amount must be positive")
 
 
 @dataclass(frozen=True)

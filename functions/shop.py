@@ -69,7 +69,7 @@ def check_items(items: Iterable[Item]) -> None:
 def check_amount(amount: Decimal) -> None:
     """Raise ``ValueError`` unless it is a price."""
     if not (amount.is_finite() and 0 < amount < MAX_AMOUNT and amount == round(amount, 2)):
-        raise ValueError("an amount is positive and in whole cents")
+        raise ValueError("the amount must be positive and in whole cents")
 
 
 @dataclass(frozen=True)

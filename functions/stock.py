@@ -19,7 +19,7 @@ from typing import Any
 from sagas import PermanentError, Rejected
 
 MAX_SKUS = 99
-"""A DynamoDB transaction takes 100 items; the reservation is one."""
+"""A DynamoDB transaction takes 100 items, and the reservation is one of them."""
 
 _RESERVATION = "reservation#"
 _FAILED = "ConditionalCheckFailed"

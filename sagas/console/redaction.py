@@ -18,7 +18,7 @@ _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECAS
 _SHORTEST = 4
 """Shortest redacted value that is removed from other texts: shorter ones occur in many words."""
 _DEEPEST = 100
-"""Levels of a payload that a page shows. Python's recursion limit is some hundreds."""
+"""Levels of a payload that a page shows. Much deeper ones could exceed Python's recursion limit."""
 _TOO_DEEP = "… more levels"
 _PAYLOADS = ("request", "result", "value")
 _STRUCTURE = re.compile(

@@ -136,7 +136,7 @@ TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in
 
 
 _LONGEST_TYPE = 100
-"""Characters up to which a saga stores an error's type."""
+"""A saga stores at most this many characters of an error's type."""
 
 
 def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:

@@ -145,7 +145,7 @@ def _all(
 def _resumed(
     client: SagaClient, path: Path, action: str, name: str | None, rate: float, options: Mapping[str, Any]
 ) -> Batch:
-    """Return the job of a file of outcomes. It must be the job that the command asks for."""
+    """Return the job that a file of outcomes belongs to. It must be the job that the command asks for."""
     from sagas.client.operate.batch import Batch
 
     job = Batch.resumed(client, path, rate)

@@ -38,7 +38,7 @@ class DeadLetter:
         message_id: SQS's id.
         receives: how often it was received, by its step and by operators.
         sent_at: the time it was sent, ISO 8601 in UTC.
-        number: its number in its saga, and how often it was copied to wait; ``None`` for a foreign message.
+        number: its number in its saga, and how often it was copied to wait longer; ``None`` for a foreign message.
         body: its body, with ``***`` in place of requests and results. The saga shows those that are not redacted.
         attributes: its attributes as text, by name.
         source: the ARN of the queue it came from; empty if SQS does not return it.

@@ -22,7 +22,7 @@ STATUSES = (
 )
 _PAGE = 50
 _MOST_PAGES = 20
-"""A filter may empty the service's pages. The list reads this many at most."""
+"""The list reads at most this many of the service's pages, because a filter may drop every saga on a page."""
 _LOOKED_THROUGH, _AT_ONCE = 500, 100
 MOST = 10_000
 """Sagas of one job at most."""

@@ -13,7 +13,7 @@ from sagas.store.journal.entries import Entry
 
 
 def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
-    """Return the paths that values were stored with, by ``request`` or step."""
+    """Return the paths of the values that the entries hide, by ``request`` or step."""
     hidden = dict[str, list[Place]]()
     for entry in entries:
         if entry.hidden:
@@ -24,7 +24,7 @@ def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
 def redacted(
     view: SagaView, state: SagaState, entries: Sequence[Entry], redaction: Redaction, purged: Collection[str] = ()
 ) -> SagaView:
-    """Return a saga with ``***`` in place of redacted values, in error messages too, and with the paths of these.
+    """Return a saga with ``***`` in place of redacted values, in error messages too, and with a list of their paths.
 
     A value is hidden where the code that wrote it hid it, which its entry says, and where the deployed type hides it.
     ``purged``: the request and the steps whose values had hidden parts, of a saga whose values are gone.
