@@ -19,8 +19,8 @@ from msgspec import structs
 
 from sagas.core.arrivals import settling
 from sagas.core.automaton import decide
-from sagas.core.commands import Arrival, Discard, MessageArrived, Postpone, Refuse, Run, Send, Then, Write
-from sagas.core.rules import Plan, misfit, next_look, settles, waits_without_code
+from sagas.core.commands import Arrival, Discard, MessageArrived, Refuse, Run, Send, Then, Write
+from sagas.core.rules import Plan, misfit, settles, waits_without_code
 from sagas.core.states import DeadMessage, Lease, SagaState
 from sagas.core.transitions import send_current
 from sagas.engine.attempt.attempt import Attempt, AttemptServices, Invocation, lease_for
@@ -154,21 +154,21 @@ class Advancer:
     def _of_another_release(self, message: Message) -> Advanced:
         """Let a message wait for a release whose functions know its saga's type. The saga does not change."""
         state = self.services.control.get(message.saga_id)
-        look_at = 0.0 if state is None else self.await_release(state)
-        if state is None or not look_at:
+        waits = None if state is None else self.await_release(state)
+        if state is None or waits is None:
             raise NotFound(f"this service has no saga type {message.saga!r}")
-        return Advanced(state, Postpone(look_at))
+        return Advanced(state, waits)
 
-    def await_release(self, state: SagaState) -> float:
-        """Let a saga wait for a release, because code that it needs is not deployed. Returns when to look again (epoch
-        seconds); 0 if it has waited long enough."""
+    def await_release(self, state: SagaState) -> Then | None:
+        """Let a saga wait for a release, because code that it needs is not deployed. Returns what becomes of its
+        message; ``None`` if it has waited long enough."""
         plan, now = Plan((), settle=self.registry.settle), self.services.clock.now()
         if not settles(plan, state, now):
-            return 0.0
-        marked = settling(plan, state, now).state
-        if marked is not state:
-            self.services.control.mark_settling(marked)
-        return next_look(plan, marked, now)
+            return None
+        decision = settling(plan, state, now)
+        if decision.state is not state:
+            self.services.control.mark_settling(decision.state)
+        return decision.then
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
         """Run the step claimed with a commit, and those claimed with its commit, until a message takes over."""
