@@ -10,7 +10,8 @@ import pytest
 
 from sagas import CircuitBreaker, Saga, step, wait_for
 from sagas.client.read.next_action import next_action
-from sagas.errors import Conflict, Unavailable
+from sagas.core.commands import Postpone
+from sagas.errors import Conflict, NotFound, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order
@@ -156,6 +157,27 @@ def test_resuming_a_type_resumes_all_its_sagas_but_for_one_that_has_no_queue(set
     b.recover()
     b.run()
     assert {b.status(saga_id) for saga_id in (stuck, *others)} == {"COMPLETED"}
+
+
+def test_a_message_of_a_type_that_is_not_deployed_waits_too(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    saga_id = in_flight(b)
+    b.engine = b.deploy(Asks)
+    assert isinstance(b.deliver("change", "book"), Postpone)
+    assert b.state(saga_id).settling_since == int(b.clock.now())
+    deployed(b, First)
+    b.run()
+    assert b.status(saga_id) == "COMPLETED"
+
+
+def test_it_is_a_dead_letter_only_after_that_time(settling: Callable[..., Bench]) -> None:
+    b = settling(First)
+    in_flight(b)
+    b.engine = b.deploy(Asks)
+    b.deliver("change", "book")
+    b.clock.advance(SETTLE + 1)
+    with pytest.raises(NotFound, match="this service has no saga type 'change'"):
+        b.deliver("change", "book")
 
 
 class WithoutBook(Saga[Order], name="change", version="7"):
