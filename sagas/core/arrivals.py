@@ -216,6 +216,14 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
         return Decision(state)
     if fact is not None and not isinstance(fact, ev.StepDeadLettered):
         return Decision(_claimed(state, event.lease), Write(fact))
+    return _after_silence(plan, state, event, fact, now)
+
+
+def _after_silence(
+    plan: Plan, state: SagaState, event: StallNoticed, fact: ev.StepDeadLettered | None, now: float
+) -> Decision:
+    """Send the message again if the saga has been silent for too long; dead-letter a step whose message is not needed
+    for that."""
     stale_after = plan.stale_after if event.stale_after is None else event.stale_after
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
     if max(quiet_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:

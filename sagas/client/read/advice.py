@@ -58,15 +58,23 @@ def advice(saga: SagaView, now: float) -> list[str]:
             sentences.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **ids))
         if saga["status"] in _UNDONE:
             sentences.append(_undone(saga))
-        elif (waiting := saga.get("waiting")) is not None and waiting["kind"] == "release":
-            until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
-            sentences.append(f"Waiting for a release{until}. {release_awaited(saga)}")
-        elif saga["status"] in _NEXT and not breaker:
-            action = next_action(saga, now)
-            deploys = saga["status"] in _STOPPED and action.do is Do.NOTHING
-            usual = _NEXT[saga["status"]].format(**ids, **_commands(action, **ids))
-            sentences.append(action.means if deploys else usual)
+        else:
+            sentences.append(_next(saga, now))
     return [plain(sentence) for sentence in sentences if sentence]
+
+
+def _next(saga: SagaView, now: float) -> str:
+    """The sentence about what comes next, or what to do; empty if there is nothing to say."""
+    waiting, status = saga.get("waiting"), saga["status"]
+    if waiting is not None and waiting["kind"] == "release":
+        until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
+        return f"Waiting for a release{until}. {release_awaited(saga)}"
+    if status not in _NEXT or saga["breaker"]:
+        return ""
+    action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
+    if status in _STOPPED and action.do is Do.NOTHING:
+        return action.means
+    return _NEXT[status].format(**ids, **_commands(action, **ids))
 
 
 def _purged(saga: SagaView, purged_at: str) -> list[str]:

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from sagas.core.gates import Pause, Scope
 from sagas.core.ids import child_id, children_ids, id_for_key
-from sagas.core.rules import forward, misfit, needs_attention
+from sagas.core.rules import forward, needs_attention
 from sagas.core.states import ENDED, SagaState, SagaStatus
 from sagas.core.text import iso
 from sagas.engine.clock import claimed_at
@@ -33,6 +33,7 @@ from sagas.engine.read.views import (
     errors_in,
     pause_view,
     read_only_view,
+    release_view,
     saga_view,
     summary_view,
 )
@@ -165,13 +166,8 @@ class Reader:
         if name not in self.registry:
             view["waiting"] = view["waiting"] and {"kind": "release", "until": None}
             return view
-        if state.lease is None and view["waiting"] is not None and step is not None:
-            plan = self.registry.get(name).plan(state.steps)
-            failure = misfit(plan, state, state.settling_since or state.updated_at)
-            if failure or state.settling_since:
-                until = iso(state.settling_since + plan.settle) if state.settling_since else None
-                message = failure.message if failure else state.unreadable
-                view["waiting"] = {"kind": "release", "until": until, "step": step.name, "message": message}
+        if view["waiting"] is not None and pause is None:
+            view["waiting"] = release_view(state, self.registry.get(name).plan(state.steps)) or view["waiting"]
         if state.lease is not None and "lease" in view and state.lease.expires_at < state.lease.act_until:
             # A lease that already lasts as long as its function can run is never extended.
             length = self.registry.get(name).definition.lock_expiry.total_seconds()

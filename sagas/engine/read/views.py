@@ -8,7 +8,7 @@ from typing import Any
 
 from sagas.core.events import GONE, DeadLetterCause
 from sagas.core.gates import Pause, Scope
-from sagas.core.rules import forward, needs_attention, pivot_holds
+from sagas.core.rules import Plan, forward, misfit, needs_attention, pivot_holds
 from sagas.core.states import Purge, SagaState, SagaStatus, StepState, StepStatus
 from sagas.core.text import epoch, iso
 from sagas.engine.clock import claimed_at
@@ -309,6 +309,16 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
     if state.not_before > state.updated_at:
         return {"kind": "backoff", "until": iso(state.not_before)}
     return {"kind": "queue", "until": None}
+
+
+def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
+    """Return what a saga waits for if its next step does not fit the deployed code."""
+    failure, step = misfit(plan, state, state.settling_since or state.updated_at), state.current
+    if step is None or state.lease is not None or not (failure or state.settling_since):
+        return None
+    until = iso(state.settling_since + plan.settle) if state.settling_since else None
+    message = failure.message if failure else state.unreadable
+    return {"kind": "release", "until": until, "step": step.name, "message": message}
 
 
 def read_only_view(

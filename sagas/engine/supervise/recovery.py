@@ -244,12 +244,14 @@ class RecoveryRun:
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
         if backlog is Backlog.WAITING:  # the longer it has waited, the longer until the next look
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
-        plan, now = self.advancer.plan(state), clock.now()
-        if misfit(plan, state, now) and settles(plan, state, now):
-            due = max(due, next_look(plan, state, now))
-        due = state.in_time(due)
+        due = state.in_time(max(due, self._release_due(state)))
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
             self.control.push_due(position.saga_id, position.sort, due)  # unless its position has changed
+
+    def _release_due(self, state: SagaState) -> float:
+        """When to look again whether a release has come, if the saga waits for one; else 0."""
+        plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
+        return next_look(plan, state, now) if misfit(plan, state, now) and settles(plan, state, now) else 0.0
 
     def _report_overdue(self, state: SagaState, position: IndexPosition, report: RecoveryReport) -> None:
         overdue = 0.0 if position.sort == _NOWHERE else self.advancer.services.clock.now() - epoch(position.sort)
