@@ -37,7 +37,7 @@ ROWS = (
 
 OURS = (
     "none",
-    "timers and signals of up to a year, holding nothing; [waits](../how-to/waiting.md)",
+    "timers and signals of up to a year, holding nothing; [waits](../build/waits.md)",
     "yes, by API, callback URL or event; no queries or updates answered by the saga",
     "[branches as child sagas](../how-to/children.md), each with retries and undos of its own; within one step by `async def`; no parallel steps in one saga",
     "yes: `@children`, up to 10,000 a step; all of it is undone with the parent; [how](../how-to/children.md)",
@@ -50,7 +50,7 @@ OURS = (
     "yes: an emulator from PyPI, no Docker",
     "yes: `sagas.testing.run`, time is skipped",
     "[a console](../operations/console.md) on your machine, with your credentials, and a command line; no hosted one",
-    "by type, status, time, idempotency key, and up to four values of the request ([`find_by`](../how-to/finding.md)); no query language, no full text",
+    "by type, status, time, idempotency key, and up to four values of the request ([`find_by`](../operations/search.md)); no query language, no full text",
     f"{FIVE:.2f}, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
     "pollers, alarms, dashboard: 12.70 a month for [fifteen steps of five types](../operations/deploying.md#what-it-costs-while-nothing-happens); no, not nothing",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",

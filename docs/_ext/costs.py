@@ -109,7 +109,7 @@ For *s* steps that succeed at once, each 50 ms at 256 MB on arm64, with payloads
 
 Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for three steps, {five:.1f} for five, {ten:.1f} for ten. Add to that:
 
-- Values that sagas are [found by](../how-to/finding.md), `find_by`: two writes per value, 1.25.
+- Values that sagas are [found by](../operations/search.md), `find_by`: two writes per value, 1.25.
 - A retry or an undo: as much as a step. A retry that changes when the saga is due takes two writes more.
 - Longer or larger steps: milliseconds times GB times 0.0133 per million. **50 ms are an assumption**, and a short one at 256 MB: a function has a
   seventh of a processor there, on which the library's own 10 ms per step (`make bench`) take 70. At 150 ms a step costs 0.33 more.

@@ -99,8 +99,8 @@ def test_the_pages_that_lay_flat_lead_on() -> None:
     for old, new in {
         "console": "operations/console",
         "events": "how-to/events",
-        "finding": "how-to/finding",
-        "pausing": "how-to/pausing",
+        "finding": "operations/search",
+        "how-to/pausing": "operations/pause",
     }.items():
         assert REDIRECTS.MOVED[old] == new
 
