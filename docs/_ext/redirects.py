@@ -1,4 +1,4 @@
-"""Where each page went that once lay flat in docs/: the site keeps a stub at its old place."""
+"""Where each page went that moved: the site keeps a stub at its old place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ MOVED = {
     "cli": "reference/cli",
     "client": "reference/client",
     "console": "operations/console",
+    "contributing/testing-elsewhere": "contributing/testing",
     "deadlines": "how-to/deadlines",
     "deploying": "operations/deploying",
     "deploying-changes": "how-to/change-code-in-flight",
     "disaster": "operations/backup-restore",
     "events": "how-to/events",
+    "faq": "index",
     "finding": "how-to/finding",
     "guarantees": "concepts/guarantees",
     "limits": "reference/limits",
@@ -25,7 +27,7 @@ MOVED = {
     "states": "concepts/states",
     "sweep": "how-to/sweep",
     "telemetry": "operations/telemetry",
-    "testing-elsewhere": "contributing/testing-elsewhere",
+    "testing-elsewhere": "contributing/testing",
     "waiting": "how-to/waiting",
     "why": "concepts/design",
 }
