@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posixpath
 from pathlib import Path
 
 from redirects import MOVED
@@ -29,8 +29,8 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     (target / "llms-full.txt").write_text("\n\n".join(whole))
     for old, new in MOVED.items():
         stub = target / f"{old}.html"
-        stub.parent.mkdir(exist_ok=True)
-        stub.write_text(STUB.format(os.path.relpath(f"{new}.html", Path(old).parent)))
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(STUB.format(posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Where each page is now that was elsewhere: the site keeps a stub at its old address."""
+"""Where each page went that moved: the site keeps a stub at its old place."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ MOVED = {
     "circuit-breakers": "operations/pause",
     "cli": "reference/cli",
     "client": "reference/client",
+    "compare/by-hand": "compare/index",
+    "compare/dbos": "compare/index",
+    "compare/python-cqrs": "compare/index",
     "console": "operations/console",
+    "contributing/testing-elsewhere": "contributing/testing",
     "deadlines": "build/deadlines",
     "deploying": "operations/deploying",
     "deploying-changes": "build/change-code",
     "disaster": "operations/backup-restore",
     "events": "build/events",
+    "faq": "index",
     "finding": "operations/search",
     "guarantees": "concepts/guarantees",
     "how-to/alert-to-slack": "operations/telemetry",
@@ -46,6 +51,9 @@ MOVED = {
     "how-to/waiting": "build/waits",
     "how-to/write-an-undo": "build/undo",
     "limits": "reference/limits",
+    "migrate/from-celery-chains": "migrate/index",
+    "migrate/from-hand-written-sqs": "migrate/index",
+    "migrate/from-step-functions": "migrate/index",
     "outages": "operations/outages",
     "own-project": "tutorial/first-saga",
     "pausing": "operations/pause",
@@ -55,7 +63,7 @@ MOVED = {
     "states": "concepts/states",
     "sweep": "build/large-data",
     "telemetry": "operations/telemetry",
-    "testing-elsewhere": "contributing/testing-elsewhere",
+    "testing-elsewhere": "contributing/testing",
     "waiting": "build/waits",
     "why": "concepts/design",
 }
