@@ -22,6 +22,7 @@ PAGES = (
     "docs/*.md",
     "docs/build/*.md",
     "docs/compare/*.md",
+    "docs/concepts/[is]*s.md",
     "docs/contributing/testing.md",
     "docs/migrate/*.md",
     "docs/operations/pause.md",
