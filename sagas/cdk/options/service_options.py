@@ -113,7 +113,8 @@ class SagaServiceProps(TypedDict, total=False):
             Changing to or from True creates new queues.
         service_name: the name in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``.
             Default: the stack's name and the construct's path, so that no two stacks of an account share metrics.
-        alarm_topic: notified when an alarm fires. An alarm cannot publish to a topic encrypted with ``aws/sns``.
+        alarm_topic: notified when an alarm fires: an e-mail address, for which the service creates a topic, or a topic
+            whose policy lets CloudWatch publish. An alarm cannot publish to a topic encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook; each alarm links to its section. Default: its path here.
         dashboard: whether to create a CloudWatch dashboard. It costs 3 USD a month beyond the account's first three.
         removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they stay, except
@@ -182,7 +183,7 @@ class SagaServiceProps(TypedDict, total=False):
     deployment: Deployment | None
     nested_stacks: bool | None
     service_name: str | None
-    alarm_topic: AnyTopic | None
+    alarm_topic: AnyTopic | str | None
     runbook_url: str
     dashboard: bool
     removal_policy: RemovalPolicy
@@ -266,7 +267,7 @@ class ServiceOptions:
     keep_versions: bool = False
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
-    alarm_topic: AnyTopic | None = None
+    alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
     dashboard: bool = True
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -319,6 +320,10 @@ class ServiceOptions:
         within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
         if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
             raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
+        if isinstance(self.alarm_topic, str) and "@" not in self.alarm_topic:
+            raise DefinitionError(
+                f"{self.service}: alarm_topic must be a topic or an e-mail address, not {self.alarm_topic!r}"
+            )
         self._check_functions()
         self._check_tables()
 
