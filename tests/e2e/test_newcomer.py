@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -51,10 +51,11 @@ def test_the_cdk_cli_synthesizes_a_fresh_clone_without_make_and_without_what_tes
     node, cli = command()
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "npx").write_text(f'#!/bin/sh\nshift; exec {node} {cli} "$@"\n')
-    (programs / "npx").chmod(0o755)
-    for program in ("python3", "sh", "git"):
-        (programs / program).symlink_to(shutil.which(program) or program)
+    # The CDK's CLI as npx finds it, and the Python that made this virtual environment: nothing else is there.
+    python = Path(sys.executable).resolve()
+    for name, runs in (("npx", f"shift; exec {node} {cli}"), ("python3", f"exec {python}"), ("sh", "exec /bin/sh")):
+        (programs / name).write_text(f'#!/bin/sh\n{runs} "$@"\n')
+        (programs / name).chmod(0o755)
     own = {**_shell(), "PATH": str(programs)}
     for line in (setup, synth):
         shown = subprocess.run(

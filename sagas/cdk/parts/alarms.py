@@ -73,14 +73,14 @@ class Waking:
             raise DefinitionError(f"runbook_url must be the address of a page, without a section, not {self.runbook!r}")
 
 
-def topic_of(scope: Construct, told: AnyTopic | str | None) -> AnyTopic | None:
+def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | None:
     """Return the topic that alarms notify; for an e-mail address, one of the service's own."""
-    if not isinstance(told, str):
-        return told
+    if not isinstance(notified, str):
+        return notified
     topic = sns.Topic(scope, "AlarmTopic", enforce_ssl=True)
     # The policy for TLS replaces the default one, which lets CloudWatch publish.
     topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com"))
-    topic.add_subscription(subscriptions.EmailSubscription(told))
+    topic.add_subscription(cast("sns.ITopicSubscription", subscriptions.EmailSubscription(notified)))
     acknowledge(Validations.of(topic), {"Serverless-SNSRedrivePolicy": "SNS sends e-mail, and no queue could."})
     return topic
 
