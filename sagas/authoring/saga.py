@@ -15,7 +15,7 @@ from sagas.authoring.definition.building import build
 from sagas.authoring.definition.definition import DEFINITION, SagaDefinition
 from sagas.authoring.definition.members import ClassBody, collect
 from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
-from sagas.authoring.policies import AutoDisable, OrphanSweep
+from sagas.authoring.policies import AutoDisable, OrphanSweep, Retry
 from sagas.authoring.signatures.generics import bindings, has_type_variables
 from sagas.authoring.signatures.scope import NameScope, resolve, scope_of
 from sagas.errors import DefinitionError
@@ -142,6 +142,10 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         timeout: how long the saga can take in all, at most 365 days. Then it is cancelled and undone, and ends
             COMPENSATED with the error ``SagaTimedOut``. After its pivot it continues and is on the attention list. None
             by default.
+        retry: the retry policy of steps that name none. Default: three retries, exponential from 1 s, full jitter.
+        undo_retry: the retry policy of undos that name none. Default: that of their steps.
+        step_timeout: how long an attempt of a step that names no ``timeout`` can take: seconds or a timedelta. Default:
+            30 seconds.
         result: the step whose result becomes the saga's, by its stored name or its result's; the last step by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
             stopped and waits for one.
@@ -168,6 +172,9 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             orphans: OrphanSweep | None = None,
             stale_after: timedelta = timedelta(minutes=2),
             timeout: timedelta | None = None,
+            retry: Retry | None = None,
+            undo_retry: Retry | None = None,
+            step_timeout: float | timedelta | None = None,
             result: str | None = None,
             cancellable: bool = True,
             redact: Sequence[str] = (),

@@ -65,10 +65,11 @@ class WaitOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """The options of ``@step``, not yet checked. The saga class checks them, because it can name itself in errors."""
+    """The options of ``@step``, not yet checked. The saga class checks them, because it can name itself in errors, and
+    has the retry policy and timeout of steps that name none."""
 
     retry: Retry | None = None
-    timeout: float | timedelta = DEFAULT_TIMEOUT
+    timeout: float | timedelta | None = None
     circuit_breaker: CircuitBreaker | None = None
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
@@ -81,7 +82,7 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """The options of ``@<step>.compensate``; None means the step's option."""
+    """The options of ``@<step>.compensate``; None means the class's ``undo_retry``, or the step's option."""
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None
@@ -221,7 +222,7 @@ class Undoable(Member):
 
         Args:
             fn: the method, when used bare.
-            retry: the retry policy of the undo; the step's if None.
+            retry: the retry policy of the undo; if None, the class's ``undo_retry``, or the step's policy.
             timeout: how long an attempt of the undo can take: seconds or a timedelta; the step's if None. An attempt
                 that takes longer fails with ``TimedOut`` and is retried.
         """
@@ -268,7 +269,7 @@ def step(fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
 def step(
     *,
     retry: Retry | None = None,
-    timeout: float | timedelta = DEFAULT_TIMEOUT,
+    timeout: float | timedelta | None = None,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -284,7 +285,7 @@ def step(
     /,
     *,
     retry: Retry | None = None,
-    timeout: float | timedelta = DEFAULT_TIMEOUT,
+    timeout: float | timedelta | None = None,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -297,11 +298,12 @@ def step(
 
     Args:
         fn: the method, when used bare.
-        retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
-        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds. A
-            later result or error is refused: the attempt fails with ``TimedOut``, and its outcome is in doubt. An
-            ``async`` method is cancelled at that time, or when its saga is cancelled; a plain method can check
-            ``ctx.cancelled``.
+        retry: what happens after a failed attempt; by default the class's ``retry``, or three retries, exponential from
+            1 s, full jitter.
+        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds;
+            by default the class's ``step_timeout``, or 30 seconds. A later result or error is refused: the attempt
+            fails with ``TimedOut``, and its outcome is in doubt. An ``async`` method is cancelled at that time, or when
+            its saga is cancelled; a plain method can check ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the method's name by default.
         undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed.

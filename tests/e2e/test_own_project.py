@@ -145,6 +145,17 @@ def test_the_project_passes_its_own_tests(installed: Installed) -> None:
     assert "passed" in installed.run("python", "-m", "pytest", "-q")
 
 
+def test_the_types_are_those_of_its_app_if_it_lists_none(installed: Installed) -> None:
+    listed = installed.directory / "pyproject.toml"
+    text = listed.read_text()
+    listed.write_text(text.replace("[tool.sagas]", "[tool.others]"))
+    try:
+        checked = installed.run("sagas", "check", "--json")
+    finally:
+        listed.write_text(text)
+    assert json.loads(checked)["changes"] == []
+
+
 def test_the_cdk_cli_synthesizes_the_project_without_make(installed: Installed, tmp_path: Path) -> None:
     install()
     (tmp_path / "sh").symlink_to("/bin/sh")

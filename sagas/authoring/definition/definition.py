@@ -47,14 +47,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class UndoDefinition:
-    """The compensation of a step. ``retry`` and ``timeout`` (seconds) default to the step's.
-    ``declares_none``: its return annotation is ``None``."""
+    """The compensation of a step. ``timeout`` (seconds) defaults to the step's. ``follows_step``: neither it nor its
+    class has a retry policy for it, so it has that of the step. ``declares_none``: its return annotation is
+    ``None``."""
 
     name: str
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     retry: Retry
     timeout: float
+    follows_step: bool = False
     declares_none: bool = False
 
 

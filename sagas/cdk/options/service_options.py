@@ -220,6 +220,10 @@ class SagaServiceProps(TypedDict, total=False):
 
 
 _INSTEAD = {
+    **dict.fromkeys(
+        ("retry", "undo_retry", "step_timeout"),
+        "give it to a base class of the sagas, as in class Ours(Saga[T], retry=...): there tests know it, too",
+    ),
     "chain": "steps that share a function are always chained",
     "queue_names": "names of queues are always derived from saga, step and service",
     "api_options": 'give functions={"api": FunctionOptions(...)}',
@@ -232,7 +236,7 @@ _INSTEAD = {
     "joins_table": 'give tables={"joins": ...}',
     "table_options": "give tables={name: TableOptions(...)}",
 }
-"""Replacements for removed options."""
+"""What to use in place of options that there are not."""
 
 _KINDS: dict[type, str] = {
     FunctionOptions: "function_options?",
