@@ -49,11 +49,11 @@ class Exhausted(StrEnum):
 
 
 def attempt_seconds(timeout: object) -> float | None:
-    """Return the time that an attempt can take, in seconds; ``None`` if it is no number or timedelta, or out of
-    range."""
+    """Return the time that an attempt can take, in seconds; ``None`` if it is not a number or timedelta in range."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    valid = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= MAX_TIMEOUT
-    return float(seconds) if valid else None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
+        return None
+    return float(seconds)
 
 
 def _require(ok: bool, message: str) -> None:
