@@ -148,7 +148,7 @@ class SagaServiceProps(TypedDict, total=False):
         log_retention: the retention of all log groups.
         retention: how long ended sagas are kept before the supervisor purges them, with audit entries and payloads.
             Default: for good. Sagas whose type owns objects are kept. Sagas that need an operator are kept until they
-                are settled.
+            are settled.
         key_retention: how long the service keeps a record of a purged saga, without payloads. In this time, its
             idempotency key cannot start another saga. Default: 30 days.
         payload_limit: the size in bytes above which requests and results go to the bucket. Default: 16 KB.
