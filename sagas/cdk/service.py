@@ -35,7 +35,7 @@ from sagas.cdk.messages.integration import Integration
 from sagas.cdk.messages.sources import Source
 from sagas.cdk.options.existing import AnyTable
 from sagas.cdk.options.service_options import SagaServiceProps, ServiceOptions, service_options
-from sagas.cdk.parts.alarms import Alarms, Waking
+from sagas.cdk.parts.alarms import Alarms, Waking, topic_of
 from sagas.cdk.parts.part import Part, resources
 from sagas.cdk.parts.releases import Releases
 from sagas.cdk.watch.dashboard import add_dashboard
@@ -370,7 +370,8 @@ class SagaService(Construct):
         releases = None
         if options.deployment is not None:
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
-        waking = Waking(options.service, options.alarm_topic, options.runbook_url, releases)
+        topic = topic_of(self, options.alarm_topic)
+        waking = Waking(options.service, topic, options.runbook_url, releases)
         alarms = Alarms(self, "Alarms", waking=waking)
         watch_service(alarms)
         for part in self._parts:
