@@ -175,8 +175,7 @@ class Committer:
         context: EntryContext,
         decision: Decision | None = None,
     ) -> Decision:
-        """Commit ``entry``, which is in the slot and records ``fact``. If the holder continues, claim the next step,
-        too."""
+        """Commit ``entry``, which is in the slot and records ``fact``. If the holder continues, claim the next step."""
         if decision is None:
             decision = self._decided(plan, state, fact, context)
             if decision.state is state:
@@ -202,7 +201,7 @@ class Committer:
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Complete a fact with what plan and state do not have: the dead-lettered message, the end of a wait, or the
+        """Complete a fact with what plan and state lack: the dead-lettered message, the end of a wait, or the
         signal."""
         if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
             # Only the current message can be dead-lettered. If the caller has another one, the current message is sent

@@ -23,8 +23,7 @@ class Gate(Protocol):
     store is unreachable."""
 
     def cached_until(self, message: Message) -> float:
-        """Return when (epoch seconds) a message should return if the cache shows that it is blocked; 0 to handle it.
-        Sends no request."""
+        """Return when (epoch seconds) a message should return if the cache says that it is blocked; 0 otherwise."""
         ...
 
     def is_open(self, message: Message) -> bool:

@@ -71,8 +71,7 @@ class StepContext:
 
     @property
     def overtime(self) -> float:
-        """Seconds from the deadline to the end of the code, or to now if it still runs; negative if the end is
-        earlier."""
+        """Seconds from the deadline to the end of the code, or to now if it still runs; may be negative."""
         return (self._ended_at or self.clock.now()) - self.deadline_at
 
     @property
@@ -150,8 +149,7 @@ class StepContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the code should stop: its timeout has expired, its lease is lost, or, unless it is an undo, a cancel
-        was accepted."""
+        """Whether to stop: the timeout has expired, the lease is lost or, except in an undo, a cancel was accepted."""
         now = self.clock.now()
         if self._lost or self.late:
             return True

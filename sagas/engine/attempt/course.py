@@ -77,8 +77,7 @@ class Course:
         return self.chain is not UNCHAINED
 
     def claim(self, state: SagaState, entry: Entry | None, *, adopted: bool) -> None:
-        """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor had written the
-        entry."""
+        """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor wrote the entry."""
         self._claimed = state
         if entry is not None and entry.action == "StepCompleted" and entry.payload is not None and not adopted:
             self._cached[entry.seq] = Value(entry.payload, entry.hidden)

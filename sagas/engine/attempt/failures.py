@@ -46,8 +46,7 @@ def step_failure(
     look_at: float = 0.0,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
     """Return the fact to record when a step raised or could not be called, and further details for its entry.
-    ``look_at``: epoch seconds at which to try again with the code of a new release; 0 if the saga does not wait for
-    one."""
+    ``look_at``: epoch seconds at which to try again with a new release; 0 if the saga waits for none."""
     if isinstance(error, TypeChanged) and not began:
         failure, now = _failure(error, began, redact), clock.now()
         if look_at:
@@ -74,8 +73,8 @@ def step_failure(
 
 
 def checked(error: NotYet) -> Exception:
-    """Return a plain ``NotYet`` with the same fields, or the error if they are invalid, because a subclass may have set
-    them itself."""
+    """Return a plain ``NotYet`` with the same fields, or the error if they are invalid: a subclass may have set
+    them."""
     try:
         return NotYet(error.after, error.message, steady=error.steady)
     except Exception as wrong:  # noqa: BLE001 - the fields are the user's, and the failure must be recorded anyway

@@ -208,8 +208,7 @@ def _too_late(context: StepContext, timeout: float, end: str) -> str:
 
 
 def _not_run(value: Any) -> str:
-    """Return the type of a part of a value, such as a coroutine, that has not run or has failed; empty if there is
-    none."""
+    """Return the type of a part of a value, such as a future, that has not run or has failed; empty without one."""
     seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
     while remaining:
         part = remaining.pop()

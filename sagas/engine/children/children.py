@@ -90,8 +90,7 @@ class Children:
                 return
 
     def list_stuck(self, saga_id: str, looks: int) -> None:
-        """Put a parent on the attention list if all its children have ended but every attempt to join them has
-        failed."""
+        """Put a parent on the attention list if its children have ended but every attempt to join them has failed."""
         state = self.control.get(saga_id)
         if state is None or not state.joins or state.undoing or state.attention:
             return

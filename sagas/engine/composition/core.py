@@ -132,8 +132,7 @@ class Core:
         )
 
     def connect(self) -> None:
-        """Create the clients of DynamoDB and SQS, and the advancer, ahead of the first request. Sends no
-        request."""
+        """Create the clients of DynamoDB and SQS, and the advancer, ahead of the first use. Sends no request."""
         self.tables.connect()
         self.queues.connect()
         _ = self.advancer

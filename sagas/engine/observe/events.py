@@ -122,8 +122,7 @@ def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
 
 
 def _add_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:
-    """Add the fields that say what the saga waits for at a step. ``details``: the details of the entry that started the
-    wait."""
+    """Add what the saga waits for at a step. ``details``: those of the entry that started the wait."""
     detail["step"] = name
     if kind := next((step.waits_for for step in state.steps if step.name == name), ""):
         detail["waiting_for"] = kind
@@ -161,7 +160,7 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An event of a saga service",
-        "description": "Published at least once, in any order: detail.id identifies an event, detail.seq orders events.",
+        "description": "Published at least once, in any order: detail.id identifies events, detail.seq orders them.",
         "type": "object",
         "properties": properties,
         "required": list(properties),

@@ -158,8 +158,7 @@ def received(message: Message, queue: str) -> dict[str, str | int | bool]:
 
 
 class TracedAttempt(IdempotentAttempt):
-    """An attempt with a span each for its claim, its code and its commit. The code's span is active while user code
-    runs."""
+    """An attempt with a span each for claim, code and commit. The code's span is active while user code runs."""
 
     def __init__(
         self,

@@ -51,8 +51,8 @@ _CLOCK_AND_CACHE_SLACK = GOOD_FOR + 1.5
 _QUIET = 1.0
 """Seconds after a count for which an environment collects further failures, unless they would open the breaker."""
 _LONGEST_QUIET = 60.0
-"""Upper limit of that time, which doubles with each refused count: DynamoDB accepts about a thousand writes per second
-to one key."""
+"""Upper limit of that time. It doubles with each refused count, because a key takes about a thousand writes per
+second."""
 
 
 @dataclass(slots=True)
@@ -136,8 +136,7 @@ class Breakers:
 
     def _wait_until(self, message: Message, deadline: float) -> float:
         """Admit a message whose step would run now, if necessary as the probe. ``deadline``: epoch seconds after which
-        the function can no longer act. Returns 0 if it is admitted, else the epoch seconds at which it should
-        return."""
+        the function can no longer act. Returns 0 if it is admitted, else its time of return (epoch seconds)."""
         limits = self._limits_for(message)
         if limits is None:
             return 0.0

@@ -87,8 +87,7 @@ class Operations:
         return self.reader.state(state.saga, state.saga_id) if advanced.lost_race else advanced.state
 
     def retry(self, name: str, saga_id: str, reason: str, actor: str) -> SagaState:
-        """Grant new attempts to the dead-lettered step or the failed undos. If a message got no response, send it
-        again."""
+        """Grant new attempts to the dead-lettered step or the failed undos, or send an unanswered message again."""
         return self._operate(name, saga_id, actor, lambda lease: RetryArrived(lease, reason), {"reason": reason})
 
     def compensate(self, name: str, saga_id: str, reason: str, actor: str, *, force: bool = False) -> SagaState:

@@ -63,7 +63,7 @@ class Pausing:
         undos: bool = False,
     ) -> None:
         """Make sagas stop before their next step, within five seconds. A pause that exists is replaced, and keeps its
-start time.
+        start time.
         """
         scope = self._scope(name, step, saga_id)
         if saga_id:
@@ -83,7 +83,7 @@ start time.
 
     def resume(self, name: str, actor: str, *, step: str = "", saga_id: str = "") -> int:
         """Let sagas continue, spread over time; return how many this call has sent. After 1,000 sagas or eight seconds,
-the supervisor sends the others. If the library had paused starts of the type, they are accepted again.
+        the supervisor sends the others. If the library had paused starts of the type, they are accepted again.
         """
         scope = self._scope(name, step, saga_id)
         if scope == Scope(name):
@@ -162,8 +162,7 @@ the supervisor sends the others. If the library had paused starts of the type, t
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Handle a paused saga that is due, and let it continue if its pause has ended; return whether it was
-        paused."""
+        """Handle a due saga if it is paused, and let it continue if its pause has ended; return whether it was."""
         if not state.paused:
             return False
         if not self.pauses.holding_back(state):
@@ -172,8 +171,8 @@ the supervisor sends the others. If the library had paused starts of the type, t
 
     def shards(self, now: float) -> dict[str, float]:
         """Return the index keys that may have paused sagas, each with a time: its sagas due by then are to be handled.
-While a pause covers all sagas of a key, that time is now, which only includes sagas past their deadline. Otherwise it
-includes all.
+        While a pause covers all sagas of a key, that time is now, which only includes sagas past their deadline. Otherwise it
+        includes all.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():

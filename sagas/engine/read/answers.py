@@ -61,8 +61,7 @@ class ChildrenView(TypedDict):
 
 
 class ParentView(TypedDict):
-    """The parent of a saga: the step that started this saga, and this saga's position among the step's children, from
-    0."""
+    """The parent of a saga: the step that started the saga, and the saga's position among the step's children."""
 
     type: str
     saga_id: Id
@@ -299,8 +298,7 @@ class IncidentList(TypedDict):
 
 
 class AuditEntry(TypedDict):
-    """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's status after the
-    change."""
+    """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's status after it."""
 
     saga_id: Id
     seq: _Ordinal
@@ -334,7 +332,7 @@ class AuditPage(TypedDict):
 
 class BadEntryView(TypedDict):
     """The first entry that differs from what was written. ``what`` names the difference, and ``message`` describes it.
-``cut off``: this entry and all later ones are missing.
+    ``cut off``: this entry and all later ones are missing.
     """
 
     seq: _Ordinal
@@ -344,8 +342,8 @@ class BadEntryView(TypedDict):
 
 class VerificationView(TypedDict):
     """Whether a saga's audit trail is unchanged. ``entries`` is how many entries were verified. ``purged_at`` is
-present if the saga was purged: then only its list of
-    actions can be verified.
+    present if the saga was purged: then only its list of
+        actions can be verified.
     """
 
     saga_id: Id

@@ -96,8 +96,7 @@ class Reader:
         return NotFound(f"no saga with id {saga_id} (type {name})")
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:
-        """Return a saga from its control item; ``None`` if there is no item. :meth:`read_only` may then have the
-        saga."""
+        """Return a saga from its control item; ``None`` if it has none. :meth:`read_only` may then have it."""
         state = self.control.get(saga_id)
         if state is not None and state.saga != name:
             raise self._no_saga(name, saga_id)
@@ -290,8 +289,7 @@ class Reader:
         return loaded, left_out
 
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:
-        """Return the committed entries after number ``after``, in order, and the next ``after``; ``None`` at the
-        end."""
+        """Return committed entries from ``after`` on, in order, and the next ``after``; ``None`` at the end."""
         state = self.stored(name, saga_id)
         if state is None or state.purge is not None:
             stored = self.read_only(name, saga_id).entries
@@ -324,8 +322,7 @@ class Reader:
     def _by_values(
         self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
-        """Return sagas by their search keys. The index finds a page of sagas by the first key, and the other keys
-        filter it."""
+        """Return sagas by their search keys. The index has a page by the first key, and the other keys filter it."""
         declared = {name: {key.name for key in self.registry.get(name).definition.find_by} for name in names}
         unknown = [key for key in values if all(key not in keys for keys in declared.values())]
         if unknown:
@@ -384,8 +381,8 @@ class Reader:
 
     def beginning_with(self, prefix: str) -> str:
         """Return the id of the only saga whose id starts with ``prefix``: four or more lower-case characters. An id
-starts with the time of the start, unless it is derived from an idempotency key. The search covers up to five hundred
-sagas of that time, and the five hundred that were started last.
+        starts with the time of the start, unless it is derived from an idempotency key. The search covers up to five hundred
+        sagas of that time, and the five hundred that were started last.
         """
         names = [saga.definition.name for saga in self.registry]
         digits = prefix.replace("-", "")[:12]
@@ -426,8 +423,8 @@ sagas of that time, and the five hundred that were started last.
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
         """Return summaries of sagas that need an operator. Those that have waited longest come first. The index is not
-grouped by type. With a ``name``, up to two thousand sagas are read for a page. The page may be short even if more pages
-follow.
+        grouped by type. With a ``name``, up to two thousand sagas are read for a page. The page may be short even if more pages
+        follow.
         """
         needy, usual = builtins.list[SagaState](), limit if name is None else _LARGE_PAGE
         size = usual

@@ -62,8 +62,8 @@ class Remains:
 
     def behind(self, first: Entry) -> ReadOnlySaga | None:
         """Return the saga that a first entry belongs to; ``None`` as for :meth:`of`. A saga with a second entry was
-claimed, so it had a control item. If the item is missing, the saga can be read but must not run again, because only the
-journal says what its steps have done.
+        claimed, so it had a control item. If the item is missing, the saga can be read but must not run again, because only the
+        journal says what its steps have done.
         """
         if first.tombstone is None:
             entries = self.journal.history(first.saga_id)
@@ -145,8 +145,7 @@ def _keeps_forward(entry: Entry) -> bool:
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
-    """Whether a failed attempt, which an entry records, was going to be retried. ``following``: the action after the
-    entry."""
+    """Whether the failed attempt of an entry was going to be retried. ``following``: the action after it."""
     if entry.action == "StepLost":
         return following not in _GIVEN_UP
     return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))

@@ -67,8 +67,8 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Return how many sagas of some types there are. ``since``: epoch seconds; sagas that ended later count. 0
-        means a day ago."""
+        """Count the sagas of some types, and of the ended sagas those that ended after ``since`` (epoch seconds; 0
+        means a day ago)."""
         now, key = self.clock.now(), (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:
@@ -130,8 +130,7 @@ class Statistics:
         return counted
 
     def _in_flight(self, names: Sequence[str], counted: dict[str, _Counted]) -> list[str]:
-        """Count the sagas in flight and those that need an operator; return texts that say which figures are
-        approximate."""
+        """Count the sagas in flight and those that need an operator; return notes about approximate figures."""
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)
