@@ -1,13 +1,13 @@
 """Advance a saga: arrive, decide, claim, run, journal, commit, send.
 
 Sagas advance only here: for workers, the supervisor, operators' calls and the in-process run. The automaton decides
-    what to do about an arrival. Its decision is always executed in this order (see ``docs/concepts/protocol.md``, which
-    also numbers the rules):
+what to do about an arrival. Its decision is always executed in this order. ``docs/contributing/protocol.md`` explains
+and numbers the rules.
 
 1.  *claim*: one conditional update takes the lease (rules 1, 6);
 2.  *run*: the code of the step or its undo, only if the claim succeeded;
 3.  *journal*, then *commit*: one open slot at a time (rules 2, 3, 12), until no fact follows;
-4. *send*: the next message, or postpone the current one.
+4.  *send*: the next message, or postpone the current one.
 """
 
 from __future__ import annotations
