@@ -51,8 +51,10 @@ def skipped(file: str) -> float:
 
 
 class SystemClock:
-    """The machine's own clock and randomness. The local stack can skip time: ``SAGAS_CLOCK`` names the file with the
-    skipped seconds. The variable has an effect only with an emulator's endpoint.
+    """The machine's own clock and randomness.
+
+    The local stack can skip time: ``SAGAS_CLOCK`` names the file with the skipped seconds. The variable has an effect
+    only with an emulator's endpoint.
     """
 
     def __init__(self) -> None:

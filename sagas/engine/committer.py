@@ -201,8 +201,7 @@ class Committer:
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Complete a fact with what plan and state lack: the dead-lettered message, the end of a wait, or the
-        signal."""
+        """Complete a fact with what plan and state lack: the dead-lettered message, the end of a wait, the signal."""
         if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
             # Only the current message can be dead-lettered. If the caller has another one, the current message is sent
             # again and dead-lettered when it arrives.

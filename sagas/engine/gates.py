@@ -19,8 +19,7 @@ from sagas.store.types.pauses import Pauses
 
 
 class Gate(Protocol):
-    """A gate can block a message before its claim. Each method except ``cached_until`` raises ``Unavailable`` if the
-    store is unreachable."""
+    """A gate can block a message before its claim. All methods but ``cached_until`` may raise ``Unavailable``."""
 
     def cached_until(self, message: Message) -> float:
         """Return when (epoch seconds) a message should return if the cache says that it is blocked; 0 otherwise."""

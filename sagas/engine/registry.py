@@ -21,8 +21,9 @@ from sagas.store.journal.entries import hiding
 
 
 def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: float = 0.0) -> Plan:
-    """Return the plan of a saga that was started with ``steps``. ``settle``: as in :class:`~sagas.core.rules.Plan`. A
-    saga keeps its steps, whatever was deployed since. A step that is not deployed has no policies.
+    """Return the plan of a saga that was started with ``steps``. ``settle``: as in :class:`~sagas.core.rules.Plan`.
+
+    A saga keeps its steps, whatever was deployed since. A step that is not deployed has no policies.
     """
     deployed = {step.name: step for step in definition.steps}
     plans = list[StepPlan]()

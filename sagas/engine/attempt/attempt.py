@@ -162,8 +162,7 @@ class Attempt:
         return self.complete(held, payload)
 
     def claim(self) -> SagaState | None:
-        """Lock the saga and count the attempt without a read, unless the last commit did so. A shut gate refuses
-        this."""
+        """Lock the saga and count the attempt, without a read, unless the last commit did. A shut gate refuses this."""
         held = self._course.take()
         if held is None:
             self.shut = shut_gate(self._services.gates, self._message)

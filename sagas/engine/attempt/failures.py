@@ -73,8 +73,7 @@ def step_failure(
 
 
 def checked(error: NotYet) -> Exception:
-    """Return a plain ``NotYet`` with the same fields, or the error if they are invalid: a subclass may have set
-    them."""
+    """Return a plain ``NotYet`` with the same fields, or the error if a subclass has set invalid ones."""
     try:
         return NotYet(error.after, error.message, steady=error.steady)
     except Exception as wrong:  # noqa: BLE001 - the fields are the user's, and the failure must be recorded anyway

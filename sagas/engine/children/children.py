@@ -1,9 +1,10 @@
-"""Advance a saga whose step has children: start them, join them, and have them undone. No lease is held while they run.
-A conditional update of the parent hands out positions to start. A child's id follows from its position, so a second
-start has no effect. The first slot of a child's journal decides whether the child ever starts. Before the parent undoes
-the step, it puts ``NeverStarted`` into each vacant slot. If a slot is taken, the parent completes that child's start
-and then cancels it. Each call here is a *look*: it does what is due now. Looks may be repeated, interrupted and
-concurrent.
+"""Advance a saga whose step has children: start them, join them, and have them undone.
+
+No lease is held while they run. A conditional update of the parent hands out positions to start. A child's id follows
+from its position, so a second start has no effect. The first slot of a child's journal decides whether the child ever
+starts. Before the parent undoes the step, it puts ``NeverStarted`` into each vacant slot. If a slot is taken, the
+parent completes that child's start and then cancels it. Each call here is a *look*: it does what is due now. Looks may
+be repeated, interrupted and concurrent.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ Later ends, such as those of cancelled siblings, do not wake it."""
 class JoinObserver:
     """Wakes a parent when a child's end completes the join, or makes room for more children.
 
-    If two children end at once, both may wake the parent, which does no harm. If a message is lost, the supervisor
-    finds the parent.
+    If two children end at once, both may wake the parent, which does no harm. If both messages are lost, the supervisor
+    does.
     """
 
     control: ControlItems

@@ -51,8 +51,7 @@ _CLOCK_AND_CACHE_SLACK = GOOD_FOR + 1.5
 _QUIET = 1.0
 """Seconds after a count for which an environment collects further failures, unless they would open the breaker."""
 _LONGEST_QUIET = 60.0
-"""Upper limit of that time. It doubles with each refused count, because a key takes about a thousand writes per
-second."""
+"""Upper limit of that time. It doubles with each refused count: a key takes only a thousand writes per second."""
 
 
 @dataclass(slots=True)

@@ -62,8 +62,9 @@ class Pausing:
         starts: bool = False,
         undos: bool = False,
     ) -> None:
-        """Make sagas stop before their next step, within five seconds. A pause that exists is replaced, and keeps its
-        start time.
+        """Make sagas stop before their next step, within five seconds.
+
+        A pause that exists is replaced, and keeps its start time.
         """
         scope = self._scope(name, step, saga_id)
         if saga_id:
@@ -82,8 +83,10 @@ class Pausing:
             self._send_paused(scope)
 
     def resume(self, name: str, actor: str, *, step: str = "", saga_id: str = "") -> int:
-        """Let sagas continue, spread over time; return how many this call has sent. After 1,000 sagas or eight seconds,
-        the supervisor sends the others. If the library had paused starts of the type, they are accepted again.
+        """Let sagas continue, spread over time; return how many this call has sent.
+
+        After 1,000 sagas or eight seconds, the supervisor sends the others. If the library had paused starts of the
+        type, they are accepted again.
         """
         scope = self._scope(name, step, saga_id)
         if scope == Scope(name):
@@ -171,8 +174,9 @@ class Pausing:
 
     def shards(self, now: float) -> dict[str, float]:
         """Return the index keys that may have paused sagas, each with a time: its sagas due by then are to be handled.
-        While a pause covers all sagas of a key, that time is now, which only includes sagas past their deadline. Otherwise it
-        includes all.
+
+        While a pause covers all sagas of a key, that time is now, which only includes sagas past their deadline.
+        Otherwise it includes all.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():

@@ -1,4 +1,5 @@
 """The API's answers about sagas, as types. The engine, the client and the OpenAPI document share these types.
+
 ``overviews`` has those about saga types, breakers and numbers of sagas, ``reports`` those about the supervisor's tasks.
 Times are ISO 8601 in UTC; ``None`` means that the event has not happened. This module imports only what a client needs.
 """
@@ -89,8 +90,7 @@ class StepView(TypedDict):
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
     itself, and ``message`` says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits
-    and without its undo. ``children`` is present if the step has children, and ``pivot`` if the step is the saga's
-    pivot.
+    and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the saga's pivot.
     """
 
     name: str
@@ -194,7 +194,7 @@ class LeftOutView(TypedDict):
 
     ``path`` is its place in the answer (``$.steps[2].result``), and ``entry`` the number of its audit entry. ``object``
     is its key if it is in the payload bucket, ``bytes`` its size if known. ``reason``: ``too_large`` if a Lambda
-    function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or was
+    function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or
     changed.
     """
 
@@ -331,8 +331,9 @@ class AuditPage(TypedDict):
 
 
 class BadEntryView(TypedDict):
-    """The first entry that differs from what was written. ``what`` names the difference, and ``message`` describes it.
-    ``cut off``: this entry and all later ones are missing.
+    """The first entry that differs from what was written.
+
+    ``what`` names the difference, and ``message`` describes it. ``cut off``: this entry and all later ones are missing.
     """
 
     seq: _Ordinal
@@ -341,9 +342,10 @@ class BadEntryView(TypedDict):
 
 
 class VerificationView(TypedDict):
-    """Whether a saga's audit trail is unchanged. ``entries`` is how many entries were verified. ``purged_at`` is
-    present if the saga was purged: then only its list of
-        actions can be verified.
+    """Whether a saga's audit trail is unchanged.
+
+    ``entries`` is how many entries were verified. ``purged_at`` is present if the saga was purged: then only its list
+    of actions can be verified.
     """
 
     saga_id: Id

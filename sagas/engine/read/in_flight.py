@@ -61,8 +61,9 @@ class InFlight:
         }
 
     def _listed(self, saga: str, cursor: str | None) -> tuple[list[str], list[str], str | None]:
-        """Return the ids of sagas that may be in flight, those of sagas that need an operator, and the next cursor. In
-        the cursor, the number of a shard precedes the position. The attention list comes after all shards.
+        """Return the ids of sagas that may be in flight, those of sagas that need an operator, and the next cursor.
+
+        In the cursor, the number of a shard precedes the position. The attention list comes after all shards.
         """
         shards = [*self.listing.due_shards, *self.listing.wait_shards]
         shards += [shard for undo in (False, True) for shard in self.listing.paused_shards(saga, undo=undo)]

@@ -62,10 +62,12 @@ class TypeList(TypedDict):
 
 
 class InFlightGroup(TypedDict):
-    """Sagas in flight that have the same ``blueprint`` and position. ``steps`` has one letter per step, for its status:
-    P (PENDING), R (RUNNING), T (RETRYING), W (WAITING), C (COMPLETED), F (FAILED), U (COMPENSATING), B
-        (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is the number of the current step, from 0. ``oldest`` is the
-        start of the oldest saga, and ``examples`` are the ids of up to three of the oldest.
+    """Sagas in flight that have the same ``blueprint`` and position.
+
+    ``steps`` has one letter per step, for its status: P (PENDING), R (RUNNING), T (RETRYING), W (WAITING), C
+    (COMPLETED), F (FAILED), U (COMPENSATING), B (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is the number of
+    the current step, from 0. ``oldest`` is the start of the oldest saga, and ``examples`` are up to three ids of the
+    oldest.
     """
 
     blueprint: str
@@ -95,8 +97,7 @@ class BreakerView(TypedDict):
     """The circuit breaker of a step.
 
     ``failures`` counts failures in a row; if the breaker is not closed, those that opened it. ``waiting`` counts the
-    sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting`` says that more may
-    wait.
+    sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting``: there may be more.
     """
 
     type: str

@@ -380,9 +380,10 @@ class Reader:
         return state.saga
 
     def beginning_with(self, prefix: str) -> str:
-        """Return the id of the only saga whose id starts with ``prefix``: four or more lower-case characters. An id
-        starts with the time of the start, unless it is derived from an idempotency key. The search covers up to five hundred
-        sagas of that time, and the five hundred that were started last.
+        """Return the id of the only saga whose id starts with ``prefix``: four or more lower-case characters.
+
+        An id starts with the time of the start, unless it is derived from an idempotency key. The search covers up to
+        five hundred sagas of that time, and the five hundred that were started last.
         """
         names = [saga.definition.name for saga in self.registry]
         digits = prefix.replace("-", "")[:12]
@@ -422,9 +423,10 @@ class Reader:
         return {"incidents": [*groups.values()], "at_least": len(incidents) > _MOST_INCIDENTS}
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
-        """Return summaries of sagas that need an operator. Those that have waited longest come first. The index is not
-        grouped by type. With a ``name``, up to two thousand sagas are read for a page. The page may be short even if more pages
-        follow.
+        """Return summaries of sagas that need an operator.
+
+        Those that have waited longest come first. The index is not grouped by type. With a ``name``, up to two thousand
+        sagas are read for a page. The page may be short even if more pages follow.
         """
         needy, usual = builtins.list[SagaState](), limit if name is None else _LARGE_PAGE
         size = usual

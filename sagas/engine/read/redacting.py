@@ -24,9 +24,10 @@ def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
 def redacted(
     view: SagaView, state: SagaState, entries: Sequence[Entry], redaction: Redaction, purged: Collection[str] = ()
 ) -> SagaView:
-    """Return a saga with ``***`` in place of hidden values, also in error messages, and with a list of their paths. Two
-    sources say what is hidden: a value's entry, for the code that wrote it, and the deployed type.
-        ``purged``: for a purged saga, ``request`` and the steps whose values had hidden parts.
+    """Return a saga with ``***`` in place of hidden values, also in error messages, and with a list of their paths.
+
+    Two sources say what is hidden: a value's entry, for the code that wrote it, and the deployed type. ``purged``: for
+    a purged saga, ``request`` and the steps whose values had hidden parts.
     """
     stored, secrets, places = hidden_by_source(entries), list[str](), list[str]()
     if not (stored or redaction.hidden or purged):

@@ -61,9 +61,10 @@ class Remains:
         return None if first is None else self.behind(first)
 
     def behind(self, first: Entry) -> ReadOnlySaga | None:
-        """Return the saga that a first entry belongs to; ``None`` as for :meth:`of`. A saga with a second entry was
-        claimed, so it had a control item. If the item is missing, the saga can be read but must not run again, because only the
-        journal says what its steps have done.
+        """Return the saga that a first entry belongs to; ``None`` as for :meth:`of`.
+
+        A saga with a second entry was claimed, so it had a control item. If the item is missing, the saga can be read
+        but must not run again, because only the journal says what its steps have done.
         """
         if first.tombstone is None:
             entries = self.journal.history(first.saga_id)

@@ -67,8 +67,7 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Count the sagas of some types, and of the ended sagas those that ended after ``since`` (epoch seconds; 0
-        means a day ago)."""
+        """Count the sagas of some types. Ended ones count from ``since`` on: epoch seconds, or 0 for the last day."""
         now, key = self.clock.now(), (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:

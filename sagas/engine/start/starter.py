@@ -47,8 +47,7 @@ class Started:
     Args:
         state: the saga; if this call created it, in its initial state.
         entry: its first entry, with the request.
-        created: false if an earlier call with the same idempotency key had started it. It may have progressed since
-            then.
+        created: false if an earlier call with the same idempotency key started it. It may have progressed since.
     """
 
     state: SagaState

@@ -1,6 +1,7 @@
 """Advance one saga as far as is possible without step code: journal the pending fact, such as the end of a wait, and
-send the next message. The message that ends a wait comes from the queue ``now``. If it is lost, the supervisor finds
-the saga.
+send the next message.
+
+The message that ends a wait comes from the queue ``now``. If it is lost, the supervisor finds the saga.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Find due sagas and send them to workers. The supervisor's tick does not process sagas itself. It sends messages with
-many ids each: to the queue ``now`` for waits that end soon, else to ``bulk``. Workers handle the messages in parallel.
-A saga stays in the index until it has been processed. So that no saga is sent again each minute while its message
-waits, the tick notes how far it has scanned each shard. Such a round lasts 15 minutes, or five for waits. When it ends,
-its messages expire, and sagas that are still due are sent again. A round also ends once the queue is empty, because
-every message was then handled or lost. So a lost message delays its sagas by one round at most. The scan positions take
-one write per 1,000 sagas.
+"""Find due sagas and send them to workers. The supervisor's tick does not process sagas itself.
+
+It sends messages with many ids each: to the queue ``now`` for waits that end soon, else to ``bulk``. Workers handle the
+messages in parallel. A saga stays in the index until it has been processed. So that no saga is sent again each minute
+while its message waits, the tick notes how far it has scanned each shard. Such a round lasts 15 minutes, or five for
+waits. When it ends, its messages expire, and sagas that are still due are sent again. A round also ends once the queue
+is empty, because every message was then handled or lost. So a lost message delays its sagas by one round at most. The
+scan positions take one write per 1,000 sagas.
 """
 
 from __future__ import annotations
@@ -55,8 +56,7 @@ class FindReport:
         messages: how many messages it sent.
         finished: whether it sent all due sagas.
         overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
-        stranded_shards: how many shards are in use beyond the deployed number, which was reduced. They are scanned,
-            too.
+        stranded_shards: shards in use beyond the deployed number, which was reduced. They are scanned, too.
     """
 
     found: int = 0

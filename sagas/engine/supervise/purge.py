@@ -165,8 +165,10 @@ class Purger:
         return None
 
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
-        """Take the lease for good; return ``None`` if the saga has changed since it was read. The digest of the results
-        and the steps' undo flags are removed. Nothing will need them any more, and the item stays under a kilobyte.
+        """Take the lease for good; return ``None`` if the saga has changed since it was read.
+
+        The digest of the results and the steps' undo flags are removed. Nothing will need them any more, and the item
+        stays under a kilobyte.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
         steps = tuple(replace(step, undo=False) for step in state.steps)

@@ -103,8 +103,7 @@ class StepQueues:
         queues: counts the queues' messages.
         watermarks: store how far the queues have got.
         clock: the current time.
-        notes_empty: whether to note for other runs that a queue is empty, before this run's messages fill it and look
-            like a line.
+        notes_empty: whether to note for other runs that a queue is empty, before this run's own messages fill it.
     """
 
     queues: Queues

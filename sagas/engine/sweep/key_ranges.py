@@ -3,8 +3,7 @@
 S3 only lists forward. It reports neither the number of keys nor the last key, but it returns the first key after any
 text. A saga's keys begin with its id: 32 hexadecimal digits, which sort like numbers. So numbers at growing distances
 from the beginning are tried until no key follows. That is the end of the range, and the number half-way is its middle.
-Ids derived from an idempotency key are spread evenly; the others begin with the time. Both halves have keys, though not
-equally many.
+Ids derived from an idempotency key are spread evenly; the others begin with the time. So both halves have keys.
 """
 
 from __future__ import annotations

@@ -217,8 +217,9 @@ class Judge:
         summaries: Mapping[str, SagaSummary],
         in_time: Callable[[], bool],
     ) -> tuple[set[str], str]:
-        """Return the keys that their sagas do not name, and the first saga that was not checked in time. If a saga
-        lacks an entry, all its keys count as named.
+        """Return the keys that their sagas do not name, and the first saga that was not checked in time.
+
+        If a saga lacks an entry, all its keys count as named.
         """
         keys = set[str]()
         for group in _by_the_hundred({saga_id: summaries[saga_id].results for saga_id in files}):

@@ -1,7 +1,6 @@
 """Sweep objects that sagas have left behind in S3: in scheduled rounds, or by hand from a key on.
 
-Concurrent sweeps do no harm: each one checks before it deletes, and an object that is already missing counts as
-    deleted.
+Concurrent sweeps do no harm: each checks before it deletes, and an object that is missing already counts as deleted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Sweep a saga type's prefix in scheduled rounds. A round consists of parts. Each part is a range of keys, and the
-first part has them all. Every few pages, a part's worker splits the remaining range in two, unless too many parts are
-open. So many workers soon share the round, however the keys are spread. Parts are sent as messages. A worker that runs
-out of time sends its part again. If a message is lost, the next tick sends another, because the part is neither done
-nor claimed. If a message is delivered twice, the second worker sees the claim. Without a queue, the tick itself sweeps
-one part after the other, and splits none.
+"""Sweep a saga type's prefix in scheduled rounds. A round consists of parts.
+
+Each part is a range of keys, and the first part has them all. Every few pages, a part's worker splits the remaining
+range in two, unless too many parts are open. So many workers soon share the round, however the keys are spread. Parts
+are sent as messages. A worker that runs out of time sends its part again. If a message is lost, the next tick sends
+another, because the part is neither done nor claimed. If a message is delivered twice, the second worker sees the
+claim. Without a queue, the tick itself sweeps one part after the other, and splits none.
 """
 
 from __future__ import annotations
@@ -156,8 +157,7 @@ class _PartWork:
     def pages(self, deadline: float) -> bool:
         """Sweep page after page, from the part's last key on; return whether to continue with the part.
 
-        The counts of a page are written together with its last key. If this write is refused, another worker has the
-        part.
+        The counts of a page are written together with its last key. If that is refused, another worker has the part.
         """
         sweep, report, rounds = self._sweep, self._report, self._sweep.rounds
         report.start_after, report.finished = self.part.after, False
