@@ -20,11 +20,14 @@ FOLDERS = ("demo", "functions", "infra", "sagas")
 PAGES = (
     "*.md",
     "docs/*.md",
+    "docs/build/*.md",
     "docs/compare/*.md",
     "docs/concepts/[!cs]*.md",
     "docs/concepts/s[at]*.md",
     "docs/contributing/testing.md",
     "docs/migrate/*.md",
+    "docs/operations/pause.md",
+    "docs/operations/search.md",
 )
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",

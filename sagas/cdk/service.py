@@ -278,7 +278,7 @@ class SagaService(Construct):
 
     def command_queue(self) -> sqs.Queue:
         """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
-        ``docs/how-to/events.md``.
+        ``docs/build/events.md``.
 
         The first call, also of :meth:`start_on` or :meth:`signal_on`, adds the queue to the stack, with its dead-letter
         queue and function.
@@ -293,7 +293,7 @@ class SagaService(Construct):
         return self._integration.commands().commands.dead_letters
 
     def event_bus(self) -> events.IEventBus:
-        """Return the EventBridge bus on which the service publishes the events listed in ``docs/how-to/events.md``.
+        """Return the EventBridge bus on which the service publishes the events listed in ``docs/build/events.md``.
 
         The first call turns publishing on: the control table gets a stream, and a function publishes committed changes.
         The bus is the one passed as ``events=``, or else a new one.
