@@ -10,8 +10,12 @@ import pytest
 
 from sagas import CircuitBreaker, Saga, step, wait_for
 from sagas.client.read.next_action import next_action
+from sagas.core import arrivals, rules
 from sagas.core.commands import Postpone
-from sagas.errors import Conflict, NotFound, Unavailable
+from sagas.core.rules import Plan
+from sagas.core.states import SagaState
+from sagas.engine import advance
+from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
 from tests.support.bench import Bench
 from tests.support.sagas import FAIL, LOG, Order
@@ -290,3 +294,20 @@ def test_a_wait_that_nobody_could_answer_does_not_time_out(settling: Callable[..
     b.engine.operations.retry("asks", saga_id, "the code is back", "ada")
     b.run()
     assert b.show(saga_id)["waiting"]["kind"] == "signal", "it waits the whole time again"
+
+
+def test_code_that_is_not_there_is_never_passed_in_silence(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody asked whether the code fits, the message would die visibly."""
+    b = bench(First)
+    in_flight(b, "book")
+    deployed(b, WithoutPay)
+    for module in (advance, arrivals, rules):
+        monkeypatch.setattr(module, "misfit", _fits)
+    with pytest.raises(SagaError, match="step 'pay' has no code to run"):
+        b.deliver("change", "pay")
+
+
+def _fits(plan: Plan, state: SagaState, now: float) -> None:
+    return None
