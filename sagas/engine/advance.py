@@ -1,7 +1,7 @@
 """The only way a saga advances: arrive, decide, claim, run, journal, commit, send.
 
 Workers, the supervisor, operators' calls and the in-process run all use it. The automaton decides about an arrival. Its
-decision is executed in one order, which ``docs/concepts/protocol.md`` explains and numbers:
+decision is executed in one order, which ``docs/contributing/protocol.md`` explains and numbers:
 
 1.  *claim*: one conditional update takes the lease (rules 1, 6);
 2.  *run*: the step's code, or its undo, only for a message whose claim held;
