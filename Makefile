@@ -83,7 +83,7 @@ cdk: $(READY)  ## tests of the template
 static: $(READY)  ## types, the site and the templates
 	@$(GATE) static
 
-# Elsewhere (docs/contributing/testing-elsewhere.md) the tests share their stacks, so they run in one process.
+# Elsewhere (docs/contributing/testing.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(GATE) e2e
 

@@ -1,4 +1,4 @@
-"""Where each page went that once lay flat in docs/: the site keeps a stub at its old place."""
+"""Where each page went that moved: the site keeps a stub at its old place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ MOVED = {
     "cli": "reference/cli",
     "client": "reference/client",
     "console": "operations/console",
+    "compare/by-hand": "compare/index",
+    "compare/dbos": "compare/index",
+    "compare/python-cqrs": "compare/index",
+    "contributing/testing-elsewhere": "contributing/testing",
     "deadlines": "how-to/deadlines",
     "deploying": "operations/deploying",
     "deploying-changes": "how-to/change-code-in-flight",
     "disaster": "operations/backup-restore",
     "events": "how-to/events",
+    "faq": "index",
     "finding": "how-to/finding",
     "guarantees": "concepts/guarantees",
     "limits": "reference/limits",
+    "migrate/from-celery-chains": "migrate/index",
+    "migrate/from-hand-written-sqs": "migrate/index",
+    "migrate/from-step-functions": "migrate/index",
     "outages": "operations/outages",
     "own-project": "tutorial/first-saga",
     "pausing": "how-to/pausing",
@@ -25,7 +33,7 @@ MOVED = {
     "states": "concepts/states",
     "sweep": "how-to/sweep",
     "telemetry": "operations/telemetry",
-    "testing-elsewhere": "contributing/testing-elsewhere",
+    "testing-elsewhere": "contributing/testing",
     "waiting": "how-to/waiting",
     "why": "concepts/design",
 }

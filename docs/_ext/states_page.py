@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
+
+from drawing import Box, arrow, drawing
 
 from sagas.core.automaton import ROWS
 from sagas.core.events import CompensationStarted
@@ -38,7 +39,7 @@ _STEP = {
 }
 
 _WIDE, _HIGH = 900, 530
-_HALF_HIGH, _BESIDE = 15, 4
+_HALF_HIGH, _OFFSET = 15, 4
 _PLACES: dict[str, tuple[int, int]] = {
     S.PENDING: (340, 40),
     S.RUNNING: (560, 40),
@@ -52,18 +53,6 @@ _PLACES: dict[str, tuple[int, int]] = {
     S.DEAD_LETTERED: (120, 130),
 }
 """On a ring: no straight line between two passes a third."""
-_STYLE = """<style>
-text { font: 13px sans-serif; text-anchor: middle; fill: #1f2328 }
-rect { stroke-width: 1.5; fill: #fff; stroke: #57606a } rect.over { stroke-width: 3 }
-path { fill: none; stroke: #0969da; stroke-width: 1.4 } path.aside { stroke: #8c959f; stroke-dasharray: 3 4 }
-#tip path { fill: #57606a; stroke: none }
-@media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } rect { fill: #0d1117; stroke: #8b949e }
-path { stroke: #58a6ff } path.aside { stroke: #6e7681 } #tip path { fill: #8b949e } }
-</style>
-<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
-<path d="M0 0 L8 4 L0 8 z"/></marker></defs>"""
-
 _INTRODUCTION = """\
 # States
 
@@ -95,35 +84,16 @@ def changes() -> dict[tuple[str, str], list[str]]:
 
 def svg() -> str:
     """Return the statuses of a saga as a drawing: on a ring, where no arrow runs behind a status that it passes."""
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" role="img">',
-        _STYLE,
-    ]
+    boxes = {status: Box(x, y, round(4.3 * len(status)) + 8, _HALF_HIGH) for status, (x, y) in _PLACES.items()}
+    lines: list[str] = []
     for (source, target), labels in changes().items():
-        (x1, y1), (x2, y2) = _PLACES[source], _PLACES[target]
-        across, down = x2 - x1, y2 - y1
-        length = math.hypot(across, down)
-        ends: list[str] = []
-        # From the edge of one box to that of the other, a little to its right, so that an arrow back lies beside it.
-        for status, (x, y), onward in ((source, (x1, y1), 1), (target, (x2, y2), -1)):
-            edge = min(_half(status) / abs(across) if across else 1.0, _HALF_HIGH / abs(down) if down else 1.0) * onward
-            right, below = -down / length * _BESIDE, across / length * _BESIDE
-            ends.append(f"{x + right + across * edge:.0f} {y + below + down * edge:.0f}")
-        nothing = all("nothing to undo" in label for label in labels)
-        lines.append(
-            f'<path class="{"aside" if nothing else "way"}" data-from="{source}" data-to="{target}" '
-            f'd="M{" L".join(ends)}" marker-end="url(#tip)"/>'
-        )
-    for status, (x, y) in _PLACES.items():
-        kind, size = "over" if status in ENDED else "open", f'width="{2 * _half(status)}" height="{2 * _HALF_HIGH}"'
-        lines.append(f'<rect class="{kind}" x="{x - _half(status)}" y="{y - _HALF_HIGH}" {size} rx="8"/>')
-        lines.append(f'<text x="{x}" y="{y + 4}">{status}</text>')
-    return "\n".join([*lines, "</svg>"]) + "\n"
-
-
-def _half(status: str) -> int:
-    """Half the width of a status's box."""
-    return round(4.3 * len(status)) + 8
+        kind = "aside" if all("nothing to undo" in label for label in labels) else "way"
+        path = arrow(boxes[source], boxes[target], _OFFSET)
+        lines.append(f'<path class="{kind}" data-from="{source}" data-to="{target}" {path}/>')
+    for status, box in boxes.items():
+        lines.append(f'<rect class="{"over" if status in ENDED else "open"}" {box.rect} rx="8"/>')
+        lines.append(f'<text x="{box.x}" y="{box.y + 4}">{status}</text>')
+    return drawing(_WIDE, _HIGH, lines)
 
 
 def _table(head: str, meanings: dict[SagaStatus, str] | dict[StepStatus, str]) -> str:

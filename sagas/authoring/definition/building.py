@@ -1,4 +1,4 @@
-"""Build the frozen definition of a saga class and report mistakes in it."""
+"""Builds the frozen definition of a saga class, and reports mistakes in the class."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from sagas.authoring.steps import Step, WaitOptions
 from sagas.errors import DefinitionError
 
 MAX_TIMEOUT = 890
-"""In seconds. Lambda ends a function after 900 s; the last ten are for the commit."""
+"""In seconds. Lambda ends a function after 900 seconds, and the last ten are reserved for the commit."""
 
 MAX_RETRY_SECONDS = 14 * 24 * 3600
 """SQS keeps a message for at most 14 days."""
 
 DEEPEST = 5
-"""The most levels of sagas below each other, including the top one."""
+"""The maximum number of levels of sagas below each other, including the top level."""
 
 _FIXED = ("request", "ctx")
 
@@ -59,7 +59,7 @@ class _Builder:
     steps: list[StepDefinition] = field(default_factory=list[StepDefinition])
 
     def check_names(self) -> None:
-        """Check that the names of steps, undos and results are valid, unique and not reserved."""
+        """Check that the names of all steps, undos and results are valid, unique and not reserved."""
         undos, methods = {undo.name for undo in self.members.undos.values()}, self.members.methods
         results: dict[str, str] = {}
         for name, step in self.members.steps.items():
@@ -90,7 +90,7 @@ class _Builder:
             raise DefinitionError(f'{where}: the name "{name}" is reserved: it is a member of Saga')
 
     def add_step(self, name: str, step: AnyStep) -> None:
-        """Add the definition of the next step and of its undo."""
+        """Add the definitions of the next step and its undo."""
         where = f'{self.where}: step "{name}"'
         options = step.options
         retry, timeout = _policies(options.retry, options.timeout, where)
@@ -206,7 +206,7 @@ class _Builder:
         )
 
     def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
-        """Complete the definition of a wait, with its code if it has any."""
+        """Complete the definition of a wait, and of its code if it has any."""
         if definition.on_exhausted is Exhausted.CONTINUE:
             raise DefinitionError(f"{where}: its retry cannot have Exhausted.CONTINUE; on_timeout can")
         if wait.kind == "children":
@@ -312,7 +312,7 @@ class _Builder:
                 )
             optional = producer is undone and is_optional(type_)
             continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
-            optional = optional or (continues and producer.children is None)  # children have a result in any case
+            optional = optional or (continues and producer.children is None)  # children always have a result
             parameters.append(Parameter(name, StepSource.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
@@ -341,7 +341,7 @@ class _Builder:
 
 
 def _no_code(instance: object) -> None:
-    """The function of a wait without code."""
+    """Stands for the function of a wait that has no code."""
 
 
 def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:

@@ -31,12 +31,12 @@ _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
 def saga_metric(
     name: str, saga: str, service: str, period: Duration = MINUTE, statistic: str = "Sum"
 ) -> cloudwatch.Metric:
-    """Return a metric that the functions count by saga type."""
+    """Return a metric that functions count per saga type."""
     return _metric(name, {"saga": saga, "service": service}, period, statistic)
 
 
 def service_metric(name: str, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """Return a metric that the functions count for the whole service."""
+    """Return a metric that functions count for the whole service."""
     return _metric(name, {"service": service}, FEW_MINUTES, statistic)
 
 
@@ -54,7 +54,7 @@ class Waking:
         service: the service's name, a dimension of its metrics.
         topic: notified when an alarm fires.
         runbook: the address of the runbook's page, to which each alarm adds its section.
-        releases: move new code to the functions gradually; ``None`` if a deployment moves all at once.
+        releases: moves functions to new code gradually; ``None`` if a deployment moves all functions at once.
 
     Raises:
         DefinitionError: ``runbook`` is not the address of a page.
@@ -71,12 +71,12 @@ class Waking:
 
 
 class Alarms(Construct):
-    """Alarms that fire when a metric exceeds a threshold. Each watches one metric: CloudWatch charges per metric.
+    """Alarms that fire when a metric exceeds a threshold. An alarm watches one metric: CloudWatch charges per metric.
 
     Args:
         scope: parent construct.
         id: construct id.
-        waking: of the service.
+        waking: the settings of the service's alarms.
     """
 
     def __init__(self, scope: Construct, id: str, *, waking: Waking) -> None:
@@ -98,7 +98,7 @@ class Alarms(Construct):
     ) -> cloudwatch.Alarm:
         """Add an alarm."""
         text, link = what, f"What to do: {self._waking.runbook}#{section}"
-        if len(text) + len(link) >= _LONGEST:  # it names many steps
+        if len(text) + len(link) >= _LONGEST:  # the text names many steps
             text = f"{text[: _LONGEST - len(link) - 4]}..."
         alarm = cloudwatch.Alarm(
             self,

@@ -29,6 +29,8 @@ REDIRECTS: Any = importlib.import_module("redirects")
 publish: Any = importlib.import_module("publish").publish
 PAGES = (
     "index",
+    "glossary",
+    "contributing/testing",
     "tutorial/first-saga",
     "concepts/states",
     "reference/permissions",
@@ -85,7 +87,10 @@ def test_every_page_is_there_as_markdown_and_listed_for_machines(site: Path) -> 
 
 def test_old_addresses_lead_on(site: Path) -> None:
     for old, new in REDIRECTS.MOVED.items():
-        assert f"url={new}.html" in (site / f"{old}.html").read_text()
+        stub = site / f"{old}.html"
+        link = re.search(r'url=([^"]+)"', stub.read_text())
+        assert link is not None
+        assert (stub.parent / link[1]).resolve() == (site / f"{new}.html").resolve()
         assert (site / f"{new}.html").is_file()
 
 
@@ -121,6 +126,15 @@ def test_one_finds_commands_codes_alarms_and_actions(chromium: Browser, served: 
     ):
         page.goto(f"{served}/0.2/search.html?q={wanted}")
         page.wait_for_selector("ul.search li", timeout=20_000)
+    context.close()
+
+
+def test_a_page_with_the_words_in_its_title_is_found_first(chromium: Browser, served: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    for words, first in {"guarantees": "concepts/guarantees", "costs": "concepts/cost-model"}.items():
+        page.goto(f"{served}/0.2/search.html?q={words}")
+        page.wait_for_selector(f'ul.search li:first-child a[href*="{first}.html"]', timeout=20_000)
     context.close()
 
 
