@@ -167,8 +167,8 @@ def runs_functions_itself(endpoint_url: str) -> bool:
     return False
 
 
-def port_for(wanted: int | None, persist: Path | None) -> int:
-    """Return the port to use: the wanted one, or that of the stored state, or 4566, or a free one if 4566 is taken.
+def port_for(port: int | None, persist: Path | None) -> int:
+    """Return the port to use: ``port``, or that of the stored state, or 4566, or a free one if 4566 is taken.
 
     Raises:
         LocalStackError: the port is in use, or the stored state belongs to another port.
@@ -176,9 +176,9 @@ def port_for(wanted: int | None, persist: Path | None) -> int:
     # The URLs of stored queues include the port, so they are not valid with another port.
     note = persist / "port" if persist is not None else None
     stored = int(note.read_text()) if note is not None and note.is_file() else None
-    if stored and wanted not in (None, stored):
+    if stored and port not in (None, stored):
         raise LocalStackError(f"the state in {persist} was stored with port {stored}; add --port {stored}")
-    if port := wanted or stored:
+    if port := port or stored:
         return _free_port(port)
     try:
         return _free_port(_PORT)
