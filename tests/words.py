@@ -17,7 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("demo", "functions", "infra", "sagas")
-PAGES = ("*.md", "docs/*.md", "docs/compare/*.md", "docs/concepts/[is]*s.md", "docs/contributing/testing.md", "docs/migrate/*.md")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/build/*.md",
+    "docs/compare/*.md",
+    "docs/concepts/*.md",
+    "docs/contributing/[bit]*.md",
+    "docs/migrate/*.md",
+    "docs/operations/pause.md",
+    "docs/operations/search.md",
+)
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",
     r"(?i)\b(told|tells?)\b": "publish, log, return, report or say",

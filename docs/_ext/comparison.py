@@ -36,9 +36,9 @@ ROWS = (
 
 OURS = (
     "none",
-    "[timers and signals](../how-to/waiting.md) of up to a year; nothing runs while a saga waits",
+    "[timers and signals](../build/waits.md) of up to a year; nothing runs while a saga waits",
     "yes, by API, callback URL or event; no queries or updates that the saga answers",
-    "as [child sagas](../how-to/children.md), or inside one step with `async def`; no parallel steps in one saga",
+    "as [child sagas](../build/children.md), or inside one step with `async def`; no parallel steps in one saga",
     "yes, up to 10,000 per step, undone with their parent",
     "built in: in reverse order, retried, and on the attention list if it fails for good",
     "a saga keeps the steps it started with; `sagas check` finds what does not fit",
@@ -49,7 +49,7 @@ OURS = (
     "yes: an emulator from PyPI, no Docker",
     "yes: `sagas.testing.run`, time is skipped",
     "[a console](../operations/console.md) on your machine, and a command line; no hosted one",
-    "by type, status, time, key and up to four [search keys](../how-to/finding.md); no query language, no full text",
+    "by type, status, time, key and up to four [search keys](../operations/search.md); no query language, no full text",
     f"{FIVE:.2f}, chained 14.20 ([measured requests](../concepts/cost-model.md), list prices)",
     "pollers, alarms, dashboard: 12.70 a month for [fifteen steps of five types](../operations/deploying.md#what-it-costs-while-nothing-happens)",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
