@@ -41,6 +41,7 @@ class Sources:
 class CreateZip(
     Saga[CreateZipRequest],
     name="create-zip",
+    retry=Retry.exponential(max_retries=3, base_delay=0.5),
     # Uploads can take long, but recovery from a worker's death should not. Heartbeats extend this short lease.
     lock_expiry=timedelta(seconds=20),
     orphans=OrphanSweep(
@@ -62,7 +63,7 @@ class CreateZip(
         """Take the archive bucket and the topic from the environment."""
         return cls(bucket=os.environ["ZIPS_BUCKET"], topic_arn=os.environ["ANNOUNCE_TOPIC_ARN"])
 
-    @step(result="sources", retry=Retry.exponential(max_retries=3, base_delay=0.5), timeout=120)
+    @step(result="sources", timeout=120)
     def check(self, request: CreateZipRequest, ctx: Context) -> Sources:
         """Refuse objects that cannot become an archive, before any content is read."""
         objects = inspect_sources(ctx.client("s3"), request.bucket, request.keys, ctx.raise_if_cancelled)

@@ -45,6 +45,8 @@ class ReferenceStack(Stack):
             self,
             "Sagas",
             sagas=[CreateZip, Checkout, Approval, Basket, Parcel],
+            # cdk deploy -c alarm_email=ADDRESS
+            alarm_topic=self.node.try_get_context("alarm_email"),
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
             # Use cdk deploy -c access_log=account if API Gateway has a role for logs in the account.
             access_log=self.node.try_get_context("access_log") or "off",

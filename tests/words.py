@@ -17,7 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("demo", "functions", "infra", "sagas")
-PAGES = ("*.md", "docs/*.md", "docs/contributing/testing.md")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/build/*.md",
+    "docs/compare/*.md",
+    "docs/concepts/*.md",
+    "docs/contributing/[bipt]*.md",
+    "docs/migrate/*.md",
+    "docs/operations/pause.md",
+    "docs/operations/search.md",
+)
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",
     r"(?i)\b(told|tells?)\b": "publish, log, return, report or say",

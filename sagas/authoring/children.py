@@ -18,7 +18,7 @@ from typing import (
 )
 
 from sagas.authoring.policies import MOST_CHILDREN, Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions, maker
+from sagas.authoring.steps import Decorator, Step, StepOptions, WaitOptions, maker
 from sagas.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ChildrenOptions(TypedDict, total=False):
     on_failed: Exhausted | None
     undo: Literal["parallel", "reverse"]
     retry: Retry | None
-    step_timeout: float | timedelta
+    step_timeout: float | timedelta | None
     name: str | None
     retired: bool
 
@@ -157,7 +157,7 @@ def children(*types: Any, **options: Any) -> Any:
     )
     step_options = StepOptions(
         options.get("retry"),
-        options.get("step_timeout", DEFAULT_TIMEOUT),
+        options.get("step_timeout"),
         retired=options.get("retired", False),
         wait=wait,
         name=options.get("name"),

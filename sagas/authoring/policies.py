@@ -28,6 +28,9 @@ MAX_SECONDS = 14 * 24 * 3600
 LONGEST_WAIT = timedelta(days=365)
 """A year."""
 
+MAX_TIMEOUT = 890
+"""In seconds. Lambda ends a function after 900 seconds, and the last ten are reserved for the commit."""
+
 MOST_CHILDREN = 10_000
 """Children per step."""
 
@@ -43,6 +46,14 @@ class Exhausted(StrEnum):
     DEAD_LETTER = "DEAD_LETTER"
     CONTINUE = "CONTINUE"
     """Continue without a result. For waits, and for steps with ``poll_timeout``."""
+
+
+def attempt_seconds(timeout: object) -> float | None:
+    """Return the time that an attempt can take, in seconds; ``None`` if it is not a number or timedelta in range."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
+        return None
+    return float(seconds)
 
 
 def _require(ok: bool, message: str) -> None:

@@ -15,7 +15,7 @@ from sagas.authoring.definition.building import build
 from sagas.authoring.definition.definition import DEFINITION, SagaDefinition
 from sagas.authoring.definition.members import ClassBody, collect
 from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
-from sagas.authoring.policies import AutoDisable, OrphanSweep
+from sagas.authoring.policies import AutoDisable, OrphanSweep, Retry
 from sagas.authoring.signatures.generics import bindings, has_type_variables
 from sagas.authoring.signatures.scope import NameScope, resolve, scope_of
 from sagas.errors import DefinitionError
@@ -141,6 +141,10 @@ class Saga(Generic[ReqT], metaclass=_Meta):
         stale_after: time without progress after which a message counts as lost.
         timeout: how long a saga can take, at most 365 days. Then it is cancelled and undone, and ends COMPENSATED with
             the error ``SagaTimedOut``. After its pivot, it continues, and the attention list shows it. None by default.
+        retry: the retry policy of steps that do not set their own. Default: three retries, exponential from 1 s, full
+            jitter.
+        undo_retry: the retry policy of undos that do not set their own. Default: the policy of the step.
+        step_timeout: the timeout of steps that do not set their own: seconds or a timedelta. Default: 30 seconds.
         result: the stored name of the step whose result becomes the saga's result, or the name of that result; the last
             step by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
@@ -168,6 +172,9 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             orphans: OrphanSweep | None = None,
             stale_after: timedelta = timedelta(minutes=2),
             timeout: timedelta | None = None,
+            retry: Retry | None = None,
+            undo_retry: Retry | None = None,
+            step_timeout: float | timedelta | None = None,
             result: str | None = None,
             cancellable: bool = True,
             redact: Sequence[str] = (),

@@ -67,7 +67,7 @@ class StepOptions:
     """The options of ``@step``, not yet checked. The saga class checks them, as errors name the class."""
 
     retry: Retry | None = None
-    timeout: float | timedelta = DEFAULT_TIMEOUT
+    timeout: float | timedelta | None = None
     circuit_breaker: CircuitBreaker | None = None
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
@@ -80,7 +80,7 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """The options of ``@<step>.compensate``; None means the step's option."""
+    """The options of ``@<step>.compensate``; None means the class's ``undo_retry``, or the step's option."""
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None
@@ -220,7 +220,7 @@ class Undoable(Member):
 
         Args:
             fn: the method, if the decorator is used without parentheses.
-            retry: the retry policy of the undo. Default: the step's policy.
+            retry: the retry policy of the undo. Default: the class's ``undo_retry``, or else the step's policy.
             timeout: how long an attempt of the undo can take: seconds or a timedelta. Default: the step's timeout. An
                 attempt that takes longer fails with ``TimedOut`` and is retried.
         """
@@ -267,7 +267,7 @@ def step(fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
 def step(
     *,
     retry: Retry | None = None,
-    timeout: float | timedelta = DEFAULT_TIMEOUT,
+    timeout: float | timedelta | None = None,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -283,7 +283,7 @@ def step(
     /,
     *,
     retry: Retry | None = None,
-    timeout: float | timedelta = DEFAULT_TIMEOUT,
+    timeout: float | timedelta | None = None,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -296,11 +296,12 @@ def step(
 
     Args:
         fn: the method, if the decorator is used without parentheses.
-        retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
-        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds. A
-            later result or error is refused: the attempt fails with ``TimedOut``, and its outcome is in doubt. An
-            ``async`` method is cancelled at that time, or when its saga is cancelled; a plain method can check
-            ``ctx.cancelled``.
+        retry: what happens after a failed attempt. Default: the class's ``retry``, or else three retries, exponential
+            from 1 s, full jitter.
+        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds.
+            Default: the class's ``step_timeout``, or else 30 seconds. A later result or error is refused: the attempt
+            fails with ``TimedOut``, and its outcome is in doubt. An ``async`` method is cancelled at that time, or when
+            its saga is cancelled; a plain method can check ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the method's name by default.
         undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed.

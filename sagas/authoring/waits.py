@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from sagas.authoring.calls import checked_call
 from sagas.authoring.policies import LONGEST_WAIT, Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Member, Step, StepOptions, Undoable, WaitOptions, maker
+from sagas.authoring.steps import Member, Step, StepOptions, Undoable, WaitOptions, maker
 from sagas.errors import DefinitionError
 
 P = ParamSpec("P")
@@ -65,7 +65,7 @@ def wait_for(
     on_timeout: Exhausted | None = None,
     public: bool = False,
     retry: Retry | None = None,
-    step_timeout: float | timedelta = DEFAULT_TIMEOUT,
+    step_timeout: float | timedelta | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
@@ -79,7 +79,7 @@ def wait_for(
     on_timeout: Exhausted | None = None,
     public: bool = False,
     retry: Retry | None = None,
-    step_timeout: float | timedelta = DEFAULT_TIMEOUT,
+    step_timeout: float | timedelta | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
@@ -125,7 +125,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
     length = _length("wait_for", "timeout", options["timeout"])
     step_options = StepOptions(
         options.get("retry"),
-        options.get("step_timeout", DEFAULT_TIMEOUT),
+        options.get("step_timeout"),
         undo_when=options.get("undo_when", "completed"),
         retired=options.get("retired", False),
         wait=WaitOptions("signal", arguments[0], length, on_timeout, public),

@@ -35,7 +35,7 @@ from sagas.cdk.messages.integration import Integration
 from sagas.cdk.messages.sources import Source
 from sagas.cdk.options.existing import AnyTable
 from sagas.cdk.options.service_options import SagaServiceProps, ServiceOptions, service_options
-from sagas.cdk.parts.alarms import Alarms, Waking
+from sagas.cdk.parts.alarms import Alarms, Waking, topic_of
 from sagas.cdk.parts.part import Part, resources
 from sagas.cdk.parts.releases import Releases
 from sagas.cdk.watch.dashboard import add_dashboard
@@ -111,7 +111,6 @@ class SagaService(Construct):
                 queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
-                waits=catalogue.waits,
             )
             self.now = now.function
             self._parts.append(now)
@@ -278,7 +277,7 @@ class SagaService(Construct):
 
     def command_queue(self) -> sqs.Queue:
         """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
-        ``docs/how-to/events.md``.
+        ``docs/build/events.md``.
 
         The first call, also of :meth:`start_on` or :meth:`signal_on`, adds the queue to the stack, with its dead-letter
         queue and function.
@@ -293,7 +292,7 @@ class SagaService(Construct):
         return self._integration.commands().commands.dead_letters
 
     def event_bus(self) -> events.IEventBus:
-        """Return the EventBridge bus on which the service publishes the events listed in ``docs/how-to/events.md``.
+        """Return the EventBridge bus on which the service publishes the events listed in ``docs/build/events.md``.
 
         The first call turns publishing on: the control table gets a stream, and a function publishes committed changes.
         The bus is the one passed as ``events=``, or else a new one.
@@ -370,7 +369,8 @@ class SagaService(Construct):
         releases = None
         if options.deployment is not None:
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
-        waking = Waking(options.service, options.alarm_topic, options.runbook_url, releases)
+        topic = topic_of(self, options.alarm_topic)
+        waking = Waking(options.service, topic, options.runbook_url, releases)
         alarms = Alarms(self, "Alarms", waking=waking)
         watch_service(alarms)
         for part in self._parts:

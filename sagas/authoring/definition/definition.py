@@ -47,14 +47,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class UndoDefinition:
-    """The compensation of a step. The defaults of ``retry`` and ``timeout`` (seconds) are the step's. ``declares_none``
-    says that the return annotation is ``None``."""
+    """The compensation of a step. The default of ``timeout`` (seconds) is the step's. ``follows_step`` says that
+    ``retry`` is the step's, as neither the undo nor its class has one. ``declares_none`` says that the return
+    annotation is ``None``."""
 
     name: str
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     retry: Retry
     timeout: float
+    follows_step: bool = False
     declares_none: bool = False
 
 

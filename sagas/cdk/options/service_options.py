@@ -113,7 +113,8 @@ class SagaServiceProps(TypedDict, total=False):
             to or from True creates new queues.
         service_name: the name in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``.
             Default: the stack's name and the construct's path, so that no two stacks of an account share metrics.
-        alarm_topic: notified when an alarm fires. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
+        alarm_topic: notified when an alarm fires: an e-mail address, for which the service creates a topic, or a topic
+            whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
         runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
         dashboard: whether to create a CloudWatch dashboard. It costs 3 USD per month, beyond the account's first three.
         removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
@@ -147,7 +148,7 @@ class SagaServiceProps(TypedDict, total=False):
         log_retention: the retention of all log groups.
         retention: how long ended sagas are kept before the supervisor purges them, with audit entries and payloads.
             Default: for good. Sagas whose type owns objects are kept. Sagas that need an operator are kept until they
-                are settled.
+            are settled.
         key_retention: how long the service keeps a record of a purged saga, without payloads. In this time, its
             idempotency key cannot start another saga. Default: 30 days.
         payload_limit: the size in bytes above which requests and results go to the bucket. Default: 16 KB.
@@ -182,7 +183,7 @@ class SagaServiceProps(TypedDict, total=False):
     deployment: Deployment | None
     nested_stacks: bool | None
     service_name: str | None
-    alarm_topic: AnyTopic | None
+    alarm_topic: AnyTopic | str | None
     runbook_url: str
     dashboard: bool
     removal_policy: RemovalPolicy
@@ -219,6 +220,10 @@ class SagaServiceProps(TypedDict, total=False):
 
 
 _INSTEAD = {
+    **dict.fromkeys(
+        ("retry", "undo_retry", "step_timeout"),
+        "give it to a base class of the sagas, as in class Ours(Saga[T], retry=...): there tests know it, too",
+    ),
     "chain": "steps that share a function are always chained",
     "queue_names": "names of queues are always derived from saga, step and service",
     "api_options": 'give functions={"api": FunctionOptions(...)}',
@@ -231,7 +236,7 @@ _INSTEAD = {
     "joins_table": 'give tables={"joins": ...}',
     "table_options": "give tables={name: TableOptions(...)}",
 }
-"""Removed options, and what applies instead."""
+"""Options that do not exist, and what applies instead."""
 
 _KINDS: dict[type, str] = {
     FunctionOptions: "function_options?",
@@ -266,7 +271,7 @@ class ServiceOptions:
     keep_versions: bool = False
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
-    alarm_topic: AnyTopic | None = None
+    alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
     dashboard: bool = True
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -319,6 +324,10 @@ class ServiceOptions:
         within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
         if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
             raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
+        if isinstance(self.alarm_topic, str) and "@" not in self.alarm_topic:
+            raise DefinitionError(
+                f"{self.service}: alarm_topic must be a topic or an e-mail address, not {self.alarm_topic!r}"
+            )
         self._check_functions()
         self._check_tables()
 

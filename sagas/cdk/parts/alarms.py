@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.parts.releases import Releases
 from sagas.errors import DefinitionError
@@ -68,6 +71,18 @@ class Waking:
     def __post_init__(self) -> None:
         if re.fullmatch(r"[^\s#]+", self.runbook) is None:
             raise DefinitionError(f"runbook_url must be the address of a page, without a section, not {self.runbook!r}")
+
+
+def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | None:
+    """Return the topic that alarms notify; for an e-mail address, one of the service's own."""
+    if not isinstance(notified, str):
+        return notified
+    topic = sns.Topic(scope, "AlarmTopic", enforce_ssl=True)
+    # The policy for TLS replaces the default one, which lets CloudWatch publish.
+    topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com"))
+    topic.add_subscription(cast("sns.ITopicSubscription", subscriptions.EmailSubscription(notified)))
+    acknowledge(Validations.of(topic), {"Serverless-SNSRedrivePolicy": "SNS sends e-mail, and no queue could."})
+    return topic
 
 
 class Alarms(Construct):

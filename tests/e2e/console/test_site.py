@@ -35,7 +35,7 @@ PAGES = (
     "concepts/states",
     "reference/permissions",
     "compare/temporal",
-    "how-to/children",
+    "build/children",
 )
 FOREIGN = re.compile(r"""(?:src=|@import\s|url\()\s*["']?(?:https?:)?//|<link[^>]+href=["'](?:https?:)?//""")
 
@@ -141,13 +141,13 @@ def test_a_page_with_the_words_in_its_title_is_found_first(chromium: Browser, se
 def test_the_switcher_leads_to_the_same_page_of_another_version(chromium: Browser, served: str) -> None:
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
-    page.goto(f"{served}/latest/how-to/sweep.html")
-    page.wait_for_url(f"{served}/0.2/how-to/sweep.html")
+    page.goto(f"{served}/latest/build/waits.html")
+    page.wait_for_url(f"{served}/0.2/build/waits.html")
     box = page.locator("#versions")
     box.wait_for(state="visible")
     assert json.loads(box.evaluate("box => JSON.stringify([...box.options].map(one => one.value))")) == ["0.2", "0.1"]
     box.select_option("0.1")
-    page.wait_for_url(f"{served}/0.1/how-to/sweep.html")
+    page.wait_for_url(f"{served}/0.1/build/waits.html")
     context.close()
 
 
