@@ -28,7 +28,7 @@ class ShopSaga(
     retry=Retry.exponential(max_retries=5, base_delay=0.2),
     undo_retry=Retry.exponential(max_retries=8, base_delay=0.5),
 ):
-    """The policies of the shop's sagas."""
+    """A base class with the retry policies of the shop's sagas."""
 
 
 @dataclass(frozen=True)

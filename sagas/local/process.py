@@ -168,11 +168,8 @@ def runs_functions_itself(endpoint_url: str) -> bool:
 
 
 def port_for(port: int | None, persist: Path | None) -> int:
-    """Return the port to use: ``port``, or that of the stored state, or 4566, or a free one if 4566 is taken.
-
-    Raises:
-        LocalStackError: the port is in use, or the stored state belongs to another port.
-    """
+    """Return the port to use: ``port``, else the port of the stored state, else 4566 or, if that is taken, a free port.
+    Raise LocalStackError if ``port`` is in use, or if the stored state belongs to another port."""
     # The URLs of stored queues contain the port, so they are not valid with another port.
     note = persist / "port" if persist is not None else None
     stored = int(note.read_text()) if note is not None and note.is_file() else None

@@ -112,7 +112,7 @@ def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool,
 
 
 def never_retried(definitions: Sequence[SagaDefinition]) -> Iterator[str]:
-    """Name the undos that are never retried because their steps are not."""
+    """Yield a warning for each undo that is never retried because its step is not."""
     for definition in definitions:
         for step in definition.steps:
             if step.undo is not None and step.undo.follows_step and not step.undo.retry.max_retries:

@@ -243,7 +243,7 @@ def _show(
 
     steps: Mapping[str, Iterable[str]] = description.functions
     with suppress(SagaError):
-        if description.api_url:  # the API also knows the steps without a function
+        if description.api_url:  # the API also lists steps that have no function
             steps = {view["type"]: [step["name"] for step in view["steps"]] for view in SagaClient.local().types()}
     say(f"API      {description.api_url}")
     credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"
