@@ -1,12 +1,22 @@
-"""JSON Schemas of the API's answers, from their types. They are closed: an answer has no fields but those described."""
+"""JSON Schemas of the API, from its types. Those of answers are closed: an answer has no fields but those described.
+
+Each object and each choice has a name, because generators of clients invent one where it is missing. A choice is named
+by its title.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, cast
 
 from msgspec.json import schema_components
 
+from sagas.authoring.definition.definition import SagaDefinition
+from sagas.authoring.redaction import REQUEST
+from sagas.authoring.shapes.base import SchemaDefinitions
+from sagas.authoring.shapes.compiler import shape_of
 from sagas.core.events import FACTS
 from sagas.engine.read import answers, overviews, reports
 
@@ -23,6 +33,8 @@ _NAMED: dict[str, Any] = {
     "Callback": answers.CallbackView,
     "Problem": answers.ProblemView,
     "Error": answers.ErrorAnswer,
+    "StepError": answers.ErrorView,
+    "SagaResolution": answers.ResolutionView,
     "Sagas": answers.Page,
     "Entries": answers.AuditPage,
     "Incidents": answers.IncidentList,
@@ -32,9 +44,10 @@ _NAMED: dict[str, Any] = {
     "InFlight": overviews.InFlightView,
     "Recovery": reports.RecoveryView,
 }
-"""The schemas that others refer to. All other types are inlined where they are used."""
+"""The answers, and the types whose names differ from their schemas' by more than ``View``."""
 
 _ACTIONS = ("SagaStarted", *FACTS, "SagaPurged")
+_NULL: Json = {"type": "null"}
 
 
 def one_of(values: Iterable[str]) -> Json:
@@ -42,15 +55,17 @@ def one_of(values: Iterable[str]) -> Json:
     return {"type": "string", "enum": list(values)}
 
 
-def ref(name: str) -> Json:
-    """Return a reference to a named schema."""
-    return {"$ref": f"#/components/schemas/{name}"}
+def ref(name: str, kind: str = "schemas") -> Json:
+    """Return a reference to a named component."""
+    return {"$ref": f"#/components/{kind}/{name}"}
 
 
-def answer_schemas() -> Json:
-    """Return the schemas of answers, by name."""
+def answer_schemas(codes: Iterable[str]) -> Json:
+    """Return the schemas of answers, by name. ``codes``: those of errors."""
     _, generated = schema_components(_NAMED.values(), ref_template="{name}")
-    names = {type_.__name__: name for name, type_ in _NAMED.items()}
+    names = {name: name.removesuffix("View") for name in generated}
+    names |= {type_.__name__: name for name, type_ in _NAMED.items()}
+    schemas: Json = {"ErrorCode": one_of(codes), "Action": one_of(_ACTIONS)}
 
     def closed(node: Any) -> Any:
         if isinstance(node, list):
@@ -59,25 +74,70 @@ def answer_schemas() -> Json:
             return node
         schema = cast("Json", node)
         if "$ref" in schema:
-            name = schema["$ref"]
-            return ref(names[name]) if name in names else closed(generated[name])
+            return ref(names[schema["$ref"]])
         copy = {key: closed(value) for key, value in schema.items()}
-        if "properties" in copy:
-            del copy["title"]  # msgspec's: the name of the class
+        title = copy.pop("title", None)
+        if "properties" in copy:  # the title is msgspec's: the name of the class
             copy["additionalProperties"] = False
+        elif title is not None:
+            schemas[title] = copy
+            return ref(title)
         return copy
 
-    schemas: Json = {name: closed(generated[type_.__name__]) for name, type_ in _NAMED.items()}
+    schemas |= {names[name]: closed(schema) for name, schema in generated.items()}
     # The types cannot express this, or only with imports that clients should not have to load.
-    schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
-    type_: Json = schemas["Type"]["properties"]
-    type_["request"] = {"type": ["object", "boolean"]}
-    type_["steps"]["items"]["properties"]["signal"] = {"type": ["object", "boolean"]}
+    schemas["Entry"]["properties"]["action"] = ref("Action")
+    schemas["Refusal"]["properties"]["code"] = ref("ErrorCode")
     return schemas
 
 
-def error_schema(codes: Iterable[str], *, listed: bool) -> Json:
-    """Return the schema of an error."""
-    details = {"type": "array", "items": ref("Problem"), "minItems": 1} if listed else {"type": "null"}
-    narrowed: Json = {"type": "object", "properties": {"code": one_of(codes), "details": details}}
-    return {"allOf": [ref("Error"), {"type": "object", "properties": {"error": narrowed}}]}
+@dataclass(frozen=True, slots=True)
+class TypeSchemas:
+    """The schemas of a saga type.
+
+    Args:
+        request: that of its request.
+        signals: those of its signals, by step.
+        saga: that of its sagas in answers.
+        named: those that the others refer to, by name.
+    """
+
+    request: Json
+    signals: dict[str, Json]
+    saga: Json
+    named: Json
+
+
+def type_schemas(definition: SagaDefinition, taken: Collection[str]) -> TypeSchemas:
+    """Return the schemas of a saga type. Their names start with the type's, and none of them is ``taken``."""
+    own = "".join(word.capitalize() for word in definition.name.split("-"))
+    prefixes = (f"{own}{number or ''}" for number in count())
+    candidates = (_type_schemas(definition, prefix) for prefix in prefixes)
+    return next(schemas for schemas in candidates if schemas.named.keys().isdisjoint(taken))
+
+
+def _type_schemas(definition: SagaDefinition, prefix: str) -> TypeSchemas:
+    definitions = SchemaDefinitions(ref("{name}")["$ref"], prefix)
+    saga, _ = definitions.reference(definition.saga_class, f"{prefix}Saga")
+    request = shape_of(definition.request_type).schema(definitions)
+    signals = {
+        step.name: shape_of(step.signal_type).schema(definitions)
+        for step in definition.steps
+        if step.waits_for == "signal"
+    }
+    last = definition.result_step
+    values = {REQUEST: request, last.name: shape_of(last.result_type).schema(definitions)}
+    # A value with hidden parts has "***" in their places, which does not fit its type.
+    shown = {
+        field: _or_null(values[source])
+        for field, source in (("request", REQUEST), ("result", last.name))
+        if source not in definition.redaction.hidden
+    }
+    text = "The request and the result are of the deployed version: those of a saga of another version can differ."
+    typed = [{"type": "object", "properties": shown}] if shown else []
+    definitions.define(definition.saga_class, {"description": text, "allOf": [ref("Saga"), *typed]})
+    return TypeSchemas(request, signals, saga, definitions.schemas)
+
+
+def _or_null(schema: Json) -> Json:
+    return schema if schema in ({}, _NULL) else {"anyOf": [*schema.get("anyOf", [schema]), _NULL]}
