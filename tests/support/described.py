@@ -42,7 +42,8 @@ class Description:
             answers = operation["responses"]
             assert str(status) in answers, f"{method} {path} answered {status}, which is not described: {body}"
             answer = answers[str(status)]
-            if "$ref" in answer:
+            if "$ref" in answer:  # the answers that are errors
+                assert body is not None
                 answer = self._document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
                 known = answer["content"]["application/json"]["examples"]
                 assert body["error"]["code"] in known, f"{status} has one of the codes {[*known]}: {body}"

@@ -6,7 +6,6 @@ from typing import Any
 
 from sagas.authoring.definition.definition import StepDefinition
 from sagas.core.ids import KEY_PATTERN, LONGEST_CANCEL_REASON, LONGEST_CORRELATION_ID, LONGEST_KEY
-from sagas.core.states import SagaStatus
 from sagas.engine.registry import SagaType
 from sagas.handlers.http.bodies import describe_body, may_be_absent
 from sagas.handlers.http.inputs import SHORTEST_ID_START
@@ -216,14 +215,6 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     return {operation.path: {"parameters": [token], "post": _described(operation) | open_to_all}}
 
 
-def _security(authorizer: str) -> tuple[str, Json]:
-    """The name and scheme of the calls' authorization. ``authorizer``: as in ``SAGAS_AUTHORIZER``, or empty for IAM."""
-    kind, place, name = authorizer.split() if authorizer else ("awsSigv4", "header", "Authorization")
-    text = "" if authorizer else "Sign calls with AWS Signature Version 4, for the service execute-api."
-    scheme = {"type": "apiKey", "in": place, "name": name, "x-amazon-apigateway-authtype": kind}
-    return ("authorizer" if authorizer else "sigv4"), scheme | ({"description": text} if text else {})
-
-
 def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", authorizer: str = "") -> dict[str, Any]:
     """Return the OpenAPI 3.1 description of the API for these saga types.
 
@@ -271,7 +262,11 @@ def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", auth
         paths |= _saga_paths(saga, of_type)
         text = saga.definition.description or f"Sagas of the type {saga.definition.name}."
         tags.append({"name": saga.definition.name, "description": text})
-    scheme, security = _security(authorizer)
+    scheme = "authorizer" if authorizer else "sigv4"
+    kind, place, credential = authorizer.split() if authorizer else ("awsSigv4", "header", "Authorization")
+    security = {"type": "apiKey", "in": place, "name": credential, "x-amazon-apigateway-authtype": kind}
+    if not authorizer:
+        security["description"] = "Sign calls with AWS Signature Version 4, for the service execute-api."
     described: Json = {
         "openapi": "3.1.0",
         "info": {"title": service, "version": "1", "description": "Start, read, cancel and repair sagas."},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, cast
 
 from msgspec.json import schema_components
@@ -108,15 +107,9 @@ class TypeSchemas:
     named: Json
 
 
-def type_schemas(definition: SagaDefinition, taken: Collection[str]) -> TypeSchemas:
-    """Return the schemas of a saga type. Their names start with the type's, and none of them is ``taken``."""
-    own = "".join(word.capitalize() for word in definition.name.split("-"))
-    prefixes = (f"{own}{number or ''}" for number in count())
-    candidates = (_type_schemas(definition, prefix) for prefix in prefixes)
-    return next(schemas for schemas in candidates if schemas.named.keys().isdisjoint(taken))
-
-
-def _type_schemas(definition: SagaDefinition, prefix: str) -> TypeSchemas:
+def type_schemas(definition: SagaDefinition, taken: Collection[str], number: int = 0) -> TypeSchemas:
+    """Return the schemas of a saga type. Their names start with the type's, and with a number if one is ``taken``."""
+    prefix = "".join(word.capitalize() for word in definition.name.split("-")) + str(number or "")
     definitions = SchemaDefinitions(ref("{name}")["$ref"], prefix)
     saga, _ = definitions.reference(definition.saga_class, f"{prefix}Saga")
     request = shape_of(definition.request_type).schema(definitions)
@@ -126,18 +119,16 @@ def _type_schemas(definition: SagaDefinition, prefix: str) -> TypeSchemas:
         if step.waits_for == "signal"
     }
     last = definition.result_step
-    values = {REQUEST: request, last.name: shape_of(last.result_type).schema(definitions)}
+    result = shape_of(last.result_type).schema(definitions)
     # A value with hidden parts has "***" in their places, which does not fit its type.
-    shown = {
-        field: _or_null(values[source])
-        for field, source in (("request", REQUEST), ("result", last.name))
-        if source not in definition.redaction.hidden
+    fields = {
+        field: {"anyOf": [*schema.get("anyOf", [schema]), _NULL]}
+        for field, source, schema in (("request", REQUEST, request), ("result", last.name, result))
+        if source not in definition.redaction.hidden and schema not in ({}, _NULL)
     }
     text = "The request and the result are of the deployed version: those of a saga of another version can differ."
-    typed = [{"type": "object", "properties": shown}] if shown else []
+    typed = [{"type": "object", "properties": fields}] if fields else []
     definitions.define(definition.saga_class, {"description": text, "allOf": [ref("Saga"), *typed]})
+    if not definitions.schemas.keys().isdisjoint(taken):
+        return type_schemas(definition, taken, number + 1)
     return TypeSchemas(request, signals, saga, definitions.schemas)
-
-
-def _or_null(schema: Json) -> Json:
-    return schema if schema in ({}, _NULL) else {"anyOf": [*schema.get("anyOf", [schema]), _NULL]}
