@@ -109,7 +109,7 @@ For *s* steps that succeed at once, each 50 ms at 256 MB on arm64, with payloads
 
 Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for three steps, {five:.1f} for five, {ten:.1f} for ten. Add to that:
 
-- Values that sagas are [found by](../how-to/finding.md), `find_by`: two writes per value, 1.25.
+- Values that sagas are [found by](../operations/search.md), `find_by`: two writes per value, 1.25.
 - A retry or an undo: as much as a step. A retry that changes when the saga is due takes two writes more.
 - Longer or larger steps: milliseconds times GB times 0.0133 per million. **50 ms are an assumption**, and a short one at 256 MB: a function has a
   seventh of a processor there, on which the library's own 10 ms per step (`make bench`) take 70. At 150 ms a step costs 0.33 more.
@@ -125,7 +125,7 @@ Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for thre
   until they are purged, and without a `retention` for good: 100 million a month cost 187 in the first month and 2,244 in the twelfth.
 - Payloads: a write for each KB begun. Above `payload_limit`, 5.00 for a million objects put and 0.40 for a million read.
 
-[Events and commands](../how-to/events.md#what-it-costs) have costs of their own. `batch_size=10` on a busy queue brings SQS and invocations
+[Events and commands](../build/events.md#what-it-costs) have costs of their own. `batch_size=10` on a busy queue brings SQS and invocations
 from 1.40 to 0.50 per step at best.
 
 ## What a wait costs
@@ -141,7 +141,7 @@ Each message goes to the queue `now`. Its function handles up to ten at a time; 
 
 ## What children cost
 
-A [child](../how-to/children.md) is a saga like any other. In addition, its end is counted in the table of joins, in the transaction that
+A [child](../build/children.md) is a saga like any other. In addition, its end is counted in the table of joins, in the transaction that
 ends it, and the function `Now` looks whether it was the last, or makes room for more. Lambda is not included.
 
 {_children()}

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, cast, get_overloads
 
+import architecture
 import comparison
 import costs
 import typer.main
@@ -270,6 +271,7 @@ def metrics_page() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "concepts/cost-model.md": costs.page,
     "concepts/states.md": states_page,
+    "images/architecture.svg": architecture.svg,
     "images/states.svg": states_drawing,
     "reference/audit-actions.md": actions_page,
     "reference/commands.md": cli_page,
