@@ -26,6 +26,22 @@ and answers are JSON. `GET /openapi.json` describes a service with its own saga 
 service, and `{step}` is one of its `wait_for` steps. `/callbacks` exists if a wait is public, and needs no
 [right](../concepts/security-model.md#rights-by-saga-type).
 """
+_CLIENTS = """## Generate a client
+
+`GET /openapi.json` answers with an OpenAPI 3.1 document of the deployed types, and `sagas openapi` prints the same
+without a service: then its title is `--service`, its server `/`, and its security scheme SigV4. Tests generate these
+clients and use the first and the last of them:
+
+| client | command |
+|---|---|
+| Python, with httpx | `openapi-python-client generate --path openapi.json` |
+| Python and 50 other languages | `openapi-generator-cli generate -i openapi.json -g python -o client` |
+| TypeScript types | `openapi-typescript openapi.json -o client.ts` |
+
+Generated clients do not sign. Pass them what does: an `httpx.Auth` for the first, for the last a `fetch` that signs.
+The fields `request` and `result` have the types of your code, unless a part of them is
+[redacted](../concepts/security-model.md). A saga of an earlier version of its type can have others.
+"""
 _ERRORS = """## Statuses
 
 An error is `{"error": {"code", "message", "details"}}`. [Errors](errors.md) describes each code, and whether to try
@@ -189,6 +205,7 @@ def http_page() -> str:
             right = f" Right: `{_RIGHTS[method, path]}`." if (method, path) in _RIGHTS else ""
             lines.append(_answers(operation["responses"], always) + f"{right}\n")
     lines += [
+        _CLIENTS,
         _ERRORS,
         *_statuses(paths),
         "\n## Fields of answers\n\nTimes are ISO 8601 in UTC. A field marked *not always* can be missing.\n",
