@@ -241,8 +241,8 @@ def test_all_operations_have_a_tag_a_description_and_the_same_errors(site: Make)
 def test_it_says_how_calls_are_authorized() -> None:
     document = _document(Trip)
     assert document["info"]["title"] == "Shop"
-    assert document["security"] == [{"sigv4": []}]
-    assert document["components"]["securitySchemes"]["sigv4"]["x-amazon-apigateway-authtype"] == "awsSigv4"
+    assert document["security"] == [{"awsSigv4": []}]
+    assert document["components"]["securitySchemes"]["awsSigv4"]["x-amazon-apigateway-authtype"] == "awsSigv4"
     document = _document(Trip, authorizer="custom query token")
     [(name, scheme)] = document["components"]["securitySchemes"].items()
     assert document["security"] == [{name: []}]

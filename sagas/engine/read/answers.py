@@ -1,8 +1,8 @@
 """The API's answers about sagas, as types. The engine, the client and the OpenAPI document share these types.
 
 ``overviews`` has those about saga types, breakers and numbers of sagas, ``reports`` those about the supervisor's tasks.
-Times are ISO 8601 in UTC; ``None`` means that the event has not happened. A choice with a title is a schema of that name
-in the OpenAPI document. This module imports only what a client needs.
+Times are ISO 8601 in UTC; ``None`` means that the event has not happened. The title of a choice is its name in the
+OpenAPI document. This module imports only what a client needs.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ _GROUP = "Group the sagas by type, step and error type, and count them. limit an
 _SEARCH_KEY = "Only sagas with this value in their requests, of types with this search key."
 _ETAG: Json = {"required": True, "schema": {"type": "string"}}
 _LOCATION: Json = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
+_SIGNED = "A signature by AWS Signature Version 4, for the service execute-api."
 _OF_ALL = {"name": "service", "description": "All saga types."}
 """The tag of what is not about one saga type."""
 
@@ -133,7 +134,8 @@ def _saga_paths(saga: SagaType, schemas: TypeSchemas) -> Json:
             if operation is START:
                 described |= _start(saga, described) | _body(schemas.request)
             elif operation is CANCEL:
-                described |= _cancel(saga)
+                effect = CANCEL.verb.effect if saga.definition.cancellable else _NOT_CANCELLABLE
+                described |= {"parameters": _CANCEL_QUERY, "description": effect}
             elif step is not None:
                 described |= _body(schemas.signals[step.name]) | {
                     "summary": f"Send the signal {step.name} to one {name}"
@@ -178,16 +180,12 @@ def _start(saga: SagaType, described: Json) -> Json:
     return {"parameters": parameters, "description": saga.definition.description or described["description"]}
 
 
-def _cancel(saga: SagaType) -> Json:
-    """The parts that only a cancel has: its query, and a note if the type cannot be cancelled."""
-    reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
-    parameters = [
-        _query("force", {"type": "boolean", "default": False})
-        | {"description": "Also a child whose parent has not ended. The child counts as failed."},
-        _query("reason", reason) | {"description": "The audit trail keeps that of the first accepted cancel."},
-    ]
-    text = f"{CANCEL.verb.effect} {_NOT_CANCELLABLE}"
-    return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": text})
+_CANCEL_QUERY = [
+    _query("force", {"type": "boolean", "default": False})
+    | {"description": "Also a child whose parent has not ended. The child counts as failed."},
+    _query("reason", {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""})
+    | {"description": "The audit trail keeps that of the first accepted cancel."},
+]
 
 
 def _signalled(saga: SagaType) -> list[StepDefinition]:
@@ -262,11 +260,9 @@ def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", auth
         paths |= _saga_paths(saga, of_type)
         text = saga.definition.description or f"Sagas of the type {saga.definition.name}."
         tags.append({"name": saga.definition.name, "description": text})
-    scheme = "authorizer" if authorizer else "sigv4"
-    kind, place, credential = authorizer.split() if authorizer else ("awsSigv4", "header", "Authorization")
-    security = {"type": "apiKey", "in": place, "name": credential, "x-amazon-apigateway-authtype": kind}
-    if not authorizer:
-        security["description"] = "Sign calls with AWS Signature Version 4, for the service execute-api."
+    scheme, place, credential = (authorizer or "awsSigv4 header Authorization").split()
+    text = {"awsSigv4": _SIGNED}.get(scheme, "What the API's authorizer reads.")
+    security = {"type": "apiKey", "in": place, "name": credential, "description": text}
     described: Json = {
         "openapi": "3.1.0",
         "info": {"title": service, "version": "1", "description": "Start, read, cancel and repair sagas."},
@@ -277,7 +273,7 @@ def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", auth
         "components": {
             "schemas": schemas,
             "responses": {f"Error{status}": _error(status) for status in _ERRORS},
-            "securitySchemes": {scheme: security},
+            "securitySchemes": {scheme: security | {"x-amazon-apigateway-authtype": scheme}},
         },
     }
     return described
