@@ -1,7 +1,7 @@
-"""JSON Schemas of the API, from its types. Those of answers are closed: an answer has no fields but those described.
+"""JSON Schemas of the API, from its types. Those of answers are closed: answers only have the described fields.
 
-Each object and each choice has a name, because generators of clients invent one where it is missing. A choice is named
-by its title.
+Each object and each choice has a name, because generators of clients invent one where it is missing. The title of a
+choice is its name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NULL: Json = {"type": "null"}
 
 
 def one_of(values: Iterable[str]) -> Json:
-    """Return the schema of a text that is one of these values."""
+    """Return the schema of a text that must be one of these values."""
     return {"type": "string", "enum": list(values)}
 
 
@@ -76,7 +76,7 @@ def answer_schemas(codes: Iterable[str]) -> Json:
             return ref(names[schema["$ref"]])
         copy = {key: closed(value) for key, value in schema.items()}
         title = copy.pop("title", None)
-        if "properties" in copy:  # the title is msgspec's: the name of the class
+        if "properties" in copy:  # msgspec adds the name of the class as a title
             copy["additionalProperties"] = False
         elif title is not None:
             schemas[title] = copy
@@ -84,7 +84,7 @@ def answer_schemas(codes: Iterable[str]) -> Json:
         return copy
 
     schemas |= {names[name]: closed(schema) for name, schema in generated.items()}
-    # The types cannot express this, or only with imports that clients should not have to load.
+    # The types cannot express this without imports that clients should not have to load.
     schemas["Entry"]["properties"]["action"] = ref("Action")
     schemas["Refusal"]["properties"]["code"] = ref("ErrorCode")
     return schemas
