@@ -205,7 +205,7 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
     operation = Operation(
         *("call_back", "POST", "/callbacks/{token}", "", "Send a signal to a public wait", "Callback", "200 202"),
         errors=SIGNAL.errors,
-        description="Sends a signal to the step of the token, without AWS credentials. Anyone with the URL can.",
+        description="Signals the step of the token, without AWS credentials. Anyone with the URL can send it.",
     )
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     open_to_all: Json = {"security": list[Json](), **_body({"anyOf": bodies})}
