@@ -113,6 +113,12 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/test_hostile_api.py",
         "tests/e2e/test_waiting.py",
     ),
+    "hardening": (
+        ".ci/constraints.txt",
+        "docs/operations/hardening.md",
+        "sagas/cdk",
+        "tests/cdk/test_hardening.py",
+    ),
     "generated clients": (
         "sagas/authoring/shapes",
         "sagas/engine/read/answers.py",
