@@ -279,7 +279,7 @@ class SagaService(Construct):
         """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
         ``docs/build/events.md``.
 
-        The first call, also of :meth:`start_on` or :meth:`signal_on`, adds the queue to the stack, with its dead-letter
+        The first call of this, :meth:`start_on` or :meth:`signal_on` adds the queue to the stack, with its dead-letter
         queue and function.
         """
         return self._integration.commands().commands.queue

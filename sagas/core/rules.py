@@ -156,7 +156,8 @@ def long_wait(state: SagaState, now: float) -> bool:
 def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
     """Return why the deployed code does not fit what the saga does next; ``None`` if it does, or if no code is needed.
 
-    A wait that has begun only needs code to time out: nobody can send a signal while the wait is not deployed.
+    A wait that has begun needs code only for its timeout. While the wait is not deployed, nobody can send its signal,
+    so it must not time out.
     """
     step = state.current
     if step is None:

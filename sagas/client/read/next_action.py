@@ -49,7 +49,7 @@ class NextAction:
     """The next action on a saga, and its effect.
 
     Args:
-        do: the action; ``NOTHING`` if there is nothing to do, or only to wait.
+        do: the action; ``NOTHING`` if you can only wait, or nothing is left to do.
         title: the label of the button.
         problem: the headline of the problem; empty if there is no problem.
         means: the explanation of the situation, and of what the action runs again.
