@@ -380,7 +380,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
 
 
 def has_failed(state: SagaState) -> bool:
-    """Whether the saga counts as failed. Cancelled and rejected sagas only do so if an undo has failed."""
+    """Whether the saga counts as failed. Cancelled and rejected sagas only count if an undo has failed."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
     # A saga that had completed and is undone for its parent or by an operator has not failed.
     by_itself = state.cause != "parent" and bool(state.error_seq or state.cause != "operator")

@@ -68,7 +68,7 @@ class SagaQueues(Part):
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if len(self.by_group) <= _MOST_SOURCES:
-            # By generated names, because these queues refer to this one. SQS limits the list, so longer sagas have
+            # The list has generated names, because these queues refer to this one. SQS limits it, so longer sagas have
             # none.
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
