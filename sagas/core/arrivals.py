@@ -48,7 +48,7 @@ from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus,
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""Maximum seconds until a retry for which an invocation that has run several steps keeps its message."""
+"""An invocation that has run several steps keeps its message for a retry that is due within these seconds."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:

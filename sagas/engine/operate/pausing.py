@@ -165,7 +165,8 @@ class Pausing:
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Handle a due saga if it is paused, and let it continue if its pause has ended; return whether it was."""
+        """Handle a due saga that may be paused: let it continue if its pause has ended. Return whether it was
+        paused."""
         if not state.paused:
             return False
         if not self.pauses.holding_back(state):
