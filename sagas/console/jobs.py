@@ -125,7 +125,9 @@ class Jobs:
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].ended:
                     del self._jobs[old]
-        threading.Thread(target=job.run, args=(self._act, self._take_letters), name=f"sagas-job-{job.job_id}", daemon=True).start()
+        threading.Thread(
+            target=job.run, args=(self._act, self._take_letters), name=f"sagas-job-{job.job_id}", daemon=True
+        ).start()
         return job
 
     def get(self, job_id: int) -> Job | None:

@@ -401,8 +401,8 @@ class Reader:
         return matches[0]
 
     def incidents(self, name: str | None) -> IncidentList:
-        """Group the sagas that need an operator by type, step, code and error type; the longest waiting first. Only the index
-        is read."""
+        """Group the sagas that need an operator by type, step, code and error type; the longest waiting first. Only the
+        index is read."""
         incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, ...], IncidentView]()
         for incident in incidents[:_MOST_INCIDENTS]:
             if name not in (None, incident.saga):

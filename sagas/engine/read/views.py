@@ -123,35 +123,26 @@ def _reason(state: SagaState) -> str:
     """Return in one line why the saga needs an operator."""
     step = state.current.name if state.current else state.steps[-1].name
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
-    match attention_code(state):
-        case AttentionCode.UNDO_FAILED | AttentionCode.UNDO_NOT_CALLED as code:
-            return _reason_of_undos(state, cure, tried=code is AttentionCode.UNDO_FAILED)
-        case AttentionCode.EXHAUSTED:
-            return f"step {step} used up its attempts; its message is in the dead-letter queue"
-        case AttentionCode.CHILDREN_FAILED:
-            return f"too many children of step {step} failed; retry starts the failed ones again"
-        case AttentionCode.WAIT_TIMED_OUT:
-            return f"step {step} timed out: no signal arrived in time; retry waits again"
-        case AttentionCode.PIVOT_HOLDS:
-            return f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force"
-        case AttentionCode.STALLED:
-            return f"step {step} stalled too often, and {pivot_holds(state)}"
-        case AttentionCode.IN_DOUBT:
-            return f"the outcome of {', '.join(state.in_doubt)} is unknown"
-        case AttentionCode.CODE_MISSING:
-            return f"the code of step {step} is missing: deploy it again and retry, or compensate"
-        case AttentionCode.TYPE_CHANGED:
-            children = state.current is not None and state.current.waits_for == "children"
-            called = "" if children else f"step {step} was not called; "
-            return f"{state.unreadable}: {called}{cure} and retry, or compensate"
-        case AttentionCode.FAILED:
-            return f"step {step} failed and nothing was undone"
-        case AttentionCode.RECOVERY_EXHAUSTED:
-            return "it stalled too often and was given up"
-        case AttentionCode.NO_RESPONSE:
-            return f"no response at step {step}: its function handled none of {state.unanswered} messages in a row"
-        case AttentionCode.OVERDUE:
-            return f"its deadline has passed, and {pivot_holds(state)}"
+    code = attention_code(state)
+    if code in (AttentionCode.UNDO_FAILED, AttentionCode.UNDO_NOT_CALLED):
+        return _reason_of_undos(state, cure, tried=code is AttentionCode.UNDO_FAILED)
+    children = state.current is not None and state.current.waits_for == "children"
+    called, cure = ("", "restore it") if children else (f"step {step} was not called; ", cure)
+    return {
+        AttentionCode.EXHAUSTED: f"step {step} used up its attempts; its message is in the dead-letter queue",
+        AttentionCode.CHILDREN_FAILED: f"too many children of step {step} failed; retry starts the failed ones again",
+        AttentionCode.WAIT_TIMED_OUT: f"step {step} timed out: no signal arrived in time; retry waits again",
+        AttentionCode.PIVOT_HOLDS: f"step {step} failed, and {pivot_holds(state)}; retry, or compensate with force",
+        AttentionCode.STALLED: f"step {step} stalled too often, and {pivot_holds(state)}",
+        AttentionCode.IN_DOUBT: f"the outcome of {', '.join(state.in_doubt)} is unknown",
+        AttentionCode.CODE_MISSING: f"the code of step {step} is missing: deploy it again and retry, or compensate",
+        AttentionCode.TYPE_CHANGED: f"{state.unreadable}: {called}{cure} and retry, or compensate",
+        AttentionCode.FAILED: f"step {step} failed and nothing was undone",
+        AttentionCode.RECOVERY_EXHAUSTED: "it stalled too often and was given up",
+        AttentionCode.NO_RESPONSE: f"no response at step {step}: "
+        f"its function handled none of {state.unanswered} messages in a row",
+        AttentionCode.OVERDUE: f"its deadline has passed, and {pivot_holds(state)}",
+    }[code]
 
 
 def _reason_of_undos(state: SagaState, cure: str, *, tried: bool) -> str:

@@ -203,7 +203,13 @@ class TestLists:
 
     def test_incidents(self, api: StubApi, run: Run) -> None:
         seen = {"first_seen": DEAD["updated_at"], "last_seen": DEAD["updated_at"]}
-        one = {"type": "create-zip", "step": "announce", "code": "exhausted", "error_type": "ProviderDown", "count": 741}
+        one = {
+            "type": "create-zip",
+            "step": "announce",
+            "code": "exhausted",
+            "error_type": "ProviderDown",
+            "count": 741,
+        }
         answer = {"incidents": [one | seen, one | seen | {"code": "failed", "error_type": None}], "at_least": True}
         api.will(200, answer)
         head, first, second, _, more = run("attention", "create-zip").stdout.splitlines()

@@ -18,6 +18,7 @@ ERROR = {"type": "NotFound", "message": "no topic"}
 GONE = {"type": "CodeGone", "message": "the code of announce is not deployed"}
 VAIN = {"type": "WaitTimedOut", "message": "no signal arrived in time"}
 LATER = "2026-11-21T09:50:00.000Z"
+ATTENTION = "needs-attention"
 ENDED = "2026-11-21T09:48:52.000Z"
 
 
@@ -44,7 +45,7 @@ WAITS = {"steps": [a_step("approval", "WAITING", waiting_for="signal")]}
 TABLE: list[tuple[str, dict[str, Any], Do, str, str]] = [
     ("COMPENSATION_FAILED", UNDO, Do.RETRY, "The undo of capture failed", "compensation-failed"),
     ("DEAD_LETTERED", at("announce", ERROR), Do.RETRY, "Step announce used up its attempts", "dead-letters"),
-    ("DEAD_LETTERED", at("announce", GONE, "code_missing"), Do.NOTHING, "Step announce was not called", "needs-attention"),
+    ("DEAD_LETTERED", at("announce", GONE, "code_missing"), Do.NOTHING, "Step announce was not called", ATTENTION),
     ("DEAD_LETTERED", at("approval", VAIN, "wait_timed_out"), Do.RETRY, "Step approval timed out", "dead-letters"),
     ("FAILED", at("ship", ERROR, "failed"), Do.COMPENSATE, "Step ship failed", "failed"),
     ("COMPENSATED", STALLED, Do.RESOLVE, "Recovery is exhausted", "needs-attention"),

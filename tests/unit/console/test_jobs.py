@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import re
 import threading
 from typing import Any
 
-from sagas.client import Redrive
 from sagas.console.jobs import Item, Job, Jobs
 from sagas.errors import Conflict, Unavailable
 from tests.unit.client.stub import a_saga

@@ -6,7 +6,7 @@ import pytest
 
 from sagas.client.operate.dead_letters import Kept, Pruned, Redrive
 from sagas.errors import Unavailable
-from tests.unit.console.conftest import SAGA, Browser, text_of
+from tests.unit.console.conftest import Browser, text_of
 from tests.unit.console.service import FakeService, a_letter, dead, numbered
 
 
