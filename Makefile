@@ -83,7 +83,7 @@ cdk: $(READY)  ## tests of the template
 static: $(READY)  ## types, the site and the templates
 	@$(GATE) static
 
-# Elsewhere (docs/contributing/testing-elsewhere.md) the tests share their stacks, so they run in one process.
+# Elsewhere (docs/contributing/testing.md) the tests share their stacks, so they run in one process.
 e2e: $(READY)  ## tests of the whole stack: on the emulator, or where SAGAS_E2E_ENDPOINT or SAGAS_E2E_PROFILE says
 	@$(GATE) e2e
 
@@ -100,8 +100,8 @@ synth: $(READY)  ## write the templates to cdk.out, checked by cdk-nag and cfn-l
 	@$(BIN)/python -m infra.app
 	@$(BIN)/cfn-lint --regions us-east-1 cn-north-1 us-gov-west-1 -- cdk.out/*.template.json
 
-app: $(READY)  # what cdk.json calls
-	@$(BIN)/python -m infra.app
+app: $(RUNS)  # as cdk.json does
+	@$(BIN)/python infra
 
 format: $(READY)  ## format the code
 	@$(BIN)/ruff format .
@@ -122,7 +122,7 @@ destroy: $(CDK_READY)  ## delete the stack; tables and buckets stay
 
 cdk-cli: $(CDK_READY)
 
-$(CDK_READY): | $(READY)
+$(CDK_READY): | $(RUNS)
 	@echo "Installing the CDK CLI $(CDK_VERSION) into $(CDK_HOME) ..." >&2
 	@mkdir -p $(CDK_HOME)
 	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(CDK_HOME) \

@@ -34,6 +34,7 @@ html_theme = "furo"
 html_title = f"lambda-sagas {version}"
 html_static_path = ["_static"]
 html_js_files = ["versions.js", "reach.js"]
+html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [

@@ -20,7 +20,6 @@ LIMIT = "500"
 
 REMINDED_AFTER = timedelta(days=1)
 WITHDRAWN_AFTER = timedelta(days=3)
-_AGAIN = Retry.exponential(max_retries=5, base_delay=0.5)
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class ApprovalConfig:
     limit: Decimal
 
 
-class Approval(Saga[OrderRequest], name="approval"):
+class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_retries=5, base_delay=0.5)):
     """Enters an order, has it approved, and places it."""
 
     def __init__(self, config: ApprovalConfig) -> None:
@@ -79,18 +78,18 @@ class Approval(Saga[OrderRequest], name="approval"):
         limit = Decimal(os.environ.get("APPROVAL_LIMIT", LIMIT))
         return cls(ApprovalConfig(os.environ["ORDERS_TABLE"], os.environ["ANNOUNCE_TOPIC_ARN"], limit))
 
-    @step(result="order_key", retry=_AGAIN, undo_when="started")
+    @step(result="order_key", undo_when="started")
     def enter(self, request: OrderRequest, ctx: Context) -> str:
         """Enter the order as open; once, however often this is repeated."""
         self._mark(ctx, ctx.idempotency_key, "OPEN", unless="WITHDRAWN", order_id=request.order_id)
         return ctx.idempotency_key
 
-    @enter.compensate(retry=_AGAIN)
+    @enter.compensate
     def withdraw(self, ctx: Context) -> None:
         """Withdraw it. It may not have been entered: then it never will be."""
         self._mark(ctx, ctx.forward_key, "WITHDRAWN")
 
-    @wait_for(Decision, timeout=REMINDED_AFTER, on_timeout=Exhausted.CONTINUE, retry=_AGAIN)
+    @wait_for(Decision, timeout=REMINDED_AFTER, on_timeout=Exhausted.CONTINUE)
     def decision(self, request: OrderRequest, ctx: Context) -> None:
         """Ask a person, unless the amount is within the limit."""
         if request.amount <= self._config.limit:
@@ -98,7 +97,7 @@ class Approval(Saga[OrderRequest], name="approval"):
         else:
             self._ask(ctx, "Please decide", request)
 
-    @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER, retry=_AGAIN)
+    @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER)
     def late_decision(self, request: OrderRequest, decision: Decision | None, ctx: Context) -> None:
         """Remind the person, unless the order is decided. Without an answer to this either, it is withdrawn."""
         if decision is not None:
@@ -106,7 +105,7 @@ class Approval(Saga[OrderRequest], name="approval"):
         else:
             self._ask(ctx, "Reminder", request)
 
-    @step(retry=_AGAIN)
+    @step
     def place(self, order_key: str, late_decision: Decision, ctx: Context) -> Placed:
         """Place the order, if it was approved."""
         if not late_decision.approved:

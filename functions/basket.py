@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Self
 
-from functions.shop import Capture, Item, Reservation, Shipment, Shop, check_amount, check_items
-from sagas import Context, PermanentError, Retry, Saga, children, step
+from functions.shop import Capture, Item, Reservation, Shipment, Shop, ShopSaga, check_amount, check_items
+from sagas import Context, PermanentError, children, step
 
 CARRIERS = "post rail road"
 """Those that take parcels, unless the environment says otherwise."""
 
 MAX_PARCELS = 100
-_AGAIN = Retry.exponential(max_retries=5, base_delay=0.2)
-_UNDO = Retry.exponential(max_retries=8, base_delay=0.5)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Delivery:
     tracking: list[str]
 
 
-class Parcel(Saga[ParcelRequest], name="parcel"):
+class Parcel(ShopSaga[ParcelRequest], name="parcel"):
     """Takes items out of stock and books their carrier."""
 
     def __init__(self, shop: Shop, carriers: frozenset[str]) -> None:
@@ -89,17 +87,17 @@ class Parcel(Saga[ParcelRequest], name="parcel"):
         """Take the configuration from the environment."""
         return cls(Shop.from_environment(), frozenset(os.environ.get("CARRIERS", CARRIERS).split()))
 
-    @step(retry=_AGAIN, undo_when="started")
+    @step(undo_when="started")
     def pack(self, request: ParcelRequest, ctx: Context) -> Reservation:
         """Take the items out of stock, all or none."""
         return self._shop.reserve(ctx, request.items)
 
-    @pack.compensate(retry=_UNDO)
+    @pack.compensate
     def unpack(self, ctx: Context) -> None:
         """Put them back in stock."""
         self._shop.release(ctx)
 
-    @step(retry=_AGAIN, undo_when="started")
+    @step(undo_when="started")
     def book(self, request: ParcelRequest, ctx: Context) -> Shipment:
         """Book the carrier."""
         carrier = request.carrier
@@ -110,13 +108,13 @@ class Parcel(Saga[ParcelRequest], name="parcel"):
             ctx, order_id=order_id, payment_key=payment_key, country=request.country, carrier=carrier
         )
 
-    @book.compensate(retry=_UNDO)
+    @book.compensate
     def call_off(self, ctx: Context) -> None:
         """Call the carrier off, if it was booked."""
         self._shop.call_off(ctx)
 
 
-class Basket(Saga[BasketRequest], name="basket"):
+class Basket(ShopSaga[BasketRequest], name="basket"):
     """Captures the payment and has the parcels shipped."""
 
     def __init__(self, shop: Shop) -> None:
@@ -127,12 +125,12 @@ class Basket(Saga[BasketRequest], name="basket"):
         """Take the configuration from the environment."""
         return cls(Shop.from_environment())
 
-    @step(retry=_AGAIN, undo_when="started")
+    @step(undo_when="started")
     def capture(self, request: BasketRequest, ctx: Context) -> Capture:
         """Take the money."""
         return self._shop.capture(ctx, order_id=request.order_id, card=request.card, amount=request.amount)
 
-    @capture.compensate(retry=_UNDO)
+    @capture.compensate
     def refund(self, ctx: Context) -> None:
         """Give it back, if it was taken."""
         self._shop.refund(ctx)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Self
 
-from functions.shop import Capture, Item, Reservation, Shipment, Shop, check_amount, check_items
-from sagas import Context, PermanentError, Retry, Saga, step
+from functions.shop import Capture, Item, Reservation, Shipment, Shop, ShopSaga, check_amount, check_items
+from sagas import Context, PermanentError, step
 
 SERVED_COUNTRIES = "AT BE CH DE DK ES FR IT LU NL PL SE"
 """Served unless the environment says otherwise."""
@@ -51,7 +51,7 @@ class CheckoutRequest:
         check_amount(self.amount)
 
 
-class Checkout(Saga[CheckoutRequest], name="checkout"):
+class Checkout(ShopSaga[CheckoutRequest], name="checkout"):
     """Reserves stock, captures the payment and books the shipment."""
 
     def __init__(self, shop: Shop, served: frozenset[str]) -> None:
@@ -63,27 +63,27 @@ class Checkout(Saga[CheckoutRequest], name="checkout"):
         """Take the configuration from the environment."""
         return cls(Shop.from_environment(), frozenset(os.environ.get("SERVED_COUNTRIES", SERVED_COUNTRIES).split()))
 
-    @step(result="reservation", retry=Retry.exponential(max_retries=5, base_delay=0.2), undo_when="started")
+    @step(result="reservation", undo_when="started")
     def reserve(self, request: CheckoutRequest, ctx: Context) -> Reservation:
         """Take the ordered items out of stock, all or none."""
         return self._shop.reserve(ctx, request.items)
 
-    @reserve.compensate(retry=Retry.exponential(max_retries=8, base_delay=0.5))
+    @reserve.compensate
     def release(self, ctx: Context) -> None:
         """Put the items back in stock."""
         self._shop.release(ctx)
 
-    @step(result="payment", retry=Retry.exponential(max_retries=4, base_delay=0.5), undo_when="started")
+    @step(result="payment", undo_when="started")
     def capture(self, request: CheckoutRequest, ctx: Context) -> Capture:
         """Take the money."""
         return self._shop.capture(ctx, order_id=request.order_id, card=request.card, amount=request.amount)
 
-    @capture.compensate(retry=Retry.exponential(max_retries=8, base_delay=0.5))
+    @capture.compensate
     def refund(self, ctx: Context) -> None:
         """Give the money back, if it was taken."""
         self._shop.refund(ctx)
 
-    @step(result="shipment", retry=Retry.exponential(max_retries=3, base_delay=0.5), undo_when="started")
+    @step(result="shipment", undo_when="started")
     def ship(self, request: CheckoutRequest, payment: Capture, ctx: Context) -> Shipment:
         """Book the shipment, if the address can be served."""
         country = request.address.country
@@ -91,7 +91,7 @@ class Checkout(Saga[CheckoutRequest], name="checkout"):
             raise PermanentError(f"no carrier serves {country!r}")
         return self._shop.ship(ctx, order_id=request.order_id, payment_key=payment.payment_key, country=country)
 
-    @ship.compensate(retry=Retry.exponential(max_retries=8, base_delay=0.5))
+    @ship.compensate
     def cancel_shipment(self, ctx: Context) -> None:
         """Call the shipment off, if there is one."""
         self._shop.call_off(ctx)

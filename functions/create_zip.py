@@ -41,6 +41,7 @@ class Sources:
 class CreateZip(
     Saga[CreateZipRequest],
     name="create-zip",
+    retry=Retry.exponential(max_retries=3, base_delay=0.5),
     # The upload may take long, its worker's death should not: the heartbeat keeps a short lease alive.
     lock_expiry=timedelta(seconds=20),
     orphans=OrphanSweep(
@@ -62,7 +63,7 @@ class CreateZip(
         """Take the archive bucket and the topic from the environment."""
         return cls(bucket=os.environ["ZIPS_BUCKET"], topic_arn=os.environ["ANNOUNCE_TOPIC_ARN"])
 
-    @step(result="sources", retry=Retry.exponential(max_retries=3, base_delay=0.5), timeout=120)
+    @step(result="sources", timeout=120)
     def check(self, request: CreateZipRequest, ctx: Context) -> Sources:
         """Refuse what cannot become an archive before any of it is read."""
         objects = inspect_sources(ctx.client("s3"), request.bucket, request.keys, ctx.raise_if_cancelled)

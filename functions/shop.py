@@ -12,14 +12,23 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Self
+from typing import Self, TypeVar
 
 from functions.ledger import Ledger
 from functions.shipments import Shipments
 from functions.stock import MAX_SKUS, Stock
-from sagas import Context
+from sagas import Context, Retry, Saga
 
 MAX_AMOUNT = 10**12
+RequestT = TypeVar("RequestT")
+
+
+class ShopSaga(
+    Saga[RequestT],
+    retry=Retry.exponential(max_retries=5, base_delay=0.2),
+    undo_retry=Retry.exponential(max_retries=8, base_delay=0.5),
+):
+    """The policies of the shop's sagas."""
 
 
 @dataclass(frozen=True)

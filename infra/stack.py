@@ -45,6 +45,8 @@ class ReferenceStack(Stack):
             self,
             "Sagas",
             sagas=[CreateZip, Checkout, Approval, Basket, Parcel],
+            # cdk deploy -c alarm_email=ADDRESS
+            alarm_topic=self.node.try_get_context("alarm_email"),
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
             # cdk deploy -c access_log=account, where API Gateway has a role for logs.
             access_log=self.node.try_get_context("access_log") or "off",

@@ -6,7 +6,6 @@ parts. This module needs neither the CDK nor boto3.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -71,7 +70,6 @@ class Parts:
         queues: by saga and step.
         dead_letter_queues: by saga.
         functions: by saga and step.
-        waits: the steps of the saga types that only wait, and so have no queue and no function, by saga.
         supervisor: name of the supervisor's function; empty if there is none.
         work_queues: the service's own work queues, by name.
         work_dead_letter_queues: their dead-letter queues, by name.
@@ -84,7 +82,6 @@ class Parts:
     queues: ByStep = field(default_factory=dict[str, dict[str, str]])
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     functions: ByStep = field(default_factory=dict[str, dict[str, str]])
-    waits: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     supervisor: str = ""
     work_queues: dict[str, str] = field(default_factory=dict[str, str])
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
@@ -110,7 +107,6 @@ class Topology(Parts):
             physical_id = physical_ids.get(logical_id)
             if physical_id is None:
                 continue
-            self.waits |= json.loads(names.get("waits", "{}"))
             match names.get("part"):
                 case "sagas_table" | "audit_table" as part:
                     self.tables[part.removesuffix("_table")] = physical_id

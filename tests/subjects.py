@@ -217,7 +217,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "enforced IAM": (
         ".ci/constraints.txt",
-        "docs/how-to/start-from-a-saga.md",
+        "docs/build/children.md",
         "sagas/cdk/access/api.py",
         "sagas/cdk/messages/callbacks.py",
         "sagas/cdk/access/grants.py",

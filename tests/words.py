@@ -1,6 +1,6 @@
 """The check of words: patterns that read translated, over texts and names. ``make style`` runs it.
 
-It reads docstrings, comments, strings that contain a sentence, the pages in the root, and identifiers. The file
+It reads docstrings, comments, strings that contain a sentence, pages, and identifiers. The file
 ``tests/words.toml`` lists exceptions: the place, and the reason.
 """
 
@@ -17,7 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("demo", "functions", "infra", "sagas")
-PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/build/*.md",
+    "docs/compare/*.md",
+    "docs/concepts/*.md",
+    "docs/contributing/[bit]*.md",
+    "docs/migrate/*.md",
+    "docs/operations/pause.md",
+    "docs/operations/search.md",
+)
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",
     r"(?i)\b(told|tells?)\b": "publish, log, return, report or say",
@@ -79,7 +89,7 @@ def main() -> int:
     """Print what is found and return 1, or return 0."""
     excepted = tomllib.loads((ROOT / "tests" / "words.toml").read_text())
     modules = [module for folder in FOLDERS for module in (ROOT / folder).rglob("*.py")]
-    paths = [*(ROOT / page for page in PAGES), *(ROOT / "sagas").glob("*.py"), *modules]
+    paths = [*(path for pattern in PAGES for path in ROOT.glob(pattern)), *(ROOT / "sagas").glob("*.py"), *modules]
     used, count = set[str](), 0
     for path in sorted(paths):
         place = str(path.relative_to(ROOT))

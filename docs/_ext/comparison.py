@@ -1,7 +1,6 @@
-"""The pages of ``docs/compare``: one table, the same rows on every page. ``generated.py`` writes them.
+"""The pages of ``docs/compare``: the same rows for every alternative. ``generated.py`` writes them.
 
-Each cell of an alternative names its source; ``READ`` says when it was read. A cell that has none says what we know
-from trying it, or that it was not found.
+Each cell of an alternative names its sources; ``READ`` says when they were read.
 """
 
 from __future__ import annotations
@@ -21,38 +20,38 @@ ROWS = (
     "parallel steps",
     "child sagas",
     "undo",
-    "versions of code in flight",
-    "what is at least once",
-    "limit of the history",
-    "limit of a payload",
+    "new code while instances run",
+    "runs at least once",
+    "history limit",
+    "payload limit",
     "longest duration",
-    "run on a laptop",
-    "test without the cloud",
+    "local run",
+    "offline tests",
     "user interface",
     "search",
-    "price of a million with five steps, USD",
+    "USD per million instances of five steps",
     "price while idle",
-    "what ties you to it",
+    "lock-in",
 )
 
 OURS = (
     "none",
-    "timers and signals of up to a year, holding nothing; [waits](../how-to/waiting.md)",
-    "yes, by API, callback URL or event; no queries or updates answered by the saga",
-    "[branches as child sagas](../how-to/children.md), each with retries and undos of its own; within one step by `async def`; no parallel steps in one saga",
-    "yes: `@children`, up to 10,000 a step; all of it is undone with the parent; [how](../how-to/children.md)",
-    "first class: strictly backward, retried, listed when it fails for good",
-    "sagas keep the steps they were started with; `sagas check` compares types",
-    "steps and undos, always under the same key; [guarantees](../concepts/guarantees.md)",
-    "none of its own",
-    "request 256 KB, result 4 MB; S3 behind it from 16 KB on",
-    "none but the class keyword `timeout`",
+    "[timers and signals](../build/waits.md) of up to a year; nothing runs while a saga waits",
+    "yes, by API, callback URL or event; no queries or updates that the saga answers",
+    "as [child sagas](../build/children.md), or inside one step with `async def`; no parallel steps in one saga",
+    "yes, up to 10,000 per step, undone with their parent",
+    "built in: in reverse order, retried, and on the attention list if it fails for good",
+    "a saga keeps the steps it started with; `sagas check` finds what does not fit",
+    "steps and undos, always with the same key ([guarantees](../concepts/guarantees.md))",
+    "none",
+    "request 256 KB, result 4 MB",
+    "none, unless you set `timeout`",
     "yes: an emulator from PyPI, no Docker",
     "yes: `sagas.testing.run`, time is skipped",
-    "[a console](../operations/console.md) on your machine, with your credentials, and a command line; no hosted one",
-    "by type, status, time, idempotency key, and up to four values of the request ([`find_by`](../how-to/finding.md)); no query language, no full text",
-    f"{FIVE:.2f}, chained 14.20 ([measured](../concepts/cost-model.md), by price list)",
-    "pollers, alarms, dashboard: 12.70 a month for [fifteen steps of five types](../operations/deploying.md#what-it-costs-while-nothing-happens); no, not nothing",
+    "[a console](../operations/console.md) on your machine, and a command line; no hosted one",
+    "by type, status, time, key and up to four [search keys](../operations/search.md); no query language, no full text",
+    f"{FIVE:.2f}, chained 14.20 ([measured requests](../concepts/cost-model.md), list prices)",
+    "pollers, alarms, dashboard: 12.70 a month for [fifteen steps of five types](../operations/deploying.md#what-it-costs-while-nothing-happens)",
     "AWS (Lambda, SQS, DynamoDB); steps are plain methods",
 )
 
@@ -79,8 +78,8 @@ class Alternative:
 ALTERNATIVES = {
     "step-functions": Alternative(
         "AWS Step Functions",
-        "your steps are mostly calls of AWS services, you want a picture of the workflow in AWS's own console, or map over thousands of items",
-        "undo is the point and you would rather write Python than a state language, or price a transition matters",
+        "your steps are mostly calls of AWS services, you want to see the workflow in AWS's own console, or you map over thousands of items",
+        "undo is the point, you would rather write Python than a state language, or the price per transition matters",
         {
             "a": "https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html",
             "b": "https://aws.amazon.com/step-functions/pricing/",
@@ -91,9 +90,9 @@ ALTERNATIVES = {
         (
             ("none", "a"), ("Wait state, up to the execution's year", "ac"), ("callback with a task token", "c"),
             ("yes: Parallel and Map states", "c"), ("yes: start another execution and wait", "c"),
-            ("by hand: Catch transitions to states of yours; stopping an execution undoes nothing", "c"),
-            ("versions and aliases; an execution keeps the definition it began with", "e"),
-            ("Standard: states exactly once, the tasks' effects at least once when retried; Express at least once", "c"),
+            ("by hand, with Catch transitions to your own states; stopping an execution undoes nothing", "c"),
+            ("versions and aliases; an execution keeps its definition", "e"),
+            ("Standard: states exactly once, effects of retried tasks at least once; Express: at least once", "c"),
             ("25,000 events an execution", "a"), ("256 KiB in or out of a state", "a"), ("one year (Express five minutes)", "a"),
             ("AWS's own emulator is no longer developed; TestState calls the cloud", "d"),
             ("single states by TestState, with mocks; not offline", "d"),
@@ -104,8 +103,8 @@ ALTERNATIVES = {
     ),
     "lambda-durable-functions": Alternative(
         "Lambda durable functions",
-        "the whole workflow reads best as one function with waits, callbacks and branches, and undo is a detail",
-        "undo, an attention list and redrives are what you need, steps need permissions of their own, or people must read the state in tables",
+        "the workflow reads best as one function with waits, callbacks and branches, and undo is a detail",
+        "you need undo, an attention list and redrives, steps with permissions of their own, or state in tables that people can read",
         {
             "a": "https://docs.aws.amazon.com/lambda/latest/dg/durable-basic-concepts.html",
             "b": "https://docs.aws.amazon.com/lambda/latest/dg/durable-configuration.html",
@@ -116,8 +115,8 @@ ALTERNATIVES = {
         (
             ("none", "a"), ("yes, up to a year, without compute", "a"), ("yes: callbacks", "a"),
             ("yes: parallel, map and child contexts", "a"), ("yes: child contexts, invoking others", "a"),
-            ("no: try and except in your code; stopping an execution undoes nothing (a saga helper is an open request, #239)", "e"),
-            ("replay needs deterministic code; executions keep the version of the function they began with", "a"),
+            ("no: `try` and `except` in your code; stopping an execution undoes nothing (a saga helper is an open request, #239)", "e"),
+            ("an execution keeps its version of the function; replay needs deterministic code", "a"),
             ("steps, unless at-most-once is chosen; code between steps runs again on each replay", "a"),
             ("25,000 operations", "c"), ("256 KB a checkpoint, 6 MB the response", "c"), ("366 days", "b"),
             ("its testing library runs it in process", "e"), ("yes: a runner with a clock that skips", "e"),
@@ -128,8 +127,8 @@ ALTERNATIVES = {
     ),
     "temporal": Alternative(
         "Temporal",
-        "you run a cluster or pay for its cloud, want several languages, search attributes, and years of practice at large users",
-        "you want no server and no vendor besides AWS, and state that you can read in two tables",
+        "you run a cluster or pay for its cloud, and want several languages, search attributes and a product with years of use at large companies",
+        "you want no server, no vendor except AWS, and state in two tables",
         {
             "a": "https://docs.temporal.io/workflow-execution/limits",
             "b": "https://docs.temporal.io/troubleshooting/blob-size-limit-error",
@@ -139,9 +138,9 @@ ALTERNATIVES = {
             "f": "https://docs.temporal.io/production-deployment/worker-deployments/worker-versioning",
         },
         (
-            ("a cluster with a database, or Temporal Cloud; workers of your own in either case", "c"), ("yes, timers without a limit of their own", "c"),
+            ("a cluster with a database, or Temporal Cloud; your own workers in both cases", "c"), ("yes, timers without a limit of their own", "c"),
             ("yes, and updates and queries", "c"), ("yes", "c"), ("yes", "c"),
-            ("by hand: a list of compensations in your code", "c"),
+            ("by hand, with a list of compensations in your code", "c"),
             ("patching, or worker versioning; replay needs deterministic code", "f"), ("activities", "c"),
             ("51,200 events or 50 MB; then continue-as-new", "a"), ("2 MB", "b"), ("none; the history is the limit", "a"),
             ("yes: a development server", "c"), ("yes: an environment that skips time", "c"),
@@ -164,7 +163,7 @@ ALTERNATIVES = {
         (
             ("PostgreSQL, and your own process", "a"), ("yes: durable sleep", "b"), ("yes: send and recv, events", "b"),
             ("yes: queues, and started steps", "b"), ("yes", "b"),
-            ("no: cancelling or failing undoes nothing; a helper is an open request", "a"),
+            ("no: cancel and failure undo nothing; a helper is an open request", "a"),
             ("recovery goes to executors of the same version; forks from a step", "c"), ("steps; transactions on the same database exactly once", "c"),
             ("the database", "c"), ("the database", "c"), ("none", "b"),
             ("yes, with PostgreSQL or SQLite", "a"), ("yes, with a database", "a"),
@@ -174,8 +173,8 @@ ALTERNATIVES = {
     ),
     "python-cqrs": Alternative(
         "python-cqrs",
-        "you want CQRS with mediators, outbox and events, and sagas beside it, in a service of your own",
-        "crashes and concurrent recoveries must not run steps twice, and there is to be no process that runs all the time",
+        "you want CQRS with mediators, outbox and events, with sagas, in a service of your own",
+        "crashes and concurrent recoveries must not run steps twice, and no process should run all the time",
         {
             "a": "https://pypi.org/project/python-cqrs/",
             "b": "tried with version 5.3.0: two concurrent recoveries ran every step twice, and failed sagas were picked again every minute",
@@ -190,8 +189,8 @@ ALTERNATIVES = {
     ),
     "by-hand": Alternative(
         "SQS and a table, by hand",
-        "it is one queue with one step and an undo nobody will ever need",
-        "there is more than one step, or anybody will ask what happened to order 17",
+        "you have one queue with one step, and will never need an undo",
+        "you have more than one step, or people will ask what happened to order 17",
         {
             "a": "our benchmark's rival (`benchmarks/README.md`): Powertools' idempotency, a lock table, a state table, an audit table",
             "b": "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html",
@@ -199,8 +198,8 @@ ALTERNATIVES = {
         },
         (
             ("none", "a"), ("a delay of 15 minutes; longer by Scheduler or a table", "b"), ("yours to write", "a"), ("yours to write", "a"),
-            ("yours to write", "a"), ("yours to write, and to test in every crash", "a"), ("yours to write", "a"),
-            ("everything; a worker that dies after the claim loses the step if it is claimed, then skipped", "ac"),
+            ("yours to write", "a"), ("yours to write, and to test for every crash", "a"), ("yours to write", "a"),
+            ("everything; a step is lost if its worker dies after the claim and the claimed step is then skipped", "ac"),
             ("none", "a"), ("1 MiB a message, 400 KB an item", "b"), ("14 days in a queue", "b"),
             ("with an emulator", "a"), ("with mocks", "a"), ("the consoles of SQS and DynamoDB", "a"), ("what you index", "a"),
             ("26.90", "a"), ("pollers, and alarms if you write them", "a"), ("your own code", "a"),
@@ -209,25 +208,62 @@ ALTERNATIVES = {
 }  # fmt: skip
 
 
+_PAGES = ("step-functions", "lambda-durable-functions", "temporal")
+"""The alternatives with a page of their own. The others share a table on the first page."""
+_MADE = f"Sources were read on {READ}. *Generated by `make docs`: every page has the same rows.*\n"
+
+
+def _sources(alternative: Alternative) -> list[str]:
+    pairs = alternative.sources.items()
+    return [f"- {letter}: " + (f"<{source}>" if source.startswith("https") else source) for letter, source in pairs]
+
+
 def page(alternative: Alternative) -> str:
     """One page."""
     lines = [
         f"# {alternative.title}\n",
         f"**Choose {alternative.title} when** {alternative.choose_it}.\n",
         f"**Choose lambda-sagas when** {alternative.choose_us}.\n",
-        f"Read on {READ}. *Generated from the same rows for all pages by `make docs`.*\n",
-        f"| | lambda-sagas | {alternative.title} | source, {READ} |",
+        _MADE,
+        f"| | lambda-sagas | {alternative.title} | source |",
         "|---|---|---|---|",
     ]
     for row, ours, (text, letters) in zip(ROWS, OURS, alternative.cells, strict=True):
         lines.append(f"| {row} | {ours} | {text} | {', '.join(letters)} |")
-    lines.append("\n## Sources\n")
-    for letter, source in alternative.sources.items():
-        lines.append(f"- {letter}: " + (f"<{source}>" if source.startswith("https") else source))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "\n## Sources\n", *_sources(alternative)]) + "\n"
+
+
+def index() -> str:
+    """The first page: when to choose which, and the alternatives that have no page."""
+    lines = [
+        "# Compare\n",
+        "Choose lambda-sagas for business transactions on AWS whose steps must be undone when one fails. It is not for you if you need a query language over",
+        "workflows, steps in several languages, or steps that take less than a tenth of a second.\n",
+        "| alternative | choose it when | choose lambda-sagas when |",
+        "|---|---|---|",
+    ]
+    for name, one in ALTERNATIVES.items():
+        title = f"[{one.title}]({name}.md)" if name in _PAGES else one.title
+        lines.append(f"| {title} | {one.choose_it} | {one.choose_us} |")
+    others = [one for name, one in ALTERNATIVES.items() if name not in _PAGES]
+    lines += [
+        "\nTo move an existing workflow: [Move here](../migrate/index.md).\n",
+        "## Libraries, and by hand\n",
+        f"{_MADE}",
+        f"| | lambda-sagas | {' | '.join(one.title for one in others)} |",
+        "|---|---|" + "---|" * len(others),
+    ]
+    for place, row in enumerate(ROWS):
+        cells = [f"{text} ({', '.join(letters)})" for text, letters in (one.cells[place] for one in others)]
+        lines.append(f"| {row} | {OURS[place]} | {' | '.join(cells)} |")
+    for one in others:
+        lines += [f"\nSources for {one.title}:\n", *_sources(one)]
+    toctree = ["\n```{toctree}", ":hidden:", "", *_PAGES, "```"]
+    return "\n".join([*lines, *toctree]) + "\n"
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    f"compare/{name}.md": partial(page, alternative) for name, alternative in ALTERNATIVES.items()
+    "compare/index.md": index,
+    **{f"compare/{name}.md": partial(page, ALTERNATIVES[name]) for name in _PAGES},
 }
 """Each page, and what writes it."""

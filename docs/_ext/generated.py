@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, cast, get_overloads
 
+import architecture
 import comparison
 import costs
 import typer.main
@@ -269,7 +270,9 @@ def metrics_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "concepts/cost-model.md": costs.page,
+    "contributing/benchmarks.md": costs.benchmarks_page,
     "concepts/states.md": states_page,
+    "images/architecture.svg": architecture.svg,
     "images/states.svg": states_drawing,
     "reference/audit-actions.md": actions_page,
     "reference/commands.md": cli_page,

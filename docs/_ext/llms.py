@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path
 
 from redirects import MOVED
@@ -27,7 +28,9 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     (target / "llms.txt").write_text("\n".join(lines) + "\n")
     (target / "llms-full.txt").write_text("\n\n".join(whole))
     for old, new in MOVED.items():
-        (target / f"{old}.html").write_text(STUB.format(f"{new}.html"))
+        stub = target / f"{old}.html"
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(STUB.format(posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Check the arguments of calls in a declaration: a wrong call is reported in one line, like every other mistake."""
+"""Checks the arguments of calls in a declaration, so a wrong call is reported in one line like any other mistake."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ R = TypeVar("R")
 
 
 def checked_call(call: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: arguments that the function does not take raise a DefinitionError that lists those it
-    does."""
+    """Return a decorator. For arguments that the function does not take, it raises a DefinitionError that lists the
+    valid ones."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)

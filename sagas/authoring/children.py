@@ -18,7 +18,7 @@ from typing import (
 )
 
 from sagas.authoring.policies import MOST_CHILDREN, Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Decorator, Step, StepOptions, WaitOptions, maker
+from sagas.authoring.steps import Decorator, Step, StepOptions, WaitOptions, maker
 from sagas.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ E = TypeVar("E")
 Requests = TypeVar("Requests")
 
 CONCURRENCY = 40
-"""How many children of a step run at a time by default."""
+"""The default number of children of a step that run at a time."""
 MOST_BRANCHES = 20
-"""The most types in one step; with several types there is one child of each."""
+"""The maximum number of types in one step. With several types, one child of each is started."""
 
 
 class _Children(Protocol[Requests]):
@@ -57,7 +57,7 @@ class ChildrenOptions(TypedDict, total=False):
     on_failed: Exhausted | None
     undo: Literal["parallel", "reverse"]
     retry: Retry | None
-    step_timeout: float | timedelta
+    step_timeout: float | timedelta | None
     name: str | None
     retired: bool
 
@@ -107,27 +107,27 @@ def children(
 def children(*types: Any, **options: Any) -> Any:
     """Declare a step that starts other sagas, its children, and waits for all of them.
 
-    With one saga class the method returns a list of requests, and one child is started for each. The step's result
-    is the list of their results, in the same order. With several classes the method returns a tuple with one request
-    for each class, and the result is the tuple of their results. The method is an ordinary step with retries. While
-    the children run, no function of this saga runs and nothing is locked.
+    With one saga class the method returns a list of requests, and one child is started for each. The step's result is
+    the list of the children's results, in the same order. With several classes the method returns a tuple with one
+    request for each class, and the result is the tuple of their results. The method is an ordinary step with retries.
+    While the children run, no function of this saga runs and nothing is locked.
 
-    The step fails when more than ``tolerate`` children end in a status other than COMPLETED. The children that still
-    run are cancelled, and ``on_failed`` decides what happens next. When the step is undone, children that still run
+    The step fails when more than ``tolerate`` children end in a status other than COMPLETED. Children that still run
+    are then cancelled, and ``on_failed`` decides what happens next. When the step is undone, children that still run
     are cancelled, and COMPLETED children run their own undos.
 
     Args:
         types: the saga classes.
-        concurrency: how many children run at a time, at most.
+        concurrency: the maximum number of children that run at a time.
         tolerate: how many children can fail. If more than 0, the result has ``None`` in place of each failed child.
-        on_failed: what happens when more fail: ``Exhausted.COMPENSATE`` by default, ``Exhausted.DEAD_LETTER`` after a
-            pivot. With ``Exhausted.CONTINUE`` the saga continues, with ``None`` in place of each failed child.
+        on_failed: what happens when more children fail: ``Exhausted.COMPENSATE`` by default, ``Exhausted.DEAD_LETTER``
+            after a pivot. With ``Exhausted.CONTINUE`` the saga continues, with ``None`` in place of each failed child.
         undo: ``"parallel"`` undoes the COMPLETED children at the same time; ``"reverse"`` undoes them one at a time,
             the last to complete first.
         retry: the retry policy of the method.
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
         name: the stored name, as for ``@step``.
-        retired: new sagas skip it, as for ``@step``.
+        retired: whether new sagas skip the step, as for ``@step``.
 
     Raises:
         DefinitionError: an option is unknown or out of range, or an argument is not a saga class.
@@ -157,7 +157,7 @@ def children(*types: Any, **options: Any) -> Any:
     )
     step_options = StepOptions(
         options.get("retry"),
-        options.get("step_timeout", DEFAULT_TIMEOUT),
+        options.get("step_timeout"),
         retired=options.get("retired", False),
         wait=wait,
         name=options.get("name"),

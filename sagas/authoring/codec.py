@@ -1,4 +1,4 @@
-"""Convert values to JSON builtins and back, by type. Decoding returns the annotated type, never a bare dict."""
+"""Converts values to JSON builtins and back, by type. Decoding returns the annotated type, never a bare dict."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def encode(value: object, type_: Any) -> Any:
 
 
 def decode(data: object, type_: Any) -> Any:
-    """Return the value of ``type_`` whose JSON form is ``data``. Strict: ``"1"`` is not an int; unknown fields fail.
+    """Return the value of ``type_`` whose JSON form is ``data``. Decoding is strict: ``"1"`` is not an int.
 
-    Numbers are as in JSON Schema: ``1.0`` is an int, unless it is so large that a float is no longer exact.
+    Unknown fields are refused. As in JSON Schema, ``1.0`` is an int, but only below 2**53, where floats are exact.
     """
     problems = Problems()
     value = shape_of(type_).decode(data, Path(), problems)
@@ -68,7 +68,7 @@ def _dumped(plain: Any) -> bytes:
 
 
 def _plain(data: Any, depth: int) -> Any:
-    """Return a copy of JSON with ``1`` for ``1.0``, in one walk that tracks no paths: several times as fast."""
+    """Return a copy of JSON with ``1`` for ``1.0``. This walk tracks no paths, so it is several times as fast."""
     kind = cast("object", type(data))
     if kind is dict and depth <= MAX_DEPTH and {*map(type, data)} <= _STR:
         return {key: item if type(item) is str else _plain(item, depth + 1) for key, item in data.items()}

@@ -19,7 +19,7 @@ class S3Object:
     Args:
         bucket: the bucket's name.
         key: the object's key.
-        size: bytes, if known.
+        size: the number of bytes, if known.
         etag: the entity tag, if known.
     """
 
@@ -34,14 +34,14 @@ class OrphanedObject(S3Object):
     """An orphaned object in S3, as a sweep passes it to ``on_orphans()``.
 
     Args:
-        last_modified: when it was stored (UTC).
+        last_modified: the time at which the object was stored (UTC).
     """
 
     last_modified: datetime | None = None
 
 
 class Context(Protocol):
-    """The running attempt. A test double needs no inheritance: see ``sagas.testing.FakeContext``."""
+    """The running attempt. A test double need not inherit from it: see ``sagas.testing.FakeContext``."""
 
     @property
     def saga_id(self) -> str:
@@ -60,7 +60,7 @@ class Context(Protocol):
 
     @property
     def attempt(self) -> int:
-        """The number of this execution of the step or undo, from 1; it never restarts."""
+        """The number of this execution of the step or undo. It starts at 1 and is never reset."""
         ...
 
     @property
@@ -87,8 +87,8 @@ class Context(Protocol):
     def callback_url(self) -> str:
         """The URL for signals to this step without AWS credentials. Anyone with the URL can send the signal.
 
-        It is the same on every attempt, until its signing key is replaced. Only waits with ``public=True`` have one;
-        elsewhere, reading it raises a ``SagaError``.
+        The URL is the same on every attempt, until the signing key is replaced. Only waits with ``public=True`` have
+        such a URL. Elsewhere, reading this property raises a ``SagaError``.
         """
         ...
 
@@ -100,23 +100,24 @@ class Context(Protocol):
 
     @property
     def deadline(self) -> datetime:
-        """When the attempt times out (UTC): the start of its code plus the step's timeout. An attempt that ends later
-        fails with ``TimedOut``."""
+        """The time (UTC) when the attempt times out: the start of its code plus the step's timeout. An attempt that
+        ends later fails with ``TimedOut``."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the deadline has passed, or a cancel was accepted. A cancel shows within five seconds."""
+        """Whether to stop: the deadline has passed, or a cancel was accepted, at most five seconds ago."""
         ...
 
     @property
     def logger(self) -> logging.Logger:
-        """A logger whose lines carry saga, step and attempt."""
+        """A logger that adds the saga, step and attempt to each line."""
         ...
 
     @property
     def trace_headers(self) -> Mapping[str, str]:
-        """``traceparent`` and ``tracestate`` for calls that are not instrumented; empty if the saga is not traced."""
+        """Trace headers (``traceparent``, ``tracestate``) for calls that are not instrumented; empty without
+        tracing."""
         ...
 
     def remaining_time(self) -> float:
@@ -130,17 +131,17 @@ class Context(Protocol):
     def signal(self, value: object) -> None:
         """End this wait before it begins, as if the signal ``value`` had been sent.
 
-        Use it when the answer is already available. The first signal wins, as always: one that was accepted before
-        stays. Only in the method of a ``@wait_for``; elsewhere it raises a ``SagaError``.
+        Use this when the answer is already there. As always, the first accepted signal counts. Call it only in the
+        method of a ``@wait_for``; elsewhere it raises a ``SagaError``.
         """
         ...
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client. Each execution environment creates one per service."""
+        """Return a boto3 client. Each execution environment creates one client per service."""
         ...
 
     def s3_key(self, filename: str) -> str:
-        """Return the S3 key under which this saga stores a file of that name."""
+        """Return the S3 key under which this saga stores a file named ``filename``."""
         ...
 
     def progress(self, fraction: float, message: str = "") -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
 
-from sagas.authoring.policies import LONGEST_WAIT, AutoDisable, OrphanSweep
+from sagas.authoring.policies import LONGEST_WAIT, MAX_TIMEOUT, AutoDisable, OrphanSweep, Retry, attempt_seconds
 from sagas.errors import DefinitionError
 
 
@@ -25,6 +25,9 @@ class SagaOptions:
     orphans: OrphanSweep | None = None
     stale_after: timedelta = timedelta(minutes=2)
     timeout: timedelta | None = None
+    retry: Retry | None = None
+    undo_retry: Retry | None = None
+    step_timeout: float | timedelta | None = None
     result: str | None = None
     cancellable: bool = True
     redact: Sequence[str] = ()
@@ -82,6 +85,17 @@ _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "timeout",
         lambda it: it is None or (_is_positive(it) and it <= LONGEST_WAIT),
         "a positive timedelta of at most 365 days, or None",
+    ),
+    ("retry", lambda it: isinstance(it, Retry | None), "a Retry or None"),
+    (
+        "undo_retry",
+        lambda it: it is None or (isinstance(it, Retry) and it.on_exhausted is None),
+        "a Retry without on_exhausted, or None",
+    ),
+    (
+        "step_timeout",
+        lambda it: it is None or attempt_seconds(it) is not None,
+        f"seconds or a timedelta, more than 0 and at most {MAX_TIMEOUT} seconds, or None",
     ),
     ("result", lambda it: isinstance(it, str | None), "the name of a step's result, or None"),
     ("orphans", lambda it: isinstance(it, OrphanSweep | None), "an OrphanSweep or None"),

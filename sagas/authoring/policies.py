@@ -1,4 +1,4 @@
-"""Policies that authors declare: data that is checked on creation, and arithmetic without clock or randomness."""
+"""The policies that authors declare. They are checked on creation, and compute without clock or randomness."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ MAX_SECONDS = 14 * 24 * 3600
 LONGEST_WAIT = timedelta(days=365)
 """A year."""
 
+MAX_TIMEOUT = 890
+"""In seconds. Lambda ends a function after 900 seconds, and the last ten are reserved for the commit."""
+
 MOST_CHILDREN = 10_000
 """Children per step."""
 
 SETTLE = 900.0
-"""Seconds for which a deployed saga whose next step does not fit the code waits for a release, by default."""
+"""By default, a saga waits this many seconds for a release if its next step does not fit the deployed code."""
 
 
 class Exhausted(StrEnum):
@@ -43,6 +46,14 @@ class Exhausted(StrEnum):
     DEAD_LETTER = "DEAD_LETTER"
     CONTINUE = "CONTINUE"
     """Continue without a result. For waits, and for steps with ``poll_timeout``."""
+
+
+def attempt_seconds(timeout: object) -> float | None:
+    """Return the time that an attempt can take, in seconds; ``None`` if it is not a number or timedelta in range."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
+        return None
+    return float(seconds)
 
 
 def _require(ok: bool, message: str) -> None:
@@ -79,13 +90,13 @@ _HOW = (
 
 
 def _checked_constructor(policy: type[_T]) -> type[_T]:
-    """Make wrong arguments to the constructor of a policy raise a DefinitionError."""
+    """Decorate a policy: wrong arguments to its constructor raise a DefinitionError."""
     policy.__init__ = checked_call(policy.__name__)(policy.__init__)
     return policy
 
 
 if TYPE_CHECKING:
-    # With a metaclass, type checkers no longer check the arguments.
+    # If type checkers saw the metaclass, they would no longer check the arguments.
     _RetryMeta = type
 else:
 
@@ -184,19 +195,19 @@ class Retry(metaclass=_RetryMeta):
 
     @property
     def executions(self) -> int:
-        """How many times the step can run."""
+        """The maximum number of times that the step can run."""
         return self.max_retries + 1
 
     def delay(self, retry: int, chance: float = 1.0) -> float:
         """Seconds to wait before retry ``retry`` (from 1).
 
         Args:
-            retry: which retry, from 1.
+            retry: the number of the retry, from 1.
             chance: a random number in [0, 1); full jitter multiplies the delay by it (Brooker, "Exponential Backoff
                 And Jitter", AWS Architecture Blog, 2015).
 
         Returns:
-            Seconds; rounded up to whole seconds from one second on, as SQS has no smaller unit.
+            Seconds, rounded up to whole seconds if more than one, because SQS has no smaller unit.
         """
         if self.kind == "exponential":
             seconds = math.ldexp(
@@ -229,7 +240,7 @@ DEFAULT_RETRY = Retry.exponential(max_retries=3, base_delay=1.0, jitter="full")
 @_checked_constructor
 @dataclass(frozen=True, slots=True)
 class CircuitBreaker:
-    """Stop calling a dependency that keeps failing. One breaker per step, shared by all execution environments.
+    """Stop calling a dependency that keeps failing. All workers of a step share a breaker.
 
     Only failures of the dependency count. Permanent errors (``PermanentError``, ``Rejected``, ``give_up_on``) do not
     count. Neither do attempts that were cancelled, could not read their inputs, or lost their worker. Undos always
@@ -238,9 +249,9 @@ class CircuitBreaker:
     Args:
         failure_threshold: consecutive failures that open the circuit.
         open_for: seconds that the circuit stays open before one attempt can try.
-        when_open: what happens to a saga while the circuit is open. ``"wait"``: it waits, however long, and uses up no
-            attempt. ``"fail"``: the step fails for good with ``BreakerOpen``, and its code does not run. That counts as
-            its last attempt: ``on_exhausted`` applies at once.
+        when_open: what happens to a saga while the circuit is open. ``"wait"``: the saga waits, however long, and uses
+            up no attempt. ``"fail"``: the step fails for good with ``BreakerOpen``, and its code does not run. That
+            counts as its last attempt: ``on_exhausted`` applies at once.
     """
 
     failure_threshold: int = 5
@@ -277,13 +288,13 @@ class AutoDisable:
 
     @property
     def text(self) -> str:
-        """The policy as text, for a function's environment variable."""
+        """The policy as text, for an environment variable of a function."""
         cooldown = None if self.cooldown is None else self.cooldown.total_seconds()
         return json.dumps([self.threshold, self.window.total_seconds(), cooldown], separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> AutoDisable:
-        """Read what :attr:`text` wrote."""
+        """Return the policy that :attr:`text` describes."""
         threshold, window, cooldown = json.loads(text)
         return cls(threshold, timedelta(seconds=window), None if cooldown is None else timedelta(seconds=cooldown))
 
@@ -296,13 +307,14 @@ class OrphanSweep:
     Args:
         bucket_env: the environment variable that holds the bucket's name.
         prefix: the prefix of the saga's objects; ends in a slash.
-        min_age: objects younger than this are never touched.
-        every: how often the prefix is swept; at least an hour, because the supervisor checks once an hour.
+        min_age: sweeps never touch objects that are younger than this.
+        every: how often the prefix is swept. At least an hour, because the supervisor checks once per hour.
         action: what happens to an orphan.
         unreferenced: what happens to an object of a COMPLETED saga that is neither in its request nor in its results.
-            ``"keep"`` does not search for any, ``"report"`` counts it, ``"delete"`` applies ``action`` to it.
-        archive_bucket_env: with ``action="archive"``, the environment variable that holds the name of the archive's
-            bucket; the same bucket by default.
+            ``"keep"`` does not search for such objects, ``"report"`` counts them, ``"delete"`` applies ``action`` to
+            them.
+        archive_bucket_env: for ``action="archive"``, the environment variable that holds the name of the archive's
+            bucket. Default: the swept bucket.
     """
 
     bucket_env: str

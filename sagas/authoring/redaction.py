@@ -1,7 +1,7 @@
-"""Redaction: which values of a saga are hidden from readers, and what replaces them.
+"""Redaction: it replaces values of a saga that must be hidden from readers.
 
 Authors mark values by type (``Secret[str]``) or by path (``redact=("$.request.card.number",)``). Steps and the store
-have the real values; everything shown to people and programs has ``***`` instead.
+have the real values. Whatever people and programs see has ``***`` instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sagas.paths import DEEP, EACH, Place, parse_path
 
 T = TypeVar("T")
 Secret = Annotated[T, SECRET]
-"""``Secret[str]``: a ``str`` that is shown as ``***``. For type checkers and for your code it is a plain ``str``."""
+"""``Secret[str]``: a ``str`` that readers see as ``***``. For type checkers and your code, it is a plain ``str``."""
 
 HIDDEN = "***"
 REQUEST = "request"
@@ -41,16 +41,16 @@ class Redaction:
 
     Args:
         types: the type of the request, under ``request``, and of each step's result, under the step's name.
-        places: paths to redacted values below these, under the same names: members by name, ``[*]`` for all items of an
-            array or object, ``[0]`` for the first item of an array.
+        places: paths to redacted values in these types, under the same names. Parts are names of members, ``[*]`` for
+            all items of an array or object, and ``[0]`` for the first item of an array.
     """
 
     types: dict[str, Any] = field(default_factory=dict[str, Any])
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
 
     def view(self, source: str, data: Any, stored: Iterable[Place] = ()) -> tuple[Any, list[str]]:
-        """Return the redacted form of a request or result, and its hidden values as texts to replace elsewhere.
-        ``stored``: the paths that the value was stored with; they hide values that the types of today do not."""
+        """Return a redacted request or result, and its hidden values as texts to replace elsewhere. ``stored`` are the
+        paths that were stored with the value, which may hide more than today's types."""
         walk = _Walk()
         for place in dict.fromkeys((*stored, *self.hidden.get(source, ()))):
             data = walk.at(data, place)
@@ -58,15 +58,15 @@ class Redaction:
 
     @cached_property
     def hidden(self) -> collections.abc.Mapping[str, tuple[Place, ...]]:
-        """All paths to redacted values, those of the types included, by source. Sources without any are left out.
+        """All paths to redacted values by source, including those that types mark. Sources without paths are left out.
 
         Each value is stored with these paths, so it stays hidden when the types change. They may hide more than the
-        types do: a member of a union counts for all members.
+        types: a path in one member of a union applies to all members.
         """
         by_source = dict[str, tuple[Place, ...]]()
         for source, type_ in self.types.items():
             paths = {*self.places.get(source, ()), *_hidden(shape_of(type_), ())}
-            # A path below another hidden one adds nothing.
+            # A path below another hidden path adds nothing.
             outer = [path for path in paths if all(path[:length] not in paths for length in range(len(path)))]
             if outer:
                 by_source[source] = tuple(sorted(outer))
@@ -74,7 +74,7 @@ class Redaction:
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with ``***`` in place of secrets, the longest first."""
+    """Return a text with ``***`` in place of secrets. Longer secrets are replaced first."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, HIDDEN)
@@ -144,7 +144,7 @@ class _Walk:
         return data
 
     def _deep(self, data: Any, hidden: str) -> Any:
-        """Hide the members of a name at any depth."""
+        """Hide all members with this name, at any depth."""
         if isinstance(data, dict):
             members = cast("dict[str, Any]", data)
             return {
@@ -157,7 +157,7 @@ _ANYTHING = Json()
 
 
 def _model_members(shape: Model) -> dict[str, Shape]:
-    """The shapes of a pydantic model's fields; any JSON for types that only pydantic supports."""
+    """The shapes of a pydantic model's fields. Types that only pydantic supports are any JSON."""
     members = dict[str, Shape]()
     for name, info in shape.type.model_fields.items():
         key = info.serialization_alias or info.alias or name
@@ -169,7 +169,7 @@ def _model_members(shape: Model) -> dict[str, Shape]:
 
 
 def _inside(shape: Shape) -> list[tuple[Place, Shape]]:
-    """The shapes directly inside a shape, with the way to each. A union's members are where the union is."""
+    """The shapes directly inside a shape, each with its relative path. Members of a union have an empty path."""
     if isinstance(shape, Union):
         return [((), member) for member in shape.members]
     if isinstance(shape, Array | Mapping):
@@ -189,7 +189,7 @@ def _hidden_whole(shape: Shape) -> bool:
 
 
 def _all_inside(shape: Shape) -> set[tuple[str, Shape]]:
-    """The shapes inside a shape at any depth, with the name of the innermost member that contains each."""
+    """The shapes at any depth inside a shape, each with the name of the innermost member that contains it."""
     found, ahead = set[tuple[str, Shape]](), [("", shape)]
     while ahead:
         name, outer = ahead.pop()
@@ -202,7 +202,7 @@ def _all_inside(shape: Shape) -> set[tuple[str, Shape]]:
 
 
 def _hidden(shape: Shape, place: Place) -> list[Place]:
-    """The paths to the hidden values of a type at a place. In a type that contains itself they are names of members."""
+    """The paths to the hidden values of a type at a place. If a type contains itself, they have names at any depth."""
     if _hidden_whole(shape):
         return [place]
     inside = _all_inside(shape)
@@ -213,7 +213,7 @@ def _hidden(shape: Shape, place: Place) -> list[Place]:
 
 
 def _leads_somewhere(shape: Shape, place: Place) -> bool:
-    """Whether values of a shape can have this place."""
+    """Whether a value of a shape can contain this place."""
     if not place or isinstance(shape, Json):
         return True
     first, remaining = place[0], place[1:]

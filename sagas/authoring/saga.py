@@ -15,7 +15,7 @@ from sagas.authoring.definition.building import build
 from sagas.authoring.definition.definition import DEFINITION, SagaDefinition
 from sagas.authoring.definition.members import ClassBody, collect
 from sagas.authoring.options import OPTION_NAMES, SagaOptions, kebab
-from sagas.authoring.policies import AutoDisable, OrphanSweep
+from sagas.authoring.policies import AutoDisable, OrphanSweep, Retry
 from sagas.authoring.signatures.generics import bindings, has_type_variables
 from sagas.authoring.signatures.scope import NameScope, resolve, scope_of
 from sagas.errors import DefinitionError
@@ -36,7 +36,7 @@ def _refuse_keywords(where: str, unknown: Mapping[str, Any]) -> NoReturn:
 
 
 def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
-    """Read and check a class, and store its definition in it. A class that serves only as a base has none."""
+    """Read and check a class, and store its definition in it. A class that serves only as a base has no definition."""
     earlier = body.get(DEFINITION)
     if isinstance(earlier, SagaDefinition):
         # @dataclass(slots=True) creates the class a second time from its finished namespace.
@@ -59,18 +59,18 @@ def _define(cls: type[Any], body: Mapping[str, Any]) -> None:
 
     members = collect(cls, where)
     if has_type_variables(request_type) or open_variables or inspect.isabstract(cls):
-        return  # it serves only as a base
+        return  # the class serves only as a base
     options = SagaOptions(cls.__name__, **keywords)
     _check_creator(cls, where)
     setattr(cls, DEFINITION, build(cls, options, request_type, members, scope=scope, bound=bound, reserved=dir(Saga)))
 
 
 def _keywords(cls: type[Any]) -> dict[str, Any]:
-    """The options of a class: its own, and those of its bases."""
+    """Return the options of a class, including those of its bases."""
     keywords: dict[str, Any] = {}
     for base in reversed(cls.__mro__[1:]):
         keywords.update(vars(base).get(_OPTIONS, {}))
-    keywords.pop("name", None)  # a subclass is another saga
+    keywords.pop("name", None)  # a subclass is another saga type
     keywords.update(vars(cls)[_OPTIONS])
     if keywords.get("name") is None:
         keywords["name"] = kebab(cls.__name__)
@@ -78,7 +78,7 @@ def _keywords(cls: type[Any]) -> dict[str, Any]:
 
 
 def _check_creator(cls: type[Any], where: str) -> None:
-    """Check that Saga.create(), which passes no arguments, can make an instance. An override is checked when it is
+    """Check that Saga.create(), which passes no arguments, can make an instance. An override is checked only when
     called."""
     creator = next(base for base in cls.__mro__ if "create" in vars(base))
     if creator is not Saga or cls.__init__ is object.__init__:
@@ -96,12 +96,12 @@ def _check_creator(cls: type[Any], where: str) -> None:
 
 
 if TYPE_CHECKING:
-    # With ABCMeta, type checkers no longer check class keywords.
+    # If type checkers saw ABCMeta, they would no longer check class keywords.
     _Meta = type
 else:
 
     class _Meta(ABCMeta):
-        """Reads a saga class when it is created. It is an ABCMeta so that a mixin can be an ABC."""
+        """Reads a saga class when the class is created. It derives from ABCMeta, so a mixin can be an ABC."""
 
         @classmethod
         def __prepare__(cls, name, bases, /, **keywords):
@@ -133,26 +133,30 @@ class Saga(Generic[ReqT], metaclass=_Meta):
     Class keywords:
         name: 1 to 40 characters of a-z, 0-9 and ``-``, starting with a letter; by default the class's name in
             kebab-case.
-        version: recorded with every saga, never interpreted.
-        lock_expiry: the length of the lease; a heartbeat extends it after half of that time.
+        version: a text that is recorded with every saga, and never interpreted.
+        lock_expiry: the length of the lease. A heartbeat extends the lease after half of this time.
         max_recovery_attempts: how often the supervisor restarts a saga that makes no progress.
-        auto_disable: refuse new starts of a type that keeps failing; off by default.
-        orphans: sweep S3 objects left behind; off by default.
+        auto_disable: the policy that refuses new starts of a type that keeps failing; off by default.
+        orphans: the policy that sweeps S3 objects left behind; off by default.
         stale_after: time without progress after which a message counts as lost.
-        timeout: how long the saga can take in all, at most 365 days. Then it is cancelled and undone, and ends
-            COMPENSATED with the error ``SagaTimedOut``. After its pivot it continues and is on the attention list. None
-            by default.
-        result: the step whose result becomes the saga's, by its stored name or its result's; the last step by default.
+        timeout: how long a saga can take, at most 365 days. Then it is cancelled and undone, and ends COMPENSATED with
+            the error ``SagaTimedOut``. After its pivot, it continues, and the attention list shows it. None by default.
+        retry: the retry policy of steps that do not set their own. Default: three retries, exponential from 1 s, full
+            jitter.
+        undo_retry: the retry policy of undos that do not set their own. Default: the policy of the step.
+        step_timeout: the timeout of steps that do not set their own: seconds or a timedelta. Default: 30 seconds.
+        result: the stored name of the step whose result becomes the saga's result, or the name of that result; the last
+            step by default.
         cancellable: whether callers may cancel sagas of this type. If not, an operator may still undo a saga that has
-            stopped and waits for one.
-        redact: values that are shown as ``***``, in addition to those of type ``Secret``: paths into the request or a
+            stopped and waits for an operator.
+        redact: values that readers see as ``***``, in addition to those of type ``Secret``: paths into the request or a
             step's result, like ``$.request.card.number`` or ``$.book.seats[*].code``.
         find_by: search keys: at most four values of the request by name, like ``{"customer": "$.customer.id"}``. They
             must be strings, integers or booleans.
         upcast: functions that convert values which sagas in flight stored in an older shape, by ``"request"`` or a
             step's stored name. Each is called with the JSON (dict, list, str, int, float, bool or None) of a value that
-            does not fit the deployed type, and returns a value of that type. It must be pure and take all older shapes.
-            Nothing is rewritten, and the request of a new start must fit.
+            does not fit the deployed type, and returns a value of that type. It must be pure and accept all older
+            shapes. Stored values do not change, and the request of a new start must fit.
     """
 
     if TYPE_CHECKING:
@@ -168,6 +172,9 @@ class Saga(Generic[ReqT], metaclass=_Meta):
             orphans: OrphanSweep | None = None,
             stale_after: timedelta = timedelta(minutes=2),
             timeout: timedelta | None = None,
+            retry: Retry | None = None,
+            undo_retry: Retry | None = None,
+            step_timeout: float | timedelta | None = None,
             result: str | None = None,
             cancellable: bool = True,
             redact: Sequence[str] = (),
@@ -178,26 +185,26 @@ class Saga(Generic[ReqT], metaclass=_Meta):
     else:
 
         def __init_subclass__(cls, **unknown):
-            # The metaclass has taken Saga's keywords, and a mixin its own.
+            # The metaclass has consumed Saga's keywords, and each mixin consumes its own.
             if unknown:
                 _refuse_keywords(_where(cls.__name__, vars(cls)[_OPTIONS]), unknown)
             super().__init_subclass__()
 
     @classmethod
     def create(cls) -> Self:
-        """Create the instance that runs the steps, once per execution environment. Override it to read
+        """Create the instance that runs the steps, once per execution environment. Override this method to read
         configuration."""
         return cls()
 
     def on_orphans(self, orphans: Sequence[OrphanedObject], ctx: Context) -> Awaitable[None] | None:
-        """Override it to handle orphaned objects yourself, instead of the action of ``orphans``.
+        """Override this method to handle orphaned objects yourself, instead of the action of ``orphans``.
 
-        It is called once for each page of the listing that has orphans, but not in a dry run. Objects that it leaves in
-        place come again with the next sweep, and so do all objects of a call that raises.
+        It is called once per page of the listing that has orphans, but not in a dry run. The next sweep passes objects
+        again if they are still there, for example because the call raised.
 
         Args:
             orphans: at most 1,000 objects in the order of their keys, each with its size and the time it was stored.
-                All are old enough, and their sagas have ended.
+                All objects are older than ``min_age``, and their sagas have ended.
             ctx: ``saga``, ``deadline``, ``remaining_time()``, ``logger`` and ``client()`` are as in a step. ``saga_id``
                 is empty, since the orphans belong to many sagas.
         """

@@ -1,4 +1,4 @@
-"""Search keys: values of the request under which sagas can be listed, declared by the class keyword ``find_by``."""
+"""Search keys: the class keyword ``find_by`` declares values of the request by which sagas can be listed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sagas.errors import DefinitionError
 from sagas.paths import EACH, Place, parse_path, value_at
 
 MOST = 4
-"""Limit of a type's search keys: every start writes an item for each."""
+"""The maximum number of search keys of a type: every start writes an item for each."""
 RESERVED = frozenset(
     (
         "type",
@@ -30,7 +30,7 @@ RESERVED = frozenset(
         "error",
     )
 )
-"""Names that lists use as parameters already, or could use later."""
+"""Names that lists already use as parameters, or could use later."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _FINDABLE = ("string", "integer", "boolean")
 _KINDS: dict[type, str] = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
@@ -43,7 +43,7 @@ class SearchKey:
 
     Args:
         name: the key's name in queries.
-        path: where the value is in the request.
+        path: the place of the value in the request.
     """
 
     name: str
@@ -66,7 +66,7 @@ def find_by_of(where: str, request_type: Any, redaction: Redaction, paths: Mappi
     """Return the search keys of a saga type."""
     if len(paths) > MOST:
         raise DefinitionError(f"{where}: find_by has {len(paths)} entries; at most {MOST} are allowed")
-    # The types of results may have references that are resolved later.
+    # Leave out the types of results: their references may be resolved later.
     own = Redaction({REQUEST: request_type}, {REQUEST: redaction.places.get(REQUEST, ())})
     keys = list[SearchKey]()
     for name, path in paths.items():
@@ -116,7 +116,7 @@ def _check(field: str, path: str, key: SearchKey, schema: dict[str, Any]) -> Non
 
 
 def _members(schema: dict[str, Any], part: str) -> list[Any]:
-    """The schemas of what an object has under a name, or an array at an index."""
+    """The schema of an object's member or of an array's item; empty if there is none."""
     if not part.startswith("["):
         return [schema["properties"][part]] if part in schema.get("properties", {}) else []
     first: list[Any] = schema.get("prefixItems", [])

@@ -24,8 +24,7 @@ Undo_co = TypeVar("Undo_co", bound="Coroutine[Any, Any, None] | None", covariant
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 MAKERS: list[Callable[..., Any]] = []
-"""The functions that declare a member when they are called. A class body that uses one without calling it is
-refused."""
+"""The functions that declare a member when they are called. A class body that only names one of them is refused."""
 
 
 def maker(function: Maker) -> Maker:
@@ -41,14 +40,14 @@ class WaitOptions:
     Args:
         kind: what the step waits for.
         value: the type of the signal.
-        length: how long it waits at most, or how long it sleeps; ``None`` if ``until`` decides.
+        length: how long the step sleeps, or waits at most; ``None`` if ``until`` decides.
         on_timeout: what happens when no signal comes.
         public: whether signals are accepted without AWS credentials.
-        until: the function that returns when the sleep ends.
+        until: the function that returns the end of the sleep.
         types: the saga classes of the children.
-        concurrency: how many children run at a time, at most.
-        tolerate: how many children can fail.
-        in_reverse: children are undone one at a time, the last to complete first.
+        concurrency: the maximum number of children that run at a time.
+        tolerate: the number of children that can fail.
+        in_reverse: whether children are undone one at a time, the last to complete first.
     """
 
     kind: Literal["signal", "time", "children"]
@@ -65,10 +64,10 @@ class WaitOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """The options of ``@step``, not yet checked. The saga class checks them, because it can name itself in errors."""
+    """The options of ``@step``, not yet checked. The saga class checks them, as errors name the class."""
 
     retry: Retry | None = None
-    timeout: float | timedelta = DEFAULT_TIMEOUT
+    timeout: float | timedelta | None = None
     circuit_breaker: CircuitBreaker | None = None
     result: str | None = None
     undo_when: Literal["completed", "started"] = "completed"
@@ -81,7 +80,7 @@ class StepOptions:
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """The options of ``@<step>.compensate``; None means the step's option."""
+    """The options of ``@<step>.compensate``; None means the class's ``undo_retry``, or the step's option."""
 
     retry: Retry | None = None
     timeout: float | timedelta | None = None
@@ -135,11 +134,11 @@ class Member:
 
 
 class Decorator:
-    """The decorator that ``step(...)`` and the like return. It records its use, so that an unused one is reported.
+    """The decorator that calls such as ``step(...)`` return. It records that it was used, so unused ones are reported.
 
     Args:
-        call: the function that returned it, for error messages.
-        declare: creates the member.
+        call: the call that returned the decorator, for error messages.
+        declare: the function that creates the member.
     """
 
     def __init__(self, call: str, declare: Callable[[Callable[..., Any]], Member]) -> None:
@@ -159,8 +158,8 @@ class Compensation(Member, Generic[Q, Undo_co]):
 
     Args:
         function: the undecorated method.
-        step: the step it undoes.
-        options: its own policies.
+        step: the step that it undoes.
+        options: the policies of the undo.
     """
 
     def __init__(self, function: Callable[Concatenate[Any, Q], Undo_co], step: Undoable, options: UndoOptions) -> None:
@@ -198,7 +197,7 @@ class Undoable(Member):
 
     @property
     def stored_name(self) -> str:
-        """The name of the step in the store, its queue and its function: ``name=``, or the member's own name."""
+        """The step's name in the store, the queue and the function: ``name=`` or else the name of the member."""
         return self.name if self.options.name is None else self.options.name
 
     @overload
@@ -220,10 +219,10 @@ class Undoable(Member):
         """Declare the undo of this step.
 
         Args:
-            fn: the method, when used bare.
-            retry: the retry policy of the undo; the step's if None.
-            timeout: how long an attempt of the undo can take: seconds or a timedelta; the step's if None. An attempt
-                that takes longer fails with ``TimedOut`` and is retried.
+            fn: the method, if the decorator is used without parentheses.
+            retry: the retry policy of the undo. Default: the class's ``undo_retry``, or else the step's policy.
+            timeout: how long an attempt of the undo can take: seconds or a timedelta. Default: the step's timeout. An
+                attempt that takes longer fails with ``TimedOut`` and is retried.
         """
         options = UndoOptions(retry, timeout)
         if fn is not None:
@@ -235,8 +234,8 @@ class Undoable(Member):
 class Step(Undoable, Generic[P, R_co]):
     """A step of a saga, made by ``@step``. On an instance it is a plain method.
 
-    On a class it is a value that names the step. It is hashable, and steps are equal by ``owner`` and ``name``. The
-    owner of an inherited step is the class that you read it from.
+    On a class it is a value that names the step. Steps are hashable, and equal if ``owner`` and ``name`` are. The owner
+    of an inherited step is the class through which you access the step.
 
     Args:
         function: the undecorated method.
@@ -268,7 +267,7 @@ def step(fn: Callable[Concatenate[Any, P], R], /) -> Step[P, R]: ...
 def step(
     *,
     retry: Retry | None = None,
-    timeout: float | timedelta = DEFAULT_TIMEOUT,
+    timeout: float | timedelta | None = None,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -284,7 +283,7 @@ def step(
     /,
     *,
     retry: Retry | None = None,
-    timeout: float | timedelta = DEFAULT_TIMEOUT,
+    timeout: float | timedelta | None = None,
     circuit_breaker: CircuitBreaker | None = None,
     result: str | None = None,
     undo_when: Literal["completed", "started"] = "completed",
@@ -296,27 +295,29 @@ def step(
     """Declare a step of a saga. Parameters are filled by name: see :class:`sagas.Saga`.
 
     Args:
-        fn: the method, when used bare.
-        retry: what happens after a failed attempt; by default three retries, exponential from 1 s, full jitter.
-        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds. A
-            later result or error is refused: the attempt fails with ``TimedOut``, and its outcome is in doubt. An
-            ``async`` method is cancelled at that time, or when its saga is cancelled; a plain method can check
-            ``ctx.cancelled``.
+        fn: the method, if the decorator is used without parentheses.
+        retry: what happens after a failed attempt. Default: the class's ``retry``, or else three retries, exponential
+            from 1 s, full jitter.
+        timeout: how long an attempt can take from the start of its code: seconds or a timedelta, at most 890 seconds.
+            Default: the class's ``step_timeout``, or else 30 seconds. A later result or error is refused: the attempt
+            fails with ``TimedOut``, and its outcome is in doubt. An ``async`` method is cancelled at that time, or when
+            its saga is cancelled; a plain method can check ``ctx.cancelled``.
         circuit_breaker: stop calling a dependency that keeps failing; none by default.
         result: the name under which later steps take the result; the method's name by default.
         undo_when: ``"completed"`` undoes the step if it completed, or raised ``NotYet`` and never completed.
             ``"started"`` also undoes it if it failed or its outcome is in doubt. The undo's parameter for the step's
             own result must then be annotated ``T | None``.
-        retired: new sagas skip the step; its code and undo stay for earlier sagas that have it.
+        retired: whether new sagas skip the step. Its code and undo stay for earlier sagas.
         poll_timeout: how long the step can keep raising ``NotYet``, counted from the first time; a day by default, at
-            most 365 days. Then it fails for good. Time in which it could not run, such as a pause, does not count. The
-            same limit applies to its undo. Only a step with ``poll_timeout`` can have ``Exhausted.CONTINUE``; its
-            result is then annotated ``T | None``. So is the undo's parameter for the step's own result.
+            most 365 days. Then the step fails for good. Time in which it could not run, such as a pause, does not
+            count. The same limit applies to its undo. Only a step with ``poll_timeout`` can have
+            ``Exhausted.CONTINUE``; its result is then annotated ``T | None``. So is the undo's parameter for the step's
+            own result.
         pivot: the point of no return, at most one per class. Once the step has completed, or may have taken effect, the
             saga only goes forward. Neither the pivot nor the steps after it have an undo.
         name: the step's stored name, if it is not the method's: 1 to 40 characters of a-z, 0-9 and ``_``, starting with
-            a letter. Sagas in flight, the queue, the function, the idempotency key and the API have it. Give a renamed
-            method its old name.
+            a letter. Sagas in flight, the queue, the function, the idempotency key and the API use this name. Give a
+            renamed method its old name.
     """
     options = StepOptions(
         retry, timeout, circuit_breaker, result, undo_when, retired, poll_timeout, pivot=pivot, name=name

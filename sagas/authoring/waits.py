@@ -1,4 +1,4 @@
-"""``wait_for`` and ``sleep``: wait for a signal, or until a point in time. Nothing is locked while a saga waits."""
+"""``wait_for`` and ``sleep``: steps that wait for a signal, or for a point in time. Nothing is locked in that time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from sagas.authoring.calls import checked_call
 from sagas.authoring.policies import LONGEST_WAIT, Exhausted, Retry
-from sagas.authoring.steps import DEFAULT_TIMEOUT, Member, Step, StepOptions, Undoable, WaitOptions, maker
+from sagas.authoring.steps import Member, Step, StepOptions, Undoable, WaitOptions, maker
 from sagas.errors import DefinitionError
 
 P = ParamSpec("P")
@@ -19,8 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Wait(Undoable, Generic[T_co]):
-    """A wait for a signal, made by :func:`wait_for`. As a decorator it makes a wait whose method asks for the
-    signal."""
+    """A wait for a signal, made by :func:`wait_for`. As a decorator, it adds a method that asks for the signal."""
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(None, options)
@@ -32,7 +31,7 @@ class Wait(Undoable, Generic[T_co]):
 
 
 class Sleep(Undoable):
-    """A wait for a time, made by :func:`sleep`. Its undo, if it has one, runs only if the wait had ended."""
+    """A wait for a time, made by :func:`sleep`. If it has an undo, that runs only if the wait had ended."""
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(None, options)
@@ -66,7 +65,7 @@ def wait_for(
     on_timeout: Exhausted | None = None,
     public: bool = False,
     retry: Retry | None = None,
-    step_timeout: float | timedelta = DEFAULT_TIMEOUT,
+    step_timeout: float | timedelta | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
@@ -80,7 +79,7 @@ def wait_for(
     on_timeout: Exhausted | None = None,
     public: bool = False,
     retry: Retry | None = None,
-    step_timeout: float | timedelta = DEFAULT_TIMEOUT,
+    step_timeout: float | timedelta | None = None,
     undo_when: Literal["completed", "started"] = "completed",
     name: str | None = None,
     retired: bool = False,
@@ -93,26 +92,26 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
 
     As a value (``documents = wait_for(Documents, timeout=timedelta(days=7))``) it only waits. As a decorator, its
     method asks for the signal first: it is an ordinary step with retries, and the wait begins when it returns. While
-    the saga waits, no function runs and nothing is locked. The result for later steps is the value.
+    the saga waits, no function runs and nothing is locked. For later steps, the signal's value is the step's result.
 
     Args:
         value: the type of the signal.
-        timeout: how long it waits, at most 365 days.
+        timeout: how long the saga waits, at most 365 days.
         on_timeout: what happens when no signal arrives in time: ``Exhausted.COMPENSATE`` by default,
             ``Exhausted.DEAD_LETTER`` after a pivot. With ``Exhausted.CONTINUE`` the result is ``value | None``.
         public: whether ``ctx.callback_url`` accepts a signal without AWS credentials.
         retry: the retry policy of the method.
         step_timeout: how long an attempt of the method can take: seconds or a timedelta.
-        undo_when: ``"completed"`` undoes the wait if a signal arrived; ``"started"`` also if none did.
+        undo_when: ``"completed"`` undoes the wait if a signal arrived; ``"started"`` also if no signal arrived.
         name: the stored name, as for ``@step``.
-        retired: new sagas skip it, as for ``@step``.
+        retired: whether new sagas skip the step, as for ``@step``.
 
     Raises:
         DefinitionError: an option is missing, unknown or out of range.
     """
     if (
         not arguments or inspect.isroutine(arguments[0]) or isinstance(arguments[0], Member)
-    ):  # list[T] and a NewType are callable
+    ):  # list[T] and a NewType are callable, too
         raise DefinitionError("wait_for: pass the type of the signal first, as in wait_for(Approval, timeout=...)")
     names = ("timeout", "on_timeout", "public", "retry", "step_timeout", "undo_when", "name", "retired")
     _refuse_others("wait_for", arguments[1:], options, names)
@@ -126,7 +125,7 @@ def wait_for(*arguments: Any, **options: Any) -> Any:
     length = _length("wait_for", "timeout", options["timeout"])
     step_options = StepOptions(
         options.get("retry"),
-        options.get("step_timeout", DEFAULT_TIMEOUT),
+        options.get("step_timeout"),
         undo_when=options.get("undo_when", "completed"),
         retired=options.get("retired", False),
         wait=WaitOptions("signal", arguments[0], length, on_timeout, public),
@@ -145,14 +144,14 @@ def sleep(*arguments: Any, **options: Any) -> Any:
     """Wait for a time. Until then, no function runs and nothing is locked.
 
     Args:
-        length: how long, at most 365 days.
+        length: how long the saga waits, at most 365 days.
         until: a function that returns an aware ``datetime``, at most 365 days ahead. Its parameters are filled by name
-            like a step's. It runs once; a time in the past ends the wait at once.
+            like a step's. The function runs once. A time in the past ends the wait at once.
         name: the stored name, as for ``@step``.
-        retired: new sagas skip it, as for ``@step``.
+        retired: whether new sagas skip the step, as for ``@step``.
 
     Raises:
-        DefinitionError: neither or both are passed, or one is of the wrong type.
+        DefinitionError: neither or both of ``length`` and ``until`` are passed, or an argument has the wrong type.
     """
     _refuse_others("sleep", arguments[1:], options, ("until", "name", "retired"))
     name, retired = options.get("name"), options.get("retired", False)

@@ -1,4 +1,4 @@
-"""One construct that turns saga classes into running infrastructure."""
+"""The construct that turns saga classes into running infrastructure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sagas.cdk.messages.integration import Integration
 from sagas.cdk.messages.sources import Source
 from sagas.cdk.options.existing import AnyTable
 from sagas.cdk.options.service_options import SagaServiceProps, ServiceOptions, service_options
-from sagas.cdk.parts.alarms import Alarms, Waking
+from sagas.cdk.parts.alarms import Alarms, Waking, topic_of
 from sagas.cdk.parts.part import Part, resources
 from sagas.cdk.parts.releases import Releases
 from sagas.cdk.watch.dashboard import add_dashboard
@@ -46,11 +46,11 @@ from sagas.errors import DefinitionError
 AnyStep = Undoable
 
 PARTS: tuple[type[Part], ...] = (Stores, WorkFunction, SagaApi, CallbackSecret, AuditArchive, Outbox, CommandFunction)
-"""The parts whose resources are counted before they are created."""
+"""The parts of a service. They count their resources before any part is created."""
 
 
 class SagaService(Construct):
-    """Functions, queues, tables, API and supervisor for a set of sagas.
+    """The functions, queues, tables, API and supervisor for a set of sagas.
 
     Args:
         scope: parent construct.
@@ -111,7 +111,6 @@ class SagaService(Construct):
                 queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
-                waits=catalogue.waits,
             )
             self.now = now.function
             self._parts.append(now)
@@ -161,18 +160,18 @@ class SagaService(Construct):
         watch_layout(self, self._held)
 
     def function(self, step: AnyStep) -> lambda_.Function:
-        """Return the function that runs a step and its undo, to grant it the permissions the step needs.
+        """Return the function that runs a step and its undo, so you can grant it the permissions that the step needs.
 
         With ``isolation="saga"`` all steps of a saga have the same function.
         """
         return self._functions[self._catalogue.group_of(step)].function
 
     def alias(self, step: AnyStep) -> lambda_.Alias:
-        """Return the alias of a step's function, for the version that handles messages."""
+        """Return the alias of a step's function. The alias points to the version that handles messages."""
         return self._functions[self._catalogue.group_of(step)].alias
 
     def queue(self, step: AnyStep) -> sqs.Queue:
-        """Return the queue of a step."""
+        """Return the queue for messages of a step."""
         saga, name = self._catalogue.locate(step)
         return self._queues[saga.name].by_step[name]
 
@@ -192,14 +191,14 @@ class SagaService(Construct):
     ) -> None:
         """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and nowhere else.
 
-        With ``action="report"`` sweeps can only list objects. With ``"archive"`` they can also write under the prefix
-        with ``archive/`` in front. A class with its own ``on_orphans`` gets the permissions of its action; grant
-        anything more to :attr:`supervisor` and :attr:`bulk`.
+        With ``action="report"``, sweeps can only list objects. With ``"archive"``, they can also write under
+        ``archive/`` followed by the prefix. The action decides, too, if a class has its own ``on_orphans``: grant
+        further permissions to :attr:`supervisor` and :attr:`bulk`.
 
         Args:
             saga_class: a class that declares ``orphans``.
-            bucket: the bucket named in the variable ``bucket_env``.
-            archive_to: the bucket named in the variable ``archive_bucket_env``, if the class declares it.
+            bucket: the bucket whose name is in the variable ``bucket_env``.
+            archive_to: the bucket whose name is in the variable ``archive_bucket_env``, if the class declares one.
 
         Raises:
             DefinitionError: the class is not one of the service or has no ``orphans``, or ``archive_to`` does not match
@@ -217,10 +216,10 @@ class SagaService(Construct):
             allow_sweeping(function, bucket, definition.prefix, definition.orphans.action, archive_to or bucket)
 
     def grant_start(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal start sagas, but not read or change them. A start returns the saga.
+        """Let a principal start sagas, but not read or change them. The response to a start contains the saga.
 
-        A grant for all types includes sending to the command queue, now or as soon as there is one. IAM cannot see what
-        a command does: a principal that can send commands can also signal and cancel.
+        A grant for all types includes sending to the command queue, now or as soon as there is one. IAM cannot
+        distinguish commands: a principal that can send commands can also signal and cancel.
 
         Args:
             grantee: a role, user, group or managed policy.
@@ -242,14 +241,14 @@ class SagaService(Construct):
         return self._access.grant("read", grantee, saga_classes)
 
     def grant_signal(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal send signals to steps that wait for them. A signal returns the saga.
+        """Let a principal send signals to steps that wait for them. The response to a signal contains the saga.
 
         Args, raises: as :meth:`grant_start`.
         """
         return self._access.grant("signal", grantee, saga_classes)
 
     def grant_cancel(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal cancel sagas. A cancel returns the saga.
+        """Let a principal cancel sagas. The response to a cancel contains the saga.
 
         Args, raises: as :meth:`grant_start`; also when a class is declared with ``cancellable=False``.
         """
@@ -263,14 +262,14 @@ class SagaService(Construct):
         events of all types. Every grant includes reading the templates of the service's stacks, in which the command
         line finds queues and functions.
 
-        It does not include reading, which most operators need too, nor cancelling or purging.
+        The grant does not include reading, which most operators also need, or cancelling or purging.
 
         Args, raises: as :meth:`grant_start`.
         """
         return self._access.operate(grantee, saga_classes)
 
     def grant_purge(self, grantee: Grantee, *saga_classes: type[Any]) -> iam.Grant:
-        """Let a principal delete the data of ended sagas. It cannot be undone, so no other right includes it.
+        """Let a principal delete the data of ended sagas. A deletion is final, so no other right includes it.
 
         Args, raises: as :meth:`grant_start`.
         """
@@ -278,25 +277,25 @@ class SagaService(Construct):
 
     def command_queue(self) -> sqs.Queue:
         """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
-        ``docs/how-to/events.md``.
+        ``docs/build/events.md``.
 
-        The first call adds it to the stack, with its dead-letter queue and function. So do :meth:`start_on` and
-        :meth:`signal_on`.
+        The first call, also of :meth:`start_on` or :meth:`signal_on`, adds the queue to the stack, with its dead-letter
+        queue and function.
         """
         return self._integration.commands().commands.queue
 
     def command_dead_letter_queue(self) -> sqs.Queue:
         """Return the dead-letter queue of rejected commands, each with the reason in its attributes.
 
-        The first call adds it to the stack, as for :meth:`command_queue`.
+        The first call adds the queue to the stack, as for :meth:`command_queue`.
         """
         return self._integration.commands().commands.dead_letters
 
     def event_bus(self) -> events.IEventBus:
-        """Return the EventBridge bus on which the service publishes the events listed in ``docs/how-to/events.md``.
+        """Return the EventBridge bus on which the service publishes the events listed in ``docs/build/events.md``.
 
         The first call turns publishing on: the control table gets a stream, and a function publishes committed changes.
-        The bus is the one passed as ``events=``, or one of the service's own.
+        The bus is the one passed as ``events=``, or else a new one.
         """
         return self._integration.outbox().bus
 
@@ -310,8 +309,8 @@ class SagaService(Construct):
     ) -> None:
         """Start a saga for each event of a source, exactly one per key.
 
-        All events have the form of EventBridge's. The message of an SNS notification and the body of a queue's message
-        are the ``detail``, parsed if they are JSON.
+        All events have the form of EventBridge's events. The message of an SNS notification, or the body of a queue's
+        message, becomes the ``detail``. JSON is parsed.
 
         Args:
             source: an EventBridge rule; a schedule: an ``events.Schedule`` (a rule is created for it), a
@@ -352,7 +351,7 @@ class SagaService(Construct):
 
     @property
     def archive_bucket(self) -> s3.IBucket | None:
-        """The bucket of the audit trail's archive; ``None`` without ``archive=``."""
+        """The bucket with the archive of the audit trail; ``None`` if ``archive=`` is not set."""
         return None if self._archive is None else self._archive.bucket
 
     @property
@@ -366,11 +365,12 @@ class SagaService(Construct):
         return self.tables.audit
 
     def _watch(self, options: ServiceOptions, placements: Sequence[Placement]) -> Alarms:
-        """Add the alarms of all parts. They roll back a gradual deployment."""
+        """Add the alarms of all parts. If one fires during a gradual deployment, the deployment is rolled back."""
         releases = None
         if options.deployment is not None:
             releases = Releases(self, "Releases", service=options.service, deployment=options.deployment)
-        waking = Waking(options.service, options.alarm_topic, options.runbook_url, releases)
+        topic = topic_of(self, options.alarm_topic)
+        waking = Waking(options.service, topic, options.runbook_url, releases)
         alarms = Alarms(self, "Alarms", waking=waking)
         watch_service(alarms)
         for part in self._parts:

@@ -22,6 +22,7 @@ REGION = "us-east-1"
 PATIENCE = 30.0
 """Seconds for running functions to finish when the stack stops."""
 
+_PORT = 4566
 _START_DEADLINE = 30.0
 _POLL = 0.05
 _LOCK_HELD = 3
@@ -32,14 +33,12 @@ class Emulator:
 
     Args:
         files: the project's files.
-        port: the port on 127.0.0.1.
+        port: the port on 127.0.0.1, from :func:`port_for`.
         persist: directory for state that survives restarts; none by default.
         attached: end when this process ends.
         enforce_iam: whether the caller's policies allow or deny every call.
         origins: origins of web pages that may call it.
 
-    Raises:
-        LocalStackError: the port is in use, or the stored state belongs to another port.
     """
 
     def __init__(
@@ -52,15 +51,9 @@ class Emulator:
         enforce_iam: bool = False,
         origins: Sequence[str] = (),
     ) -> None:
-        require_free_port(port)
         if persist is not None:
-            # The URLs of stored queues include the port, so they are not valid with another port.
-            note = persist / "port"
-            before = note.read_text().strip() if note.is_file() else str(port)
-            if before != str(port):
-                raise LocalStackError(f"the state in {persist} was stored with port {before}; add --port {before}")
             persist.mkdir(parents=True, exist_ok=True)
-            note.write_text(f"{port}\n")
+            (persist / "port").write_text(f"{port}\n")
         self._see_log = f"see {files.emulator_log}"
         self._port = port
         self._lock = files.lock
@@ -174,13 +167,32 @@ def runs_functions_itself(endpoint_url: str) -> bool:
     return False
 
 
-def require_free_port(port: int) -> None:
-    """Raise LocalStackError if something listens on the port."""
+def port_for(port: int | None, persist: Path | None) -> int:
+    """Return the port to use: ``port``, or that of the stored state, or 4566, or a free one if 4566 is taken.
+
+    Raises:
+        LocalStackError: the port is in use, or the stored state belongs to another port.
+    """
+    # The URLs of stored queues include the port, so they are not valid with another port.
+    note = persist / "port" if persist is not None else None
+    stored = int(note.read_text()) if note is not None and note.is_file() else None
+    if stored and port not in (None, stored):
+        raise LocalStackError(f"the state in {persist} was stored with port {stored}; add --port {stored}")
+    if port := port or stored:
+        return _free_port(port)
+    try:
+        return _free_port(_PORT)
+    except LocalStackError:
+        return _free_port(0)
+
+
+def _free_port(port: int) -> int:
     with socket.socket() as probe:
         # As for servers, a port whose last connections have just ended counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
+            return probe.getsockname()[1]
         except OSError as error:
             reason = os.strerror(error.errno or 0).lower()
             raise LocalStackError(f"cannot use port {port} ({reason}); choose another with --port") from error

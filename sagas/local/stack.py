@@ -22,7 +22,7 @@ from sagas.local.deploy.synthesis import synthesize
 from sagas.local.emulator.clients import Clients
 from sagas.local.errors import LocalStackError
 from sagas.local.files import Files
-from sagas.local.process import PATIENCE, REGION, Emulator, end_process, require_free_port, runs_functions_itself
+from sagas.local.process import PATIENCE, REGION, Emulator, end_process, port_for, runs_functions_itself
 
 
 class Stopped(BaseException):
@@ -36,7 +36,7 @@ class Settings:
     Args:
         project: the directory of the CDK app.
         app: the command that synthesizes it.
-        port: the emulator's port on 127.0.0.1.
+        port: the emulator's port on 127.0.0.1; by default 4566, or a free one if that is taken.
         persist: directory for state that survives restarts.
         watch: deploy the code again when it changes; state stays.
         enforce_iam: whether the caller's policies allow or deny every call, also to the API, as on AWS.
@@ -45,7 +45,7 @@ class Settings:
 
     project: Path
     app: str = "python -m infra.app"
-    port: int = 4566
+    port: int | None = None
     persist: Path | None = None
     watch: bool = False
     enforce_iam: bool = False
@@ -69,12 +69,12 @@ def up(
     is called with the name of each phase of the start, and ``renewed`` after each further deployment."""
     files = Files(settings.project)
     _require_none_running(files)
-    require_free_port(settings.port)
+    port = port_for(settings.port, settings.persist)
     files.root.mkdir(parents=True, exist_ok=True)
     with _signals_as_exception():
         emulator = Emulator(
             files,
-            settings.port,
+            port,
             persist=settings.persist,
             attached=not detach,
             enforce_iam=settings.enforce_iam,

@@ -4,7 +4,7 @@
 (`asyncio.to_thread`), up to five minutes. What the step returned after 0.3 s is looked at when the thread has ended: "it ended 3.0 s
 after its timeout of 2 s; what it returned is refused". It ran, is in doubt, and runs again. Where the thread outlasts the function (six
 seconds more than the step's timeout), Lambda kills it, and the attempt is lost. Likewise a coroutine that is cancelled at its deadline:
-docs/how-to/deadlines.md says that the attempt is recorded then; it is when the thread ends, or never.
+docs/build/deadlines.md says that the attempt is recorded then; it is when the thread ends, or never.
 
 Run: python -W ignore -m tests.attacks.coroutine_with_a_thread     (takes 10 seconds)
 """

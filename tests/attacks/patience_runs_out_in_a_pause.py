@@ -1,6 +1,6 @@
 """A pause outlasts the patience of a step that raises `NotYet`. Once the type is resumed, the saga looks once and is undone.
 
-docs/how-to/pausing.md promises that a parked saga uses up nothing. But the step's patience ran on while nobody could look: a pause
+docs/operations/pause.md promises that a parked saga uses up nothing. But the step's patience ran on while nobody could look: a pause
 of eight hours undid every saga whose step had six, though the bank would have answered ten minutes later.
 
 Run: python -W ignore -m tests.attacks.patience_runs_out_in_a_pause

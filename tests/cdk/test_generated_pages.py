@@ -15,6 +15,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
 PAGES: Any = importlib.import_module("from_template")
+ARCHITECTURE: Any = importlib.import_module("architecture")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,12 @@ def test_it_has_every_part_of_a_service(everything: dict[str, Any]) -> None:
     assert len(PAGES.ROLES) == 1 + 7
     told = {role for role, _, _ in PAGES.statements(everything)}
     assert told == set(PAGES.ROLES)
+
+
+def test_each_part_of_the_drawing_is_a_resource(everything: dict[str, Any]) -> None:
+    ids = [part.logical_id for part in ARCHITECTURE.PARTS.values() if part.logical_id]
+    assert ids
+    assert [one for one in ids if not any(name.startswith(one) for name in everything["Resources"])] == []
 
 
 def test_each_alarm_leads_to_a_section_of_the_runbook() -> None:

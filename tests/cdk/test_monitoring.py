@@ -23,8 +23,9 @@ from sagas.cdk.messages.events import Outbox
 from sagas.cdk.options.service_options import service_options
 from sagas.cdk.parts.part import resources
 from sagas.cdk.service import PARTS
+from sagas.errors import DefinitionError
+from tests.cdk.rendered import by_id, service
 from tests.cdk.rendered import of_type as of_kind
-from tests.cdk.rendered import service
 from tests.cdk.saga_classes import Delivery, Loan, Shipment, Trip, saga_of
 
 Template = dict[str, Any]
@@ -101,6 +102,20 @@ class TestAlarms:
     def test_that_tell_nobody_are_warned_of(self, two: Stack) -> None:
         warnings = assertions.Annotations.from_stack(two).find_warning("*", assertions.Match.any_value())
         assert [warning.id for warning in warnings if "alarm_topic" in str(warning.entry.data)] == ["/Test/Silent"]
+
+    def test_tell_an_address(self) -> None:
+        template = service(alarm_topic="ops@example.com")
+        (topic,) = by_id(template, "AWS::SNS::Topic")
+        told = {"Endpoint": "ops@example.com", "Protocol": "email", "TopicArn": {"Ref": topic}}
+        assert of_kind(template, "AWS::SNS::Subscription") == [told]
+        assert all(alarm["AlarmActions"] == [{"Ref": topic}] for alarm in of_kind(template, ALARM))
+        (policy,) = of_kind(template, "AWS::SNS::TopicPolicy")
+        allowed = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
+        assert [one["Principal"] for one in allowed] == [{"Service": "cloudwatch.amazonaws.com"}]
+
+    def test_tell_nobody_by_a_word(self) -> None:
+        with pytest.raises(DefinitionError, match="alarm_topic must be a topic or an e-mail address, not 'ops'"):
+            service(alarm_topic="ops")
 
     def test_a_service_that_nothing_limits_is_told_so(self, two: Stack) -> None:
         told = assertions.Annotations.from_stack(two).find_info("*", assertions.Match.any_value())

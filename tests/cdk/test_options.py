@@ -356,6 +356,7 @@ class TestService:
             ("chain", "steps that share a function are always chained"),
             ("queue_names", "names of queues are always derived"),
             ("command_options", 'give functions={"commands": FunctionOptions(...)}'),
+            ("retry", "give it to a base class of the sagas, as in class Ours(Saga[T], retry=...)"),
             ("sagas_table", 'give tables={"sagas": ...}'),
         ],
     )

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.stack import REPOSITORY
 
 # What is installed is taken as it is, whatever its time says: other tests are using it.
-_MAKE = ("make", "-s", "-o", f"{sys.prefix}/.installed", f"VENV={sys.prefix}")
+_MAKE = ("make", "-s", "-o", f"{sys.prefix}/.runs", f"VENV={sys.prefix}")
 
 
 def make(target: str, arguments: str, environment: Mapping[str, str], deadline: float = 120) -> str:
@@ -33,7 +33,7 @@ def make(target: str, arguments: str, environment: Mapping[str, str], deadline: 
 def run(argv: list[str], environment: Mapping[str, str], directory: Path = REPOSITORY, deadline: float = 120) -> str:
     """Run a command, which must succeed; return what it said."""
     own = {name: value for name, value in environment.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    own["PYTHONPATH"] = str(REPOSITORY)
+    own.setdefault("PYTHONPATH", str(REPOSITORY))
     with subprocess.Popen(
         argv, cwd=directory, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
     ) as process:

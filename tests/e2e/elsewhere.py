@@ -1,6 +1,6 @@
 """Where the suite runs: on the embedded emulator, at an endpoint that one brings, or in an account.
 
-``SAGAS_E2E_ENDPOINT`` or ``SAGAS_E2E_PROFILE`` choose; ``docs/contributing/testing-elsewhere.md`` tells of the
+``SAGAS_E2E_ENDPOINT`` or ``SAGAS_E2E_PROFILE`` choose; ``docs/contributing/testing.md`` tells of the
 other variables.
 """
 

@@ -155,7 +155,8 @@ class TestOperating:
 
     def attention(self, desk: Desk) -> dict[str, str]:
         return {
-            saga["saga_id"]: saga["attention"]["reason"] for saga in desk.json("attention", "--sagas", "--limit", "100")["sagas"]
+            saga["saga_id"]: saga["attention"]["reason"]
+            for saga in desk.json("attention", "--sagas", "--limit", "100")["sagas"]
         }
 
     def test_cancel_undoes_what_waits(self, desk: Desk, dead: SagaView) -> None:

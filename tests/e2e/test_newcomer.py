@@ -6,11 +6,13 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.cdk_cli import command, install
 from tests.e2e.stack import REPOSITORY, free_port, poll
 
 pytestmark = [
@@ -27,16 +29,41 @@ _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "HTTPS_PROXY", 
 """What a login shell has: nothing of this virtual environment, of AWS, or of the tests."""
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
     """What is committed, in an empty directory."""
-    directory = tmp_path_factory.mktemp("newcomer") / "sagas"
+    directory = tmp_path / "newcomer" / "sagas"
     subprocess.run(["git", "clone", "--quiet", REPOSITORY, directory], check=True)
     return directory
 
 
 def _shell() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_INHERITED)}
+
+
+def test_the_cdk_cli_synthesizes_a_fresh_clone_without_make_and_without_what_tests(clone: Path, tmp_path: Path) -> None:
+    """The commands of the first tutorial up to the deployment."""
+    install()
+    page = (clone / "docs" / "tutorial" / "first-saga.md").read_text()
+    (block,) = re.findall(r"## From a clone of this repository\n.*?```sh\n(.*?)```", page, re.DOTALL)
+    setup, synth, deploy = block.splitlines()
+    assert " deploy " in deploy, "not run here: there is no account"
+    node, cli = command()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    # The CDK's CLI as npx finds it, and the Python that made this virtual environment: nothing else is there.
+    python = Path(sys.executable).resolve()
+    for name, runs in (("npx", f"shift; exec {node} {cli}"), ("python3", f"exec {python}"), ("sh", "exec /bin/sh")):
+        (programs / name).write_text(f'#!/bin/sh\n{runs} "$@"\n')
+        (programs / name).chmod(0o755)
+    own = {**_shell(), "PATH": str(programs)}
+    for line in (setup, synth):
+        shown = subprocess.run(
+            ["sh", "-c", line], cwd=clone, env=own, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert (clone / "cdk.out" / "Sagas.template.json").is_file()
+    assert not list(clone.glob(".venv/lib/python3*/site-packages/pytest"))
 
 
 def test_what_the_readme_says_first_works_in_a_fresh_clone(clone: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.api import Api
+from tests.e2e.cdk_cli import command, install, run
 from tests.e2e.conftest import project_in
 from tests.e2e.elsewhere import Elsewhere, chosen
 from tests.e2e.pages import play
@@ -142,6 +143,27 @@ def test_nothing_of_the_repository_is_found(installed: Installed) -> None:
 
 def test_the_project_passes_its_own_tests(installed: Installed) -> None:
     assert "passed" in installed.run("python", "-m", "pytest", "-q")
+
+
+def test_the_types_are_those_of_its_app_if_it_lists_none(installed: Installed) -> None:
+    listed = installed.directory / "pyproject.toml"
+    text = listed.read_text()
+    listed.write_text(text.replace("[tool.sagas]", "[tool.others]"))
+    try:
+        checked = installed.run("sagas", "check", "--json")
+    finally:
+        listed.write_text(text)
+    assert json.loads(checked)["changes"] == []
+
+
+def test_the_cdk_cli_synthesizes_the_project_without_make(installed: Installed, tmp_path: Path) -> None:
+    install()
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    own = {**_clean(), "PYTHONPATH": "", "PATH": f"{installed.bin}{os.pathsep}{tmp_path}"}
+    arguments = ("synth", "--quiet", "-c", "alarm_email=ops@example.com")
+    run([*command(), *arguments], own, installed.directory)
+    template = (installed.directory / "cdk.out" / "first-project.template.json").read_text()
+    assert "ops@example.com" in template
 
 
 @pytest.mark.emulated("it is about `sagas local`")

@@ -1,4 +1,4 @@
-"""What a message costs that dies: docs/concepts/protocol.md, "Dead letters"."""
+"""What a message costs that dies: docs/contributing/protocol.md, "Dead letters"."""
 
 from __future__ import annotations
 

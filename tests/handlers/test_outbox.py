@@ -352,9 +352,9 @@ def test_all_that_is_listed_is_described() -> None:
     assert event_schema()["properties"]["detail-type"]["enum"] == [*SAGA_EVENTS, *STEP_EVENTS]
 
 
-# What docs/how-to/events.md says of the costs, against what is counted.
+# What docs/build/events.md says of the costs, against what is counted.
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "events.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "build" / "events.md").read_text()
 EVENT = 1.00
 """A million events of up to 64 KB put on a bus."""
 GIGABYTES, SECONDS = 0.25, 0.05
@@ -401,7 +401,7 @@ def said(row: str) -> tuple[float, str]:
 def test_what_a_million_sagas_told_cost(box: MakeBox, monkeypatch: pytest.MonkeyPatch) -> None:
     invocations, events, reads = told(box(), monkeypatch, steps=False)
     assert (invocations, events, reads) == (2, 2, 0)
-    figure, line = said("sagas that start and end, told")
+    figure, line = said("sagas that start and end, published")
     assert usd(invocations, events, reads) == pytest.approx(figure, abs=0.005), line
 
 

@@ -14,7 +14,7 @@ def _numbers(text: str) -> set[int]:
 
 
 def _of_the_page() -> list[int]:
-    page = (ROOT / "docs/concepts/protocol.md").read_text()
+    page = (ROOT / "docs/contributing/protocol.md").read_text()
     return [int(number) for number in re.findall(r"^(\d+)\. \*\*", page, re.MULTILINE)]
 
 

@@ -71,14 +71,14 @@ def test_versions_stand_side_by_side(tmp_path: Path) -> None:
     publish: Any = importlib.import_module("publish").publish
     for name in ("0.9", "0.10"):
         site = tmp_path / f"built-{name}"
-        (site / "how-to").mkdir(parents=True)
-        (site / "how-to" / "sweep.html").write_text(f"version {name}")
+        (site / "build").mkdir(parents=True)
+        (site / "build" / "waits.html").write_text(f"version {name}")
         versions = publish(site, tmp_path / "public", name)
     assert versions == ["0.10", "0.9"]
     listed = json.loads((tmp_path / "public" / "versions.json").read_text())
     assert listed == {"latest": "0.10", "versions": ["0.10", "0.9"]}
-    assert "../../0.10/how-to/sweep.html" in (tmp_path / "public" / "latest" / "how-to" / "sweep.html").read_text()
-    assert (tmp_path / "public" / "0.9" / "how-to" / "sweep.html").read_text() == "version 0.9"
+    assert "../../0.10/build/waits.html" in (tmp_path / "public" / "latest" / "build" / "waits.html").read_text()
+    assert (tmp_path / "public" / "0.9" / "build" / "waits.html").read_text() == "version 0.9"
 
 
 def test_the_pages_that_compare_have_the_same_rows_and_each_cell_its_source() -> None:
@@ -92,15 +92,16 @@ def test_the_pages_that_compare_have_the_same_rows_and_each_cell_its_source() ->
             assert letters, (name, row)
             assert set(letters) <= set(alternative.sources), (name, row)
         assert re.search(r"\bno\b", " ".join(compared.OURS)), "what we lack is said"
-        assert compared.READ in (DOCS / "compare" / f"{name}.md").read_text()
+    for name in compared.PAGES:
+        assert compared.READ in (DOCS / name).read_text()
 
 
 def test_the_pages_that_lay_flat_lead_on() -> None:
     for old, new in {
         "console": "operations/console",
-        "events": "how-to/events",
-        "finding": "how-to/finding",
-        "pausing": "how-to/pausing",
+        "events": "build/events",
+        "finding": "operations/search",
+        "how-to/pausing": "operations/pause",
     }.items():
         assert REDIRECTS.MOVED[old] == new
 
@@ -136,7 +137,8 @@ def test_defaults_are_shown_as_they_are_written() -> None:
     assert "| `find_by` | none |" in page
     assert "| `on_exhausted` | `None` |" in page
     assert not re.search(r"`<\w", page)
-    assert "| `timeout` | `30.0` | how long an attempt can take from the start of its code" in page
+    assert "| `timeout` | `None` | how long an attempt can take from the start of its code" in page
+    assert "| `open_for` | `30.0` | seconds" in page
     assert "| `concurrency` | `40` |" in page
     assert page.count("| `on_timeout` |") == 1
 
@@ -174,7 +176,7 @@ def test_every_option_of_a_command_is_told_beside_what_it_is_for() -> None:
 def test_what_a_saga_costs_is_the_same_on_every_page() -> None:
     pages = {name: (DOCS / name).read_text() for name in ("concepts/cost-model.md", "operations/deploying.md")}
     compared: Any = importlib.import_module("comparison")
-    ours = compared.OURS[compared.ROWS.index("price of a million with five steps, USD")]
+    ours = compared.OURS[compared.ROWS.index("USD per million instances of five steps")]
     idle = compared.OURS[compared.ROWS.index("price while idle")]
     figures = re.match(r"([\d.]+), chained ([\d.]+) ", ours)
     assert figures is not None

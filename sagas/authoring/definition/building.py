@@ -1,4 +1,4 @@
-"""Build the frozen definition of a saga class and report mistakes in it."""
+"""Builds the frozen definition of a saga class, and reports mistakes in the class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from sagas.authoring.definition.definition import (
 from sagas.authoring.definition.instance_state import check_instance_state
 from sagas.authoring.definition.members import AnyStep, Members
 from sagas.authoring.options import SagaOptions
-from sagas.authoring.policies import DEFAULT_RETRY, LONGEST_WAIT, CircuitBreaker, Exhausted, Retry
+from sagas.authoring.policies import (
+    DEFAULT_RETRY,
+    LONGEST_WAIT,
+    MAX_TIMEOUT,
+    CircuitBreaker,
+    Exhausted,
+    Retry,
+    attempt_seconds,
+)
 from sagas.authoring.redaction import REQUEST, redaction_of
 from sagas.authoring.search_keys import find_by_of
 from sagas.authoring.shapes.base import UnsupportedType
@@ -29,17 +37,14 @@ from sagas.authoring.shapes.compiler import shape_of, type_name
 from sagas.authoring.signatures.assignability import can_hold, can_hold_context, is_optional
 from sagas.authoring.signatures.scope import NameScope, resolve
 from sagas.authoring.signatures.signatures import Signature, as_method, read_signature
-from sagas.authoring.steps import Step, WaitOptions
+from sagas.authoring.steps import DEFAULT_TIMEOUT, Step, WaitOptions
 from sagas.errors import DefinitionError
-
-MAX_TIMEOUT = 890
-"""In seconds. Lambda ends a function after 900 s; the last ten are for the commit."""
 
 MAX_RETRY_SECONDS = 14 * 24 * 3600
 """SQS keeps a message for at most 14 days."""
 
 DEEPEST = 5
-"""The most levels of sagas below each other, including the top one."""
+"""The maximum number of levels of sagas below each other, including the top level."""
 
 _FIXED = ("request", "ctx")
 
@@ -49,7 +54,7 @@ class _Builder:
     """The class that is being read, and the steps defined so far."""
 
     where: str
-    name: str
+    options: SagaOptions
     request_type: Any
     members: Members
     scope: NameScope
@@ -59,7 +64,7 @@ class _Builder:
     steps: list[StepDefinition] = field(default_factory=list[StepDefinition])
 
     def check_names(self) -> None:
-        """Check that the names of steps, undos and results are valid, unique and not reserved."""
+        """Check that the names of all steps, undos and results are valid, unique and not reserved."""
         undos, methods = {undo.name for undo in self.members.undos.values()}, self.members.methods
         results: dict[str, str] = {}
         for name, step in self.members.steps.items():
@@ -90,10 +95,14 @@ class _Builder:
             raise DefinitionError(f'{where}: the name "{name}" is reserved: it is a member of Saga')
 
     def add_step(self, name: str, step: AnyStep) -> None:
-        """Add the definition of the next step and of its undo."""
+        """Add the definitions of the next step and its undo."""
         where = f'{self.where}: step "{name}"'
         options = step.options
-        retry, timeout = _policies(options.retry, options.timeout, where)
+        retry, timeout = _policies(
+            _first(options.retry, self.options.retry, DEFAULT_RETRY),
+            _first(options.timeout, self.options.step_timeout, DEFAULT_TIMEOUT),
+            where,
+        )
         breaker = cast("object", options.circuit_breaker)
         if breaker is not None and not isinstance(breaker, CircuitBreaker):
             raise DefinitionError(f"{where}: circuit_breaker must be a CircuitBreaker, not {breaker!r}")
@@ -135,11 +144,9 @@ class _Builder:
             raise DefinitionError(
                 f"{where}: remove on_exhausted from its retry; an undo that fails always waits for an operator"
             )
-        retry, timeout = _policies(
-            retry if undo.options.retry is None else undo.options.retry,
-            timeout if undo.options.timeout is None else undo.options.timeout,
-            where,
-        )
+        undo_retry = _first(undo_retry, self.options.undo_retry)
+        follows = undo_retry is None
+        retry, timeout = _policies(_first(undo_retry, retry), _first(undo.options.timeout, timeout), where)
         signature = read_signature(undo.function, self.scope, self.bound, where)
         if signature.says_return and not can_hold(None, signature.returns):
             raise DefinitionError(
@@ -149,7 +156,8 @@ class _Builder:
         parameters = self._parameters(signature, where, retired=definition.retired, undone=definition)
         none = signature.returns in (None, type(None))
         self.steps[-1] = replace(
-            definition, undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, declares_none=none)
+            definition,
+            undo=UndoDefinition(undo.name, undo.function, parameters, retry, timeout, follows, none),
         )
 
     def _pivot_before(self, step: AnyStep) -> str:
@@ -206,7 +214,7 @@ class _Builder:
         )
 
     def _wait(self, definition: StepDefinition, step: AnyStep, wait: WaitOptions, where: str) -> StepDefinition:
-        """Complete the definition of a wait, with its code if it has any."""
+        """Complete the definition of a wait, and of its code if it has any."""
         if definition.on_exhausted is Exhausted.CONTINUE:
             raise DefinitionError(f"{where}: its retry cannot have Exhausted.CONTINUE; on_timeout can")
         if wait.kind == "children":
@@ -251,8 +259,8 @@ class _Builder:
             if not isinstance(saga, SagaDefinition):
                 raise DefinitionError(f"{where}: {child.__name__} is not a saga class, or serves only as a base")
             sagas.append(saga)
-            if self.name in [saga.name, *(other.name for other in saga.family)]:
-                raise DefinitionError(f'{where}: saga "{self.name}" would start itself, through "{saga.name}"')
+            if self.options.name in [saga.name, *(other.name for other in saga.family)]:
+                raise DefinitionError(f'{where}: saga "{self.options.name}" would start itself, through "{saga.name}"')
             depth = 1 + max(saga.depth for saga in sagas)
             if depth > DEEPEST:
                 raise DefinitionError(
@@ -312,7 +320,7 @@ class _Builder:
                 )
             optional = producer is undone and is_optional(type_)
             continues = Exhausted.CONTINUE in (producer.on_exhausted, producer.on_timeout)
-            optional = optional or (continues and producer.children is None)  # children have a result in any case
+            optional = optional or (continues and producer.children is None)  # children always have a result
             parameters.append(Parameter(name, StepSource.RESULT, type_, producer.name, optional))
         return tuple(parameters)
 
@@ -341,7 +349,7 @@ class _Builder:
 
 
 def _no_code(instance: object) -> None:
-    """The function of a wait without code."""
+    """Stands for the function of a wait that has no code."""
 
 
 def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
@@ -352,17 +360,20 @@ def _check_holds(type_: Any, produced: Any, producer: str, where: str) -> None:
 
 
 def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]:
-    if retry is None:
-        retry = DEFAULT_RETRY
     if not isinstance(retry, Retry):
         raise DefinitionError(f"{where}: retry must be a Retry, not {retry!r}")
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= MAX_TIMEOUT:
+    seconds = attempt_seconds(timeout)
+    if seconds is None:
         expected = f"timeout must be seconds or a timedelta, more than 0 and at most {MAX_TIMEOUT} seconds"
         raise DefinitionError(f"{where}: {expected}, not {timeout!r}")
     if retry.longest_wait > MAX_RETRY_SECONDS:
         raise DefinitionError(f"{where}: all retries together can take longer than 14 days, the limit of SQS")
-    return retry, float(seconds)
+    return retry, seconds
+
+
+def _first(*options: object) -> object:
+    """The nearest option that is given: the step's, the class's, the library's."""
+    return next((option for option in options if option is not None), None)
 
 
 def build(
@@ -378,7 +389,7 @@ def build(
     """Return the definition of a saga class."""
     where = f'{cls.__name__} (saga "{options.name}")'
     module: dict[str, Any] = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    builder = _Builder(where, options.name, request_type, members, scope, bound, frozenset(reserved), module)
+    builder = _Builder(where, options, request_type, members, scope, bound, frozenset(reserved), module)
     builder.check_type(request_type, f"{where}: the request")
     builder.check_names()
     if all(step.options.retired for step in members.steps.values()):

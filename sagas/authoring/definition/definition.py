@@ -31,11 +31,11 @@ class Parameter:
 
     Args:
         name: the parameter's name.
-        source: where its value comes from.
+        source: where the parameter's value comes from.
         type: its resolved annotation.
-        step: for ``StepSource.RESULT``, the name of the step whose result it is.
-        optional: whether the result can be absent. An undo's own step may have none, if the annotation allows that. A
-            step with ``Exhausted.CONTINUE`` may also have none.
+        step: for ``StepSource.RESULT``, the name of the step whose result is passed.
+        optional: whether the step may have no result: a step with ``Exhausted.CONTINUE``, or the step that an undo
+            undoes, if the annotation allows ``None``.
     """
 
     name: str
@@ -47,14 +47,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class UndoDefinition:
-    """The compensation of a step. ``retry`` and ``timeout`` (seconds) default to the step's.
-    ``declares_none``: its return annotation is ``None``."""
+    """The compensation of a step. The default of ``timeout`` (seconds) is the step's. ``follows_step`` says that
+    ``retry`` is the step's, as neither the undo nor its class has one. ``declares_none`` says that the return
+    annotation is ``None``."""
 
     name: str
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     retry: Retry
     timeout: float
+    follows_step: bool = False
     declares_none: bool = False
 
 
@@ -66,9 +68,9 @@ class ChildrenDefinition:
         sagas: the type of all children, or one type per child.
         requests: the return type of the step's code: the requests of the children.
         several: whether each child has its own type.
-        concurrency: how many children run at a time, at most.
-        tolerate: how many children can fail.
-        in_reverse: children are undone one at a time, the last to complete first.
+        concurrency: the maximum number of children that run at a time.
+        tolerate: the number of children that can fail.
+        in_reverse: whether children are undone one at a time, the last to complete first.
     """
 
     sagas: tuple[SagaDefinition, ...]
@@ -80,7 +82,7 @@ class ChildrenDefinition:
 
     @property
     def hidden(self) -> list[Place]:
-        """The redacted places in the step's result, taken from the children's own types."""
+        """The redacted places in the step's result, as declared by the types of the children."""
         items = [f"[{number}]" if self.several else EACH for number in range(len(self.sagas))]
         return [
             (item, *place)
@@ -91,12 +93,12 @@ class ChildrenDefinition:
 
 @dataclass(frozen=True, slots=True)
 class StepDefinition:
-    """One step: its code, its inputs by name, its policies. ``timeout`` in seconds.
+    """One step: its code, its inputs by name, and its policies. ``timeout`` in seconds.
 
     For a wait, ``waits_for`` is its kind, ``wait`` its length in seconds, and ``signal_type`` the type of the signal.
-    ``asks`` says whether it has code, in ``function``. ``children`` are the sagas that it starts; ``on_timeout`` then
-    applies when they fail. ``poll_timeout``: seconds for which a step can raise ``NotYet``. ``pivot``: nothing is
-    undone after it.
+    ``asks`` says whether the wait has code, which is in ``function``. ``children`` are the sagas that a step starts.
+    For these steps, ``on_timeout`` is the policy for failed children. A step can raise ``NotYet`` for ``poll_timeout``
+    seconds. Nothing is undone after the ``pivot``.
     """
 
     name: str
@@ -128,7 +130,7 @@ class StepDefinition:
 
     @property
     def returned_type(self) -> Any:
-        """The type that its code returns: the result of a step, the end of a sleep, or the requests of children."""
+        """The return type of the step's code: the result of a step, the end of a sleep, or the requests of children."""
         if self.children is not None:
             return self.children.requests
         return {"": self.result_type, "signal": type(None), "time": datetime}[self.waits_for]
@@ -168,12 +170,12 @@ class SagaDefinition:
 
     @property
     def children(self) -> tuple[SagaDefinition, ...]:
-        """The types that its steps start."""
+        """The types that steps of this type start."""
         return tuple(child for step in self.steps if step.children is not None for child in step.children.sagas)
 
     @property
     def family(self) -> tuple[SagaDefinition, ...]:
-        """All types that it starts, directly or through its children, each once."""
+        """All types that this type starts, directly or through its children, each once."""
         types: dict[str, SagaDefinition] = {}
         for child in self.children:
             types |= {saga.name: saga for saga in (child, *child.family)}
@@ -181,36 +183,36 @@ class SagaDefinition:
 
     @property
     def depth(self) -> int:
-        """The levels of sagas in it: 1 without children."""
+        """The number of levels of sagas: 1 without children."""
         return 1 + max((child.depth for child in self.children), default=0)
 
     @property
     def result_step(self) -> StepDefinition:
-        """The step whose result is the saga's."""
+        """The step whose result is the saga's result."""
         current = [step for step in self.steps if not step.retired]
         return next((step for step in current if self.result in (step.result, step.name)), current[-1])
 
     @property
     def works_now(self) -> bool:
-        """Whether its sagas wait: the end of a wait needs no author's code and uses the service's own queue ``now``."""
+        """Whether sagas of this type wait. Waits end without the author's code, through the service's queue ``now``."""
         return any(step.waits_for for step in self.steps)
 
     @property
     def has_code(self) -> bool:
-        """Whether a step has code or an undo. A type of waits only needs no function, and its class no instance."""
+        """Whether a step has code or an undo. If not, the type needs no function, and its class no instance."""
         return any(step.has_lane for step in self.steps)
 
     def step(self, name: str) -> StepDefinition:
-        """Return the step of that name."""
+        """Return the step with this name."""
         for step in self.steps:
             if step.name == name:
                 return step
         raise KeyError(name)
 
     def stored(self, source: str, data: Any, misfit: str = "") -> Any:
-        """Return a stored value as the deployed type, by ``upcast`` if it does not fit. ``source``: ``"request"``, or
-        the step whose result it is. ``misfit``: why it does not fit, whatever its type. A value that cannot be read
-        raises a TypeChanged."""
+        """Return a stored value as a value of the deployed type, and apply ``upcast`` if it does not fit. ``source`` is
+        ``"request"`` or the step whose result the value is. A ``misfit`` is a reason why it does not fit, whatever its
+        type. Raises TypeChanged for a value that cannot be read."""
         type_ = self.request_type if source == REQUEST else self.step(source).result_type
         whose = "the request" if source == REQUEST else f"the result of step {source!r}"
         try:
@@ -230,7 +232,7 @@ class SagaDefinition:
             raise TypeChanged(f"{mismatch}; its upcast raised {type(error).__name__}: {text_of(error)}") from error
 
     def with_default(self, auto_disable: AutoDisable | None) -> SagaDefinition:
-        """Return the definition with the service's ``auto_disable`` unless it has its own."""
+        """Return the definition with the service's ``auto_disable``, unless the class declares its own."""
         return self if self.auto_disable is not None else replace(self, auto_disable=auto_disable)
 
     @property

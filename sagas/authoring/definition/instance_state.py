@@ -1,7 +1,7 @@
-"""Detect state that one step stores on ``self`` for another. It would be lost: executions do not share an instance.
+"""Detects state that one step stores on ``self`` for another step. Such state is lost: executions share no instance.
 
 If the source of the methods makes this certain, the class is refused. Otherwise, for example if a helper or decorator
-sets the attribute, a note on the resulting ``AttributeError`` explains it.
+sets the attribute, a note on the resulting ``AttributeError`` explains the mistake.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sagas.errors import DefinitionError
 
 _STORE = dis.opmap["STORE_ATTR"]
 _HOOKS = ("__new__", "__getattr__", "__getattribute__", "__setattr__")
-"""Methods that can add attributes in ways that the source does not show."""
+"""Methods that can set attributes in ways that the source does not show."""
 _UNCLEAR = frozenset({"super", "suppress", "AttributeError", "Exception", "BaseException"})
-"""Names in code that runs other code, or that tolerates a missing attribute."""
+"""Names that occur in code that runs other code, or that tolerates a missing attribute."""
 
 
 def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinition]) -> None:
-    """Check that no step or undo reads a ``self`` attribute that only another of them sets."""
+    """Check that no step or undo reads a ``self`` attribute that only another step or undo sets."""
     functions = dict(_functions(steps))
     codes = [function.__code__ for function in functions.values() if isinstance(function, FunctionType)]
     if not any(_STORE in code.co_code[::2] for code in codes):
-        return  # nearly all classes, without reading their source
+        return  # as for nearly all classes, whose source is not read
     sources = {label: source for label, function in functions.items() if (source := _Source.of(function))}
     setters: dict[str, list[str]] = {}
     for label, source in sources.items():
@@ -46,7 +46,7 @@ def check_instance_state(cls: type[Any], where: str, steps: Iterable[StepDefinit
 
 
 def note_on_instance_state(definition: SagaDefinition, reader: str, name: str) -> str:
-    """Return a note about an attribute that a step or undo missed on its instance; empty if no code sets it."""
+    """Return a note about an attribute that a step or undo did not find on its instance; empty if no code sets it."""
     functions = dict(_functions(definition.steps))
     label = next((label for label in functions if label.endswith(f' "{reader}"')), reader)
     for method, function in _Surroundings(definition.saga_class, functions.values()).helpers():
@@ -75,7 +75,7 @@ def _sets(function: object, name: str) -> bool:
 
 
 def _words(code: CodeType) -> set[str]:
-    """The names and texts in a code object. They include each attribute's name, however it is set."""
+    """The names and strings in a code object. They include each attribute's name, however the attribute is set."""
     words = {*code.co_names, *(const for const in code.co_consts if isinstance(const, str))}
     return words.union(*(_words(const) for const in code.co_consts if isinstance(const, CodeType)))
 
@@ -88,8 +88,8 @@ class _Source:
         sets: attributes that the method sets or deletes.
         reads: attributes that the method reads.
         conditions: attributes that its conditions depend on.
-        words: names and texts in its source.
-        keeps: it only uses attributes of its instance, and catches no exceptions.
+        words: names and strings in the method's source.
+        keeps: whether the method uses its instance only for attributes, and catches no exceptions.
     """
 
     sets: frozenset[str]
@@ -100,7 +100,7 @@ class _Source:
 
     @classmethod
     def of(cls, function: object) -> _Source | None:
-        """Read a function; ``None`` if its source does not show what it does."""
+        """Read a function; ``None`` if its source does not show how it uses the instance."""
         method = _method(function)
         if method is None:
             return None
@@ -120,7 +120,7 @@ class _Source:
         )
 
     def fails_without(self, name: str) -> bool:
-        """Whether it fails if the instance lacks the attribute, unless a method that it calls sets it."""
+        """Whether the method fails without an attribute, unless another method that it calls sets the attribute."""
         return self.keeps and self.conditions <= {name} and not self.words & (_UNCLEAR | {name})
 
 
@@ -129,7 +129,7 @@ class _Surroundings:
 
     Args:
         cls: the class.
-        steps: the functions of its steps and undos.
+        steps: the functions of the steps and undos.
     """
 
     def __init__(self, cls: type[Any], steps: Iterable[Callable[..., Any]]) -> None:
@@ -140,7 +140,7 @@ class _Surroundings:
 
     @cached_property
     def methods(self) -> dict[str, list[FunctionType]]:
-        """The functions in the bodies of the class and its bases, by name; a property has several."""
+        """The functions in the bodies of the class and its bases, by name. A property consists of several functions."""
         members = [member for base in reversed(self._bases) for member in vars(base).items()]
         return {name: functions for name, value in members if (functions := list(_inside(value)))}
 
@@ -150,7 +150,7 @@ class _Surroundings:
             yield from ((name, function) for function in functions if function not in self._steps)
 
     def may_set(self, name: str) -> bool:
-        """Whether the class body, ``create()`` or the functions that they call can set an attribute."""
+        """Whether code other than the steps and undos can set an attribute."""
         for base in self._bases:
             if name in vars(base) or _annotates(base, name) or any(hook in vars(base) for hook in _HOOKS):
                 return True
@@ -158,7 +158,7 @@ class _Surroundings:
 
     @cached_property
     def _created_plainly(self) -> bool:
-        """Whether only the methods of the class see an instance while it is created."""
+        """Whether the methods of the class are the only code that sees an instance while it is created."""
         for base in self._bases:
             for name in ("__init__", "__post_init__"):
                 source = _Source.of(vars(base)[name]) if name in vars(base) else None
@@ -182,7 +182,7 @@ def _calls_its_class(create: Any) -> bool:
 
 
 def _node(function: object) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Parse a function; ``None`` if its source is missing or another function wraps it."""
+    """Parse a function; ``None`` if the source is missing, or if another function wraps this one."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         return None
     try:
@@ -200,8 +200,8 @@ def _node(function: object) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
 
 
 def _method(function: object) -> tuple[str, list[ast.AST]] | None:
-    """What the instance is called in a method, and the nodes of its code; ``None`` where the source is not at hand, or
-    a function within has a parameter of that name, too."""
+    """The name of the instance in a method, and the nodes of the method's code. ``None`` if the source is missing, or
+    if a nested function has a parameter with this name."""
     node = _node(function)
     parameters = [] if node is None else [child.arg for child in ast.walk(node) if isinstance(child, ast.arg)]
     if node is None or not parameters or parameters.count(parameters[0]) > 1:
@@ -258,8 +258,8 @@ def _inside(member: Any) -> Iterator[FunctionType]:
 
 
 def _annotates(base: type[Any], name: str) -> bool:
-    """Whether a class body annotates a name: a decorator of the class may make a field of it."""
+    """Whether a class body annotates a name. If so, a decorator of the class may turn the name into a field."""
     try:
         return name in inspect.get_annotations(base)
-    except NameError:  # from Python 3.14 on annotations are lazy, and can use names that are not imported
+    except NameError:  # from Python 3.14 on, annotations are lazy and can use names that are not imported
         return True

@@ -1,4 +1,4 @@
-"""The steps and undos of a class: those of its bases first, and an override in place of the member it replaces."""
+"""Finds the steps and undos of a class, those of its bases first. An override takes the place of the original."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AnyCompensation = Compensation[..., Any]
 
 
 class ClassBody(dict[str, Any]):
-    """The namespace of a class statement. It refuses a second member with the name of a step.
+    """The namespace of a class statement. It refuses a second member with the same name as a step.
 
     Args:
         where: the class, for error messages.
-        scope: the names around the class statement.
+        scope: the names that are visible to the class statement.
     """
 
     def __init__(self, where: str, scope: NameScope) -> None:
@@ -44,9 +44,9 @@ class Members:
     """The steps of a class, in order, and their undos.
 
     Args:
-        steps: by stored name.
-        undos: by the stored name of the step that they undo.
-        methods: the names that the steps have in the class, by stored name.
+        steps: the steps, by stored name.
+        undos: the undos, by the stored name of the step that they undo.
+        methods: the name that each step has in the class, by stored name.
     """
 
     def __init__(self, steps: dict[str, AnyStep], undos: dict[str, AnyCompensation], methods: dict[str, str]) -> None:
@@ -94,7 +94,7 @@ def collect(cls: type[Any], where: str) -> Members:
 def _by_stored_name(
     cls: type[Any], by_method: dict[str, AnyStep], undos: dict[str, AnyCompensation], where: str
 ) -> Members:
-    """Return the steps under the names that sagas know them by."""
+    """Return the steps and undos under their stored names."""
     methods: dict[str, str] = {}
     for method, step in by_method.items():
         name = step.options.name
@@ -114,7 +114,7 @@ def _by_stored_name(
 
 
 def _check_other(value: object, where: str) -> None:
-    """Refuse a value that looks like a step but declares none, or that hides a step."""
+    """Refuse a value that looks like a step but is not one, or that hides a step."""
     if isinstance(value, Decorator) and not value.used:
         raise DefinitionError(f"{where}: {value.call}(...) must decorate a method, but none follows")
     itself: object = value.__func__ if isinstance(value, MethodType) else value
@@ -122,7 +122,7 @@ def _check_other(value: object, where: str) -> None:
         name = getattr(itself, "__name__", "")
         raise DefinitionError(f"{where}: '{name}' is missing its parentheses: write {name}(...)")
     hidden = _within(value)
-    if hidden is not None and hidden.owner is None:  # with an owner it is a step anyway, of this class or another
+    if hidden is not None and hidden.owner is None:  # a member with an owner is a step anyway, of this class or another
         word = _word(_kind(hidden))
         raise DefinitionError(
             f"{where}: a decorator above it hides the {word} from the saga; put the other decorator below"
@@ -130,7 +130,7 @@ def _check_other(value: object, where: str) -> None:
 
 
 def _within(value: object) -> Member | None:
-    """Return the member that a decorator wraps; None if it wraps none."""
+    """Return the member that a decorator wraps; None if it does not wrap a member."""
     while value is not None and not isinstance(value, Member):
         match value:
             case property():

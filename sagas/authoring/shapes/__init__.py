@@ -1,1 +1,1 @@
-"""The JSON form of each supported type. One class per kind of type encodes, decodes and describes it."""
+"""The JSON form of each supported type. For each kind of type, a class encodes and decodes values and has a schema."""

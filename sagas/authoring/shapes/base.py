@@ -1,4 +1,4 @@
-"""The base class of shapes, and how a walk over data records its position and the problems it meets."""
+"""The base class of shapes, and the record of a position and of problems during a walk over data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Literal
 from sagas.errors import Problem, SagaError
 
 MAX_DEPTH = 100
-"""The most levels of nesting in a value. Python's own recursion limit is not far above."""
+"""The maximum number of nested levels in a value. Python's recursion limit does not allow many more."""
 
 MAX_PROBLEMS = 1_000
-"""The most problems reported for one value, because the list goes into an HTTP response."""
+"""At most this many problems are reported for one value, because the list goes into an HTTP response."""
 
 _LONGEST_PATH = 1_000
-"""The most characters of a rendered path. Without a limit, a hundred long keys above a thousand bad items would make
+"""The maximum length of a rendered path. Without this limit, a hundred long keys above a thousand bad items would make
 a response of 75 MB."""
 
 JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
@@ -43,8 +43,8 @@ class UnsupportedType(SagaError):
 class Path(list[str | int]):
     """The position of a walk over a value, rendered (``$.keys[0]``) only if there is a problem.
 
-    A walk updates one path as it goes, because a new path for each item would cost more than most items do. For other
-    positions use ``at / name``.
+    A walk updates a single path, because a new path for each item would cost more than most items. For other positions
+    use ``at / name``.
 
     Args:
         root: the text for the value itself.
@@ -74,8 +74,8 @@ class Problems(list[Problem]):
     """The problems that a walk has met so far.
 
     Args:
-        tried: results of unions for values in the same walk. Without it, members that differ only deep inside would
-            double the work at each level of a value.
+        tried: the results that unions had for values in the same walk. Without them, members that differ only deep
+            inside would double the work at each level of a value.
     """
 
     def __init__(self, tried: dict[tuple[int, int, str], tuple[Any, bool, Any]] | None = None) -> None:
@@ -83,7 +83,7 @@ class Problems(list[Problem]):
         self.tried = {} if tried is None else tried
 
     def add(self, at: Path, message: str, actual_type: str = "") -> None:
-        """Add a problem; those after the first ``MAX_PROBLEMS`` are dropped."""
+        """Add a problem. After the first ``MAX_PROBLEMS``, problems are dropped."""
         if len(self) < MAX_PROBLEMS:
             self.append(Problem(str(at), message, actual_type))
 
@@ -98,10 +98,10 @@ class SchemaDefinitions:
         self._template = ref_template
 
     def reference(self, type_: Any, name: str) -> tuple[dict[str, Any], bool]:
-        """Return a ``$ref`` to the type's schema, and whether the schema must still be built."""
+        """Return a ``$ref`` to the schema of a type, and whether this schema must still be built."""
         unique = self._names.get(type_)
         if unique is None:
-            # OpenAPI allows these characters only; the name of a generic class has brackets.
+            # OpenAPI allows only these characters, and the name of a generic class contains brackets.
             unique = free = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
             number = 1
             while unique in self._names.values():
@@ -117,23 +117,22 @@ class SchemaDefinitions:
         self.schemas[self._names[type_]] = schema
 
     def same(self, type_: Any, other: Any) -> None:
-        """Give ``type_`` the name of ``other``."""
+        """Give the schema of ``type_`` the name of ``other``."""
         self._names[type_] = self._names[other]
 
 
 class Shape:
     """The JSON form of one type.
 
-    ``encode`` and ``decode`` add to ``problems`` if something is wrong. Their return value is then meaningless, and
-    callers ignore it.
+    ``encode`` and ``decode`` add to ``problems`` if something is wrong. Callers then ignore the return value.
     """
 
     label: str
     json_types: frozenset[JsonType]
     hashable: bool = True
-    """Whether its values can be in a set."""
+    """Whether values of the type can be in a set."""
     secret: bool = False
-    """Whether its values are redacted."""
+    """Whether values of the type are redacted."""
 
     def encode(self, value: Any, at: Path, problems: Problems, /) -> Any:
         """Return the JSON form of ``value``."""

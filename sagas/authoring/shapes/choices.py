@@ -22,7 +22,7 @@ class Choice(Shape):
     """A fixed list of values.
 
     Args:
-        label: its name in error messages.
+        label: the name of the type in error messages.
         pairs: each value with its JSON form, a string, integer, boolean or None.
     """
 
@@ -31,7 +31,7 @@ class Choice(Shape):
         self.values: dict[tuple[type[Any], Any], Any] = {}
         self.forms: dict[tuple[type[Any], Any], Any] = {}
         for value, form in pairs:
-            # 1 == True == 1.0, so the type is part of the key
+            # since 1 == True == 1.0, the type is part of the key
             self.forms[type(value), value] = form
             self.values[type(form), form] = value
         kinds: list[JsonType | None] = [json_type_of(form) for _, form in self.values]
@@ -59,7 +59,7 @@ class Choice(Shape):
 
 
 def _form(data: Any) -> tuple[type[Any], Any]:
-    """Return a form with its type; ``1.0`` is an integer, as in JSON Schema."""
+    """Return a form together with its type. ``1.0`` counts as an integer, as in JSON Schema."""
     number = whole(data) if isinstance(data, float) else None
     return (cast("type[Any]", type(data)), data) if number is None else (int, number)
 
@@ -75,7 +75,7 @@ def _check_form(form: Any, name: str) -> Any:
 
 
 def enum_choice(type_: type[Enum]) -> Choice:
-    """Return the shape of an enum; its members are encoded as their values."""
+    """Return the shape of an enum. A member is encoded as its value."""
     if issubclass(type_, Flag) or not len(type_):
         raise UnsupportedType(
             f"{type_.__name__} is a Flag or has no members; use an Enum with string or integer values"

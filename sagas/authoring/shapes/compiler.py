@@ -1,4 +1,4 @@
-"""Compile a type to its shape."""
+"""Compiles a type to its shape."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def shape_of(type_: Any, names: Namespace | None = None) -> Shape:
     """Return the shape of a type. Each type is compiled once."""
     try:
         cached = _compiled.get(type_)
-    except TypeError:  # an annotation in it is not hashable
+    except TypeError:  # part of the type is not hashable
         cached = None
     if cached is not None:
         return cached
     compiler = _Compiler(names or {})
     shape = compiler.compile(type_)
     compiler.check_unions()
-    _compiled.update(compiler.done)  # only now: a failed compilation must not leave incomplete shapes
+    _compiled.update(compiler.done)  # not earlier: a failed compilation must not leave incomplete shapes
     return shape
 
 
@@ -53,7 +53,7 @@ def type_name(type_: Any) -> str:
 
 
 class _Compiler:
-    """One compilation. Records are registered before their fields are compiled, so that types can be recursive."""
+    """One compilation. Records are registered before their fields are compiled, so types can be recursive."""
 
     def __init__(self, names: Namespace) -> None:
         self.names = names
@@ -69,7 +69,7 @@ class _Compiler:
         type_ = bare(type_, keep=_is_json_alias)
         try:
             cached = self.done.get(type_) or _compiled.get(type_)
-        except TypeError:  # an annotation in it is not hashable
+        except TypeError:  # part of the type is not hashable
             return self._make(type_)
         if cached is None:
             cached = self.done[type_] = self._make(type_)
@@ -100,7 +100,7 @@ class _Compiler:
             return literal_choice(get_args(type_))
         if is_union(type_):
             members = [self.compile(member) for member in get_args(type_)]
-            members.sort(key=lambda member: isinstance(member, Float))  # stable: 1 is an int first, then a float
+            members.sort(key=lambda member: isinstance(member, Float))  # stable sort: 1 is decoded as an int
             union = Union(members)
             self._unions.append(union)
             return union
@@ -168,7 +168,7 @@ class _Compiler:
         fields = list[RecordField]()
         for name, hint in self._hints(type_, origin).items():
             marks = {get_origin(hint), get_origin(get_args(hint)[0]) if get_args(hint) else None}
-            # with postponed annotations __required_keys__ knows nothing of these marks
+            # __required_keys__ does not reflect these marks if annotations are postponed
             required = name in origin.__required_keys__ or typing.Required in marks
             required = required and typing.NotRequired not in marks
             fields.append(RecordField(name, self.compile(hint), required, required))
@@ -214,7 +214,7 @@ def _is_json_alias(type_: Any) -> bool:
 
 
 def _is_self(type_: Any, alias: Any) -> bool:
-    # A ForwardRef in resolved annotations is an alias that refers to itself.
+    # In resolved annotations, a ForwardRef is an alias that refers to itself.
     return isinstance(type_, typing.ForwardRef | str) or (alias is not None and type_ is alias)
 
 

@@ -31,7 +31,7 @@ class Array(Shape):
 
     @property
     def unordered(self) -> bool:
-        """Whether it is a set. Sets are encoded in a stable order, so that equal sets have equal hashes."""
+        """Whether the type is a set. Sets are encoded in a stable order, so equal sets have equal hashes."""
         return self.make is set or self.make is frozenset
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
@@ -73,7 +73,7 @@ class Array(Shape):
         return {"type": "array", "items": self.item.schema(definitions)}
 
     def holds(self, value: Any) -> bool:
-        """Whether ``value`` is such a container; a named tuple does not count as a tuple."""
+        """Whether ``value`` is a container of this type. A named tuple does not count as a tuple."""
         return isinstance(value, self.encodable) and not hasattr(value, "_fields")
 
 
@@ -83,7 +83,7 @@ class FixedArray(Shape):
     Args:
         items: the shape of each item.
         type_: ``tuple``, or the named tuple's class.
-        required: how many items are required; the others have defaults.
+        required: the number of items without defaults.
     """
 
     json_types = frozenset({"array"})
@@ -95,7 +95,7 @@ class FixedArray(Shape):
 
     @property
     def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] -- the items are added later
-        """Its name in error messages."""
+        """The name of the type in error messages."""
         least, most = self.required, len(self.items)
         return f"an array of {most} items" if least == most else f"an array of {least} to {most} items"
 
@@ -184,7 +184,7 @@ class Mapping(Shape):
             at.append(text)
             form: Any = text
             if pattern is not None:
-                form = None  # if it is not a number, the key's shape reports what it expected
+                form = None  # if this is not a number, the key's shape reports what it expects
                 if len(text) <= _LONGEST_NUMBER and re.fullmatch(pattern, text):
                     form = int(text) if isinstance(self.key, Integer) else float(text)
             key = self.key.decode(form, at, problems)
@@ -206,7 +206,7 @@ class Mapping(Shape):
 
 
 _LONGEST_NUMBER = 1_234
-"""The most characters of a number as a key: those of the largest integer, with its sign."""
+"""The maximum length of a number as a key: that of the largest integer, with a sign."""
 
 _PATTERNS: dict[type[Shape], str] = {
     Integer: r"^(0|-?[1-9][0-9]*)$",
@@ -225,7 +225,7 @@ class Json(Shape):
         self._array = Array(self, list, (list,))
 
     def encode(self, value: object, at: Path, problems: Problems) -> Any:
-        """Return a copy. Anything that is not JSON is a problem, also a tuple, because it would be decoded as a
+        """Return a copy. Anything that is not JSON is a problem. So is a tuple, because it would be decoded as a
         list."""
         scalar = _PLAIN.get(type(value))
         if scalar is not None:

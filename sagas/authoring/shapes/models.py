@@ -1,4 +1,4 @@
-"""pydantic models, if the author uses pydantic. This module never imports it, but takes it from the loaded modules."""
+"""Pydantic models. This module never imports pydantic: if the author uses it, it is in ``sys.modules``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_model(type_: Any) -> bool:
 
 
 class Model(Shape):
-    """A pydantic model. pydantic validates in strict mode; unknown fields are refused unless the model allows them.
+    """A pydantic model. Validation is strict, and unknown fields are refused unless the model allows them.
 
     Args:
         type_: the model's class.
@@ -40,7 +40,7 @@ class Model(Shape):
 
     @property
     def fields(self) -> dict[str, RecordField]:
-        """The fields by their names in JSON; only pydantic knows their types."""
+        """The fields by their names in JSON. Only pydantic knows their types."""
         fields = self.type.model_fields.items()
         names = {info.serialization_alias or info.alias or name: info for name, info in fields}
         return {name: RecordField(name, _JSON, info.is_required(), always=True) for name, info in names.items()}
@@ -53,12 +53,12 @@ class Model(Shape):
         before = len(problems)
         try:
             dumped = value.model_dump(mode="json", by_alias=True, round_trip=True)
-        except ValueError as error:  # pydantic_core's PydanticSerializationError is one
+        except ValueError as error:  # PydanticSerializationError is a ValueError
             return problems.add(at, f"{self.name} cannot be written as JSON ({type(error).__name__})")
         data = _JSON.encode(dumped, at, problems)
         if len(problems) > before:
             return None
-        # Aliases and serializers can write JSON that the model does not accept. Report it now, not in the next step.
+        # Aliases and serializers can write JSON that the model does not accept. Report this now, not in the next step.
         text = json.dumps(data)
         again, refusal = self._read(text)
         if refusal is not None:
@@ -75,7 +75,7 @@ class Model(Shape):
         plain = _JSON.decode(data, at, problems)
         if len(problems) > before:
             return None
-        # In strict mode pydantic refuses 1.0 as an integer, although its schema allows it.
+        # In strict mode, pydantic refuses 1.0 as an integer, although the model's schema allows it.
         refusal: ValueError | None = None
         for text in dict.fromkeys((json.dumps(plain), json.dumps(with_whole_numbers(plain)))):
             value, refusal = self._read(text)
@@ -92,7 +92,7 @@ class Model(Shape):
         return None
 
     def _read(self, text: str) -> tuple[Any, ValueError | None]:
-        """Return the model in ``text``, or the error that refuses it."""
+        """Return the model whose JSON is ``text``, or the validation error."""
         try:
             return self.type.model_validate_json(text, strict=True, extra=self._extra), None
         except ValueError as error:
@@ -124,7 +124,7 @@ class Model(Shape):
             return schema
         adapted = {key: self._adapted(item, definitions) for key, item in cast("dict[str, Any]", schema).items()}
         for key, target in adapted.items():
-            # references, and the mapping of a discriminator
+            # a reference, or the mapping of a discriminator
             if isinstance(target, str) and target.startswith(_DEFS):
                 name = target.removeprefix(_DEFS)
                 adapted[key] = definitions.reference((self.type, name), name)[0]["$ref"]
@@ -134,7 +134,7 @@ class Model(Shape):
 
 
 _QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
-"""Errors of pydantic whose text has the value, or the text of the author's exception, which could have it."""
+"""Pydantic's errors whose text contains the value, or an exception of the author that may contain it."""
 
 
 def _message(detail: dict[str, Any], model: str) -> str:
@@ -147,5 +147,5 @@ def _message(detail: dict[str, Any], model: str) -> str:
     if kind in _QUOTING or kind not in error_types:
         return f"refused by {model} ({kind})"
     text = str(detail["msg"])
-    # after the comma, these quote the value
+    # after the comma, the texts of these errors quote the value
     return text.split(",", 1)[0] if kind.endswith(("_parsing", "_invalid")) else text

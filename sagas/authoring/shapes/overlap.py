@@ -1,7 +1,7 @@
-"""Check whether a member of a union decodes the output of a later member.
+"""Checks whether a member of a union decodes the output of a later member.
 
-A union decodes with the first member that fits. So it returns the original value if and only if no member decodes the
-output of a later member, except to an equal value.
+A union decodes with the first member that fits. So the union returns the original value only if no earlier member
+decodes the output to a different value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sagas.authoring.shapes.unions import Union
 
 
 def first_ambiguity(members: list[Shape]) -> tuple[Shape, Shape] | None:
-    """Return the first two members where the earlier decodes the output of the later; None if no two do."""
+    """Return the first two members where the earlier can decode the output of the later; None if there are none."""
     for index, earlier in enumerate(members):
         for later in members[index + 1 :]:
             if is_ambiguous_with(earlier, later):
@@ -53,7 +53,7 @@ def is_ambiguous_with(earlier: Shape, later: Shape, seen: frozenset[tuple[int, i
 
 
 def _reads_otherwise(shape: Shape, choice: Choice) -> bool:
-    """Whether ``shape`` decodes a form of the choice to a different value than the choice does."""
+    """Whether ``shape`` decodes some form of the choice to a different value than the choice itself does."""
     for (_, form), value in choice.values.items():
         problems = Problems()
         read = shape.decode(form, Path(), problems)

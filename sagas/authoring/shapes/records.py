@@ -1,4 +1,4 @@
-"""Records: dataclasses and TypedDicts, JSON objects with a fixed set of fields."""
+"""Records: dataclasses and TypedDicts, whose JSON form is an object with a fixed set of fields."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class RecordField:
 
     Args:
         name: the field's name, in Python and in JSON.
-        shape: the shape of its type.
-        required: whether the JSON form must have it.
-        always: whether the JSON form of a value always has it.
+        shape: the shape of the field's type.
+        required: whether the JSON form must have the field.
+        always: whether encoding a value always writes the field.
     """
 
     name: str
@@ -33,8 +33,8 @@ class Record(Shape):
 
     Args:
         type_: the class, or parametrized class, that identifies the schema.
-        make: builds the value from its fields.
-        exact: the dataclass of the values, without subclasses; None for a TypedDict, whose values are dicts.
+        make: the function that builds a value from its fields.
+        exact: the dataclass that values must have, not a subclass; None for a TypedDict, whose values are dicts.
     """
 
     json_types = frozenset({"object"})
@@ -117,7 +117,7 @@ class Record(Shape):
         return self._exact is not None or self._has_kinds(value, _may_be)
 
     def accepts(self, data: Any) -> bool:
-        """Whether the field names, and the JSON types of their values, fit this record."""
+        """Whether the names of fields and the JSON types of their values fit this record."""
         return isinstance(data, dict) and self._has_kinds(cast("dict[Any, Any]", data), _may_be_form)
 
     def _has_kinds(self, members: dict[Any, Any], check: Callable[[Shape, Any], bool]) -> bool:

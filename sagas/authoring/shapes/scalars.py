@@ -1,4 +1,4 @@
-"""Scalars: those of JSON, and those that are encoded as strings."""
+"""Scalars: the scalars of JSON, and types that are encoded as strings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import msgspec
 from sagas.authoring.shapes.base import Path, Problems, SchemaDefinitions, Shape
 
 MAX_INTEGER_BITS = 4_096
-"""Python does not convert larger integers to decimal digits (its limit is 4,300 digits)."""
+"""Python does not convert larger integers to text, because its limit is 4,300 digits."""
 
 _EXACT = 2.0**53
-"""From here on, a float cannot distinguish an integer from the next."""
+"""From this integer on, floats cannot represent every integer."""
 
 _SURROGATE = "has a lone surrogate, which UTF-8 cannot encode"
 
@@ -38,7 +38,7 @@ def has_surrogate(text: str) -> bool:
 def whole(data: object) -> int | None:
     """Return a JSON number as an integer; ``None`` if it is not an integer.
 
-    ``1.0`` is an integer, as in JSON Schema. Floats from 2**53 on are not, because they are no longer exact.
+    ``1.0`` is an integer, as in JSON Schema. Floats from 2**53 on are not integers, because they are no longer exact.
     """
     if isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
         return int(data)
@@ -91,7 +91,7 @@ class Integer(Shape):
     json_types = frozenset({"integer"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the int; a member of an IntEnum becomes a plain int."""
+        """Return the int. A member of an IntEnum becomes a plain int."""
         if type(value) is not int and not self.holds(value):
             return self.expected(at, problems, value)
         if value.bit_length() > MAX_INTEGER_BITS:
@@ -145,7 +145,7 @@ class String(Shape):
     json_types = frozenset({"string"})
 
     def encode(self, value: Any, at: Path, problems: Problems) -> Any:
-        """Return the str; a member of a StrEnum becomes a plain str."""
+        """Return the str. A member of a StrEnum becomes a plain str."""
         if type(value) is str and value.isascii():
             return value
         if not isinstance(value, str):
@@ -167,13 +167,13 @@ class Formatted(Shape):
     """A type whose values are encoded as strings in a certain format.
 
     Args:
-        type_: the type, without subclasses, because a datetime is a date to ``isinstance``.
-        label: its name in error messages.
-        to_text: writes a value; raises ValueError if that is impossible.
-        from_text: reads a text that matches the pattern; raises ValueError.
-        pattern: a regular expression for valid texts; a date can match without being in the calendar.
+        type_: the exact type of values: for ``isinstance``, a datetime would be a date.
+        label: the name of the type in error messages.
+        to_text: the function that writes a value; raises ValueError if that is impossible.
+        from_text: the function that reads a text that matches the pattern; raises ValueError.
+        pattern: a regular expression for valid texts. It also matches dates that do not exist.
         keywords: JSON Schema keywords in addition to the type and the pattern.
-        open_format: whether plain text can have this format by chance, so that a union cannot distinguish the two.
+        open_format: whether plain text can have this format by chance, so a union cannot distinguish the two.
     """
 
     json_types = frozenset({"string"})
@@ -225,7 +225,7 @@ class Formatted(Shape):
 
 def _iso_reader(type_: type[Any]) -> Callable[[str], Any]:
     def read(text: str) -> Any:
-        return msgspec.convert(text, type_)  # its ValidationError is a ValueError
+        return msgspec.convert(text, type_)  # pydantic's ValidationError is a ValueError
 
     return read
 
@@ -237,13 +237,13 @@ def _write(value: Any) -> str:
 def _write_datetime(value: datetime) -> str:
     offset = value.utcoffset()
     whole_minutes = offset is None or not offset % timedelta(minutes=1)
-    return _write(value if whole_minutes else value.astimezone(UTC))  # RFC 3339 has no seconds in an offset
+    return _write(value if whole_minutes else value.astimezone(UTC))  # RFC 3339 allows no seconds in an offset
 
 
 def _write_time(value: time) -> str:
     offset = value.utcoffset()
     if offset is not None and offset % timedelta(minutes=1):
-        raise ValueError("RFC 3339 has no seconds in an offset")
+        raise ValueError("RFC 3339 allows no seconds in an offset")
     return _write(value)
 
 

@@ -1,4 +1,4 @@
-"""Unions. A value must be decoded as the member it was, so members that look alike in JSON are refused."""
+"""Unions. A value must be decoded as the member that encoded it, so members that look alike in JSON are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sagas.authoring.shapes.scalars import Float
 
 
 class Union(Shape):
-    """One of several types: the first member that fits.
+    """One of several types. The first member that fits encodes or decodes a value.
 
     Args:
         members: the members' shapes, in order.
@@ -25,14 +25,14 @@ class Union(Shape):
         return self._first([m for m in self.members if m.holds(value)], "encode", value, at, problems)
 
     def decode(self, data: Any, at: Path, problems: Problems) -> Any:
-        """Decode with the first member that accepts the data; ``1.0`` as a float if there is such a member."""
+        """Decode with the first member that accepts the data. If a member is float, ``1.0`` is decoded as a float."""
         fitting = [member for member in self.members if member.accepts(data)]
         if isinstance(data, float):
             fitting.sort(key=lambda member: not isinstance(member, Float))
         if not fitting:
             kind = json_type_of(data)
             near = [member for member in self.members if kind in member.json_types]
-            fitting = near if len(near) == 1 else []  # a single member of that kind reports the problem best
+            fitting = near if len(near) == 1 else []  # if only one member has this kind, its problems say most
         return self._first(fitting, "decode", data, at, problems)
 
     def schema(self, definitions: SchemaDefinitions) -> dict[str, Any]:

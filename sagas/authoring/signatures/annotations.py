@@ -1,4 +1,4 @@
-"""Reduce annotations to the types that they stand for."""
+"""Reduces annotations to the types that they stand for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _TRANSPARENT = (typing.Annotated, typing.Required, typing.NotRequired)
 
 
 def bare(type_: Any, keep: Callable[[Any], bool] = lambda alias: False) -> Any:
-    """Strip everything that does not change the set of values: Annotated, NotRequired, NewType and aliases. None
-    becomes its type."""
+    """Strip what does not change the set of values: Annotated, NotRequired, NewType and aliases. None becomes
+    NoneType."""
     while True:
         if get_origin(type_) in _TRANSPARENT or getattr(get_origin(type_), "__name__", "") == "ReadOnly":
             type_ = get_args(type_)[0]
@@ -53,5 +53,5 @@ def is_secret(type_: Any) -> bool:
 
 
 def is_union(type_: Any) -> bool:
-    """Whether a type is a union, in either spelling."""
+    """Whether a type is a union, written as ``Union`` or with ``|``."""
     return get_origin(type_) in (typing.Union, types.UnionType)

@@ -1,4 +1,4 @@
-"""Check whether a parameter can hold its producer's values. If the answer is uncertain, it is yes."""
+"""Checks whether a parameter can hold the values of its producer. If that is uncertain, the answer is yes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def can_hold(annotation: Any, produced: Any) -> bool:
     if is_union(annotation):
         if any(can_hold(member, produced) for member in get_args(annotation)):
             return True
-        # several values can be spread over the members
+        # the union's members together may hold all values
         return len(literals) > 1 and all(can_hold(annotation, typing.Literal[value]) for value in literals)
     if get_origin(annotation) is typing.Literal:
-        # 1 == True: the type belongs to the value
+        # since 1 == True, compare the types, too
         accepted: set[tuple[Any, Any]] = {(type(value), value) for value in get_args(annotation)}
         return bool(literals) and all((type(value), value) in accepted for value in literals)
     if literals:
@@ -59,7 +59,7 @@ def _holds_class(annotation: Any, produced: Any) -> bool:
     if required is not None:
         return hasattr(actual, "__required_keys__") and required <= actual.__annotations__.keys()
     if getattr(expected, "_is_protocol", False):
-        return True  # structural: only a type checker can decide
+        return True  # for a structural type, only a type checker can decide
     return issubclass(actual, expected) and _holds_arguments(annotation, produced)
 
 

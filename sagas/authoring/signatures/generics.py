@@ -1,4 +1,4 @@
-"""The types that a class binds to the type variables of its generic bases."""
+"""Finds the types that a class binds to the type variables of its generic bases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that an annotation can use: its module's, and those local to the function that creates the class."""
+"""The names that an annotation can use: those of its module, and local ones of the function that creates the class."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class NameScope:
     """The local names where a class is created.
 
     Args:
-        near: names of the innermost function, which hide the module's.
-        far: names of the functions that called it, tried last; with closures, these functions enclose it.
+        near: names of the innermost function, which hide names of the module.
+        far: names of the function's callers, tried last. The callers of a closure may enclose it.
     """
 
     def __init__(self, near: dict[str, Any], far: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ def scope_of(frame: FrameType | None) -> NameScope:
         for name, value in frame.f_locals.items():
             names.setdefault(name, value)  # an inner name hides an outer one
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            names = far  # the innermost function is done
+            names = far  # from now on, names are those of outer functions
         caller = frame.f_back
         in_file = caller is not None and caller.f_code.co_filename == frame.f_code.co_filename
         frame = caller if in_file else None

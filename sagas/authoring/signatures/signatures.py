@@ -17,14 +17,14 @@ MISSING: Any = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function by name, without ``self``, and its return type; ``MISSING`` if not annotated."""
+    """A function's parameters by name, without ``self``, and its return type: ``MISSING`` if not annotated."""
 
     parameters: dict[str, Any]
     returns: Any
 
     @property
     def says_return(self) -> bool:
-        """Whether it has a return annotation."""
+        """Whether the function has a return annotation."""
         return self.returns is not MISSING
 
 
@@ -58,7 +58,7 @@ def read_signature(function: Callable[..., Any], scope: NameScope, bound: dict[A
 
 
 def as_method(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """Return a function as a method, unchanged if its first parameter is ``self``."""
+    """Return a function as a method. If its first parameter is ``self``, return it unchanged."""
     own = _signature(function, where)
     if next(iter(own.parameters), "") == "self":
         return function
@@ -75,12 +75,12 @@ def as_method(function: Callable[..., Any], where: str) -> Callable[..., Any]:
 def _signature(function: Callable[..., Any], where: str) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on annotations are lazy
+    except (TypeError, ValueError, NameError) as error:  # NameError: from Python 3.14 on, annotations are lazy
         raise DefinitionError(f"{where}: its signature cannot be read: {error}") from None
 
 
 _VALUES = (int, float, complex, bytes, list, tuple, dict, set, frozenset)
-"""Values that Python allows as annotations although they are not types."""
+"""Types of values that Python allows as annotations, although the values are not types."""
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

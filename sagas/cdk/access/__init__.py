@@ -1,1 +1,1 @@
-"""The API and the rights of its callers."""
+"""The API, and the rights of principals that call it."""

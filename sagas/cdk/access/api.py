@@ -1,4 +1,4 @@
-"""The HTTP API: a REST API, authorized by IAM, with one function for all methods."""
+"""The HTTP API: a REST API with IAM authorization, and one function for all methods."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from sagas.operations import OPERATIONS
 
 
 def routes() -> dict[str, tuple[str, ...]]:
-    """Return the methods of each resource. API Gateway requires one name per parameter position, so a path with an id
-    alone calls the id by the type's parameter name."""
+    """Return the methods of each resource. API Gateway allows one name per parameter position, so ``{saga_id}`` right
+    after ``/sagas`` is named ``{type}``."""
     methods = dict[str, list[str]]()
     for operation in OPERATIONS:
         path = operation.path.removeprefix("/").replace("{saga_id}", "{id}")
@@ -41,10 +41,10 @@ def routes() -> dict[str, tuple[str, ...]]:
 
 
 ROUTES: Mapping[str, tuple[str, ...]] = routes()
-"""The methods of each resource that are authorized."""
+"""The methods that IAM or an authorizer protects, by resource."""
 
 PUBLIC_ROUTES: Mapping[str, tuple[str, ...]] = {"callbacks/{token}": ("POST",)}
-"""The methods that need a token instead of a right. They exist only if a wait is public."""
+"""The methods that require a signed token, not a right, by resource. They exist only if a wait is public."""
 
 _TIMEOUT = 29
 """Seconds the gateway waits for the function."""
@@ -52,7 +52,7 @@ _MEMORY = 512
 
 _GATEWAY_MESSAGE = "$context.error.messageString"
 _NO_ENTRY = "the request is not signed, or the API has no such path and method"
-"""The gateway has one response for both mistakes, and its default message names only the first."""
+"""The gateway has one response for both mistakes. Its default message names only the first."""
 
 _RESPONSES: Mapping[str, tuple[str, str, str]] = {
     "DEFAULT_4XX": ("", "bad_request", _GATEWAY_MESSAGE),
@@ -63,7 +63,7 @@ _RESPONSES: Mapping[str, tuple[str, str, str]] = {
     "THROTTLED": ("429", "throttled", _GATEWAY_MESSAGE),
     "INTEGRATION_TIMEOUT": ("504", "timeout", _GATEWAY_MESSAGE),
 }
-"""The gateway's own responses: status (the gateway's if empty), our error code, and the message as a JSON string."""
+"""The gateway's own responses: the status (empty: unchanged), our error code, and the message as a JSON string."""
 
 _PUSH_LOGS = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _FINDINGS = {
@@ -71,8 +71,8 @@ _FINDINGS = {
     "AwsSolutions-APIG3": "A web ACL is the account's choice; calls are authorized, or carry a signed token.",
     "AwsSolutions-APIG4": "Every method is authorized, by IAM unless the user of the construct passes an authorizer.",
     "AwsSolutions-APIG6": "Execution logs would hold request bodies; the access log holds none.",
-    "AwsSolutions-COG4": "Callers are IAM principals, or are authorized by the authorizer passed in.",
-    f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's role for the whole account; it needs this policy.",
+    "AwsSolutions-COG4": "Callers are IAM principals, or the authorizer passed in authorizes them.",
+    f"AwsSolutions-IAM4[Policy::{_PUSH_LOGS}]": "API Gateway's one role for the account needs this policy.",
 }
 
 
@@ -120,7 +120,7 @@ class Mount:
 
     Args:
         api: the API.
-        resource: the parent of the service's resources.
+        resource: the resource to add the service's resources to.
     """
 
     api: apigateway.RestApi
@@ -128,19 +128,19 @@ class Mount:
 
     @classmethod
     def of(cls, options: ServiceOptions, service: Construct) -> Mount | None:
-        """Return the place that a service asks for; ``None`` if it has an API of its own."""
+        """Return the place that a service's options name; ``None`` if the service has its own API."""
         if options.mount is None:
             return None
         return cls(mounted_api(options.service, service, options.mount), options.mount)
 
     @property
     def path(self) -> str:
-        """The resource's path, without a slash at the end."""
+        """The path of the resource, without a trailing slash."""
         return self.resource.path.rstrip("/")
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that give the function the prefix of its paths."""
+        """Variables that pass the path prefix to the function."""
         return {"SAGAS_MOUNT": self.path} if self.path else {}
 
 
@@ -150,9 +150,9 @@ class SagaApi(Construct, Part):
     Args:
         scope: parent construct.
         id: construct id.
-        function: handles every method.
-        options: of the service.
-        mount: the place in an existing API. Default: an API of its own.
+        function: the function that handles every method.
+        options: the service's options.
+        mount: the place in an existing API. Default: the service gets its own API.
         callbacks: whether a wait is public.
     """
 
@@ -210,12 +210,12 @@ class SagaApi(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the log with its role and the account's setting, and the link to a web ACL."""
+        """Count the access log, its role, the account's setting for it, and the association with a web ACL."""
         options = catalogue.service_options
         return (0 if options.access_log == "off" else 3) + (0 if options.web_acl_arn is None else 1)
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the function and its responses: Lambda does not count a 5xx as an error."""
+        """Watch the function's errors and the API's 5xx responses: Lambda does not count a 5xx as an error."""
         what, function = "The API's function", self._function
         errors = alarms.watch_errors("ApiErrors", function.function, what)
         failed = self.rest_api.metric_server_error(period=FEW_MINUTES, statistic="Sum")
@@ -225,7 +225,7 @@ class SagaApi(Construct, Part):
 
 
 def shape_gateway_answers(api: apigateway.RestApi) -> None:
-    """Give an API's own error responses, such as 403 and 429, the shape of the service's.
+    """Give an API's own error responses, such as 403 and 429, the shape of the service's error responses.
 
     Args:
         api: an API without such responses. The API that a service creates already has them.
@@ -235,14 +235,14 @@ def shape_gateway_answers(api: apigateway.RestApi) -> None:
             kind,
             type=apigateway.ResponseType.of(kind),
             status_code=status or None,
-            # The gateway inserts its message with quotes, so this is JSON only afterwards.
+            # The gateway inserts its message with quotes, so the template becomes JSON only then.
             templates={"application/json": f'{{"error": {{"code": "{code}", "message": {message}, "details": null}}}}'},
         )
 
 
 def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> apigateway.RestApi:
     throttling, logged, form = options.throttling or Throttling(), None, None
-    # Public routes have a limit of their own, so that they cannot use up the limit of the others.
+    # Public routes have their own limit, so they cannot use up the limit of the other routes.
     bound = options.callback_throttling or Throttling(rate=50, burst=100)
     apart = apigateway.MethodDeploymentOptions(
         metrics_enabled=True, throttling_rate_limit=bound.rate, throttling_burst_limit=bound.burst
@@ -273,7 +273,7 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
     api = apigateway.RestApi(
         scope,
         "Api",
-        # The name is a dimension of its metrics, so no other API of the account may share it.
+        # The API's name is a dimension of its metrics, so no other API of the account may have the same name.
         rest_api_name=options.service,
         default_method_options=_authorization(options.authorizer),
         endpoint_configuration=apigateway.EndpointConfiguration(
@@ -281,7 +281,7 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
             vpc_endpoints=endpoint and [cast("ec2.IVpcEndpoint", each) for each in endpoint.vpc_endpoints],
         ),
         policy=endpoint and _private_policy(options, endpoint, callbacks=callbacks),
-        # API Gateway logs through one role for the whole account, so it must outlive this stack.
+        # API Gateway uses one role for the logs of the whole account, so the role must outlive this stack.
         cloud_watch_role=options.access_log == "role",
         cloud_watch_role_removal_policy=RemovalPolicy.RETAIN if options.access_log == "role" else None,
         deploy_options=apigateway.StageOptions(
@@ -297,15 +297,15 @@ def _rest_api(scope: Construct, options: ServiceOptions, *, callbacks: bool) -> 
     )
     resource = cast("apigateway.CfnRestApi", api.node.default_child)
     resource.security_policy = _TLS_AT_THE_EDGE if kind == "edge" else _TLS
-    # STRICT would refuse calls of a private API through the name of its VPC endpoint.
+    # STRICT would refuse calls to a private API that use the host name of its VPC endpoint.
     resource.endpoint_access_mode = "BASIC"
     return api
 
 
 def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callbacks: bool) -> iam.PolicyDocument:
-    """Refuse calls that do not come through the endpoints. IAM or the authorizer decides about the others."""
+    """Refuse calls that do not come through the endpoints. IAM or the authorizer decides about all other calls."""
     anyone = cast("iam.IPrincipal", iam.AnyPrincipal())
-    # The account as principal leaves the decision to its IAM policies. With an authorizer, callers are not in IAM.
+    # With the account as principal, its IAM policies decide. With an authorizer, callers are not in IAM.
     callers = cast("iam.IPrincipal", iam.AccountRootPrincipal()) if options.authorizer is None else anyone
     actions, resources = ["execute-api:Invoke"], ["execute-api:/*"]
     routes = PUBLIC_ROUTES.items() if callbacks else ()
@@ -327,7 +327,7 @@ def _private_policy(options: ServiceOptions, endpoint: PrivateEndpoint, *, callb
 
 
 def _authorization(authorizer: AnyAuthorizer | None) -> apigateway.MethodOptions:
-    """Return the authorization of methods: the authorizer, which knows its type, or IAM."""
+    """Return the authorization of methods: the authorizer if there is one, else IAM."""
     if authorizer is None:
         return apigateway.MethodOptions(authorization_type=apigateway.AuthorizationType.IAM)
     return apigateway.MethodOptions(authorizer=cast("apigateway.IAuthorizer", authorizer))

@@ -30,12 +30,12 @@ Grantee = iam.IGrantable | iam.Role | iam.User | iam.Group | iam.ManagedPolicy
 class Right:
     """The methods and paths of the API that a right covers, below the stage and the mount.
 
-    IAM's ``*`` spans slashes, so no pattern may end where another right's path continues. Every operation's path starts
-    with that of a start, so its pattern has no ``*`` for the name.
+    IAM's ``*`` also matches slashes, so no pattern may match a path of another right. Every path begins with the path
+    of a start, so a start's pattern has no ``*`` in place of the type.
 
     Args:
-        of_type: patterns for each named saga type; ``{type}`` is its name.
-        of_all: patterns for all types together; if empty, ``of_type`` of each type.
+        of_type: patterns for one saga type, with ``{type}`` in place of its name.
+        of_all: patterns for all types together. If empty, ``of_type`` is used for each type.
     """
 
     of_type: tuple[str, ...]
@@ -43,7 +43,7 @@ class Right:
 
 
 def rights() -> dict[str, Right]:
-    """Return the rights with their operations."""
+    """Return each right by name, with the patterns of its operations."""
     result = dict[str, Right]()
     for name in dict.fromkeys(operation.right for operation in OPERATIONS):
         mine = [operation for operation in OPERATIONS if operation.right == name]
@@ -56,7 +56,7 @@ def rights() -> dict[str, Right]:
 
 
 def _fewest(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Leave out each pattern that another pattern covers."""
+    """Return the patterns without those that another pattern covers."""
     distinct = [*dict.fromkeys(patterns)]
 
     def covered(pattern: str) -> bool:
@@ -66,7 +66,7 @@ def _fewest(patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 RIGHTS: Mapping[str, Right] = rights()
-"""Each method of the API belongs to one of these, except callbacks, which need no authorization."""
+"""The rights by name. Each method of the API belongs to one of them, except callbacks."""
 
 _DEAD_LETTERS = (
     *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
@@ -74,25 +74,25 @@ _DEAD_LETTERS = (
 )
 _FIND_PARTS = ("cloudformation:ListStackResources", "cloudformation:GetTemplate")
 _ARNS = 20
-"""Resources per statement. The CDK moves whole statements to another policy when one exceeds IAM's limit."""
+"""Resources per statement. When a policy exceeds IAM's limit, the CDK moves whole statements to another one."""
 _MOST_NAMED = 40
-"""Queues that are named individually: a role's own policies have 10,240 characters."""
-_MANY = "Policies have no room for all names; the pattern matches only those of this service."
+"""Grants name at most this many queues individually: a role's inline policies have 10,240 characters."""
+_MANY = "Policies have no room for all names; the pattern matches only names of this service."
 _WILDCARD = "A saga's id is not known in advance; the path names the operation and the saga type."
 
 
 class Access:
-    """Grants the rights of a service for some of its saga classes. Default: all.
+    """Grants the rights of a service, for some of its saga classes or for all.
 
-    Rights apply to callers of the API that IAM authorizes; see ``docs/concepts/security-model.md`` for the policies.
+    Rights apply only if IAM authorizes the API's callers; see ``docs/concepts/security-model.md`` for the policies.
 
     Args:
         service: the construct of the service.
-        catalogue: of its sagas.
-        queues: by saga.
+        catalogue: the catalogue of its sagas.
+        queues: the sagas' queues, by saga type.
         api: the API that the rights apply to.
         supervisor: the function that operators may call.
-        let_send: lets a principal send to the command queue, once there is one.
+        let_send: lets a principal send to the command queue, once the queue exists.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Access:
         self._api, self._supervisor, self._let_send = api, supervisor, let_send
 
     def start(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
-        """Let a principal start sagas through the API; if all types are granted, also by commands."""
+        """Let a principal start sagas through the API and, if the grant is for all types, with commands."""
         granted = self.grant("start", grantee, saga_classes)
         if not saga_classes or len(set(saga_classes)) == len(self._catalogue.sagas):
             self._let_send(grantee)
@@ -125,14 +125,14 @@ class Access:
         return self.grant("cancel", grantee, saga_classes)
 
     def operate(self, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
-        """Let a principal operate sagas through the API, handle dead letters and read the templates to find them."""
+        """Let a principal operate sagas through the API, handle dead letters, and find queues in the templates."""
         granted = self.grant("operate", grantee, saga_classes)
         scope = cast("Construct", grantee) if Construct.is_construct(grantee) else self._service
         more: list[tuple[Sequence[str], list[str]]] = [(_FIND_PARTS, self._stacks(grantee))]
         named = self._named(saga_classes) or self._catalogue.sagas
         queues = [self._queues[saga.name] for saga in named if saga.has_code]
         more.append((_DEAD_LETTERS, [own.arn_of_letters(scope) for own in queues]))
-        # Many queues get one pattern per saga: policies have no room for hundreds.
+        # If there are many queues, name one pattern per saga: policies have no room for hundreds of names.
         many = sum(len(own.by_group) for own in queues) > _MOST_NAMED
         names, targets = [saga.name for saga in self._catalogue.sagas], list[str]()
         for own in queues:
@@ -148,11 +148,11 @@ class Access:
         return _combined([granted, *further, *let_use_queues_key(self._options.encryption_key, grantee)])
 
     def grant(self, right: str, grantee: Grantee, saga_classes: Sequence[type[Any]]) -> iam.Grant:
-        """Let a principal call the operations of a right."""
+        """Let a principal call the operations that a right covers."""
         named, mount = self._named(saga_classes), self._options.mount
         mounted = mount and mount.default_method_options and mount.default_method_options.authorizer
         if self._options.authorizer or mounted:
-            fault = "its API is authorized by an authorizer of yours, so IAM permissions have no effect"
+            fault = "its API uses your own authorizer, so IAM permissions have no effect"
             raise DefinitionError(f"{self._service.node.id}: {fault}")
         patterns = [] if named else list(RIGHTS[right].of_all)
         names = [saga.name for saga in named or self._catalogue.sagas]
@@ -174,7 +174,7 @@ class Access:
         return [self._catalogue.definition(saga_class) for saga_class in saga_classes]
 
     def _stacks(self, grantee: Grantee) -> list[str]:
-        """Return the ARNs of the service's stacks. The outermost is requested by name, without its id."""
+        """Return the ARNs of the service's stacks. Requests name the outermost stack without its id."""
         stack = Stack.of(self._service)
         named = stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
         acknowledge_objects(cast("iam.IGrantable", grantee), named, "A stack's id is not known in advance.")
@@ -182,7 +182,7 @@ class Access:
         if len(nested) <= _ARNS:
             return [named, *(inner.stack_id for inner in nested)]
         ids = [stack.get_logical_id(cast("CfnElement", inner.nested_stack_resource)) for inner in nested]
-        # CloudFormation names a nested stack after the outer one and its logical id, with a random suffix.
+        # CloudFormation's name for a nested stack: the outer stack's name, the logical id, and a random suffix.
         same = takewhile(lambda letters: letters[0] == letters[1], zip(min(ids), max(ids), strict=False))
         name = f"{stack.stack_name}-{''.join(letter for letter, _ in same)}*/*"
         inner = stack.format_arn(service="cloudformation", resource="stack", resource_name=name)

@@ -1,1 +1,1 @@
-"""The Lambda functions: code, variables and rights."""
+"""The Lambda functions: their code, variables and permissions."""

@@ -1,4 +1,4 @@
-"""The archive of the audit trail: a function on the audit table's stream that writes to a bucket."""
+"""The archive of the audit trail: a function reads the audit table's stream and writes to a bucket."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from sagas.cdk.parts.part import Part
 _TIMEOUT = 60
 _BATCH = 1_000
 _WINDOW = Duration.seconds(60)
-"""How long entries are collected for one object: storage is cheap, requests are not."""
+"""How long the function collects entries for one object: storage is cheap, requests are not."""
 _ARCHIVED_BY = 3600
-"""Seconds after which an audit entry that is not archived is late. The stream drops it after a day."""
+"""An audit entry is late if it is not archived after this many seconds. The stream drops it after a day."""
 _VARIABLE = "SAGAS_ARCHIVE_BUCKET"
-"""The same as in ``sagas.handlers.archiving``, which a deployment cannot import."""
+"""The same name as in ``sagas.handlers.archiving``, which a deployment cannot import."""
 
 
 class AuditArchive(Construct, Part):
@@ -38,10 +38,10 @@ class AuditArchive(Construct, Part):
         scope: parent construct.
         id: construct id.
         shared: code, layers, options and tables.
-        archive: its options.
+        archive: the archive's options.
 
     Raises:
-        DefinitionError: the imported audit table has no stream, or its stream lacks new images.
+        DefinitionError: the imported audit table has no stream, or a stream without new images.
     """
 
     def __init__(self, scope: Construct, id: str, *, shared: SharedAssets, archive: Archive) -> None:
@@ -70,7 +70,7 @@ class AuditArchive(Construct, Part):
         allow_archiving(function.role, self.bucket)
         for key in shared.tables.keys:
             allow_key(function.role, key)
-        # This queue names the entries that could not be copied within a day. They are still in the table.
+        # This queue names the entries that could not be copied within a day. The table still has them.
         self.missed = follow(
             function,
             table,
@@ -84,15 +84,15 @@ class AuditArchive(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count its bucket, function, queue and alarms, if the service asks for them."""
+        """Count the archive's bucket, function, queue and alarms, if the service has an archive."""
         return 0 if catalogue.service_options.archive is None else 13
 
     def held(self) -> Mapping[str, object]:
-        """Return the bucket, and the queue that names missing entries."""
+        """Return the bucket, and the queue that names entries missing from the archive."""
         return {"archive": self.bucket, "entries not archived": self.missed}
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the age of the oldest entry that is not archived, and entries that never will be."""
+        """Watch the age of the oldest entry not yet archived, and the queue of entries that will never be archived."""
         lag = self.function.metric("IteratorAge", statistic="Maximum", period=FEW_MINUTES)
         late = "The audit trail is not being archived; entries older than a day will be missing."
         alarms.watch("ArchiveLate", lag, late, "archive", above=_ARCHIVED_BY * 1000, periods=3)

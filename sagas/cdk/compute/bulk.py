@@ -1,12 +1,11 @@
-"""The service's own work queues: a queue, its dead letters, and its function.
+"""The service's own work queues, each with a dead-letter queue and a function.
 
-``bulk`` is for work that can take its time, and ``now`` for urgent work: recovering a million sagas does not delay the
-end of a wait. A service has ``now`` only if one of its sagas waits.
+The queue ``bulk`` is for work that can take its time, ``now`` for urgent work: recovering a million sagas does not
+delay the end of a wait. A service has ``now`` only if one of its sagas waits.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -39,8 +38,8 @@ from sagas.messaging.work import NOW as NOW_NAME
 _AFTER_FUNCTION = 2
 """Seconds a message stays hidden beyond its function's timeout."""
 _MAX_RECEIVES = 10
-"""Receives of a message whose function fails, one second to a minute apart. Work given up is found again, or the alarm
-reports it."""
+"""After this many receives, SQS dead-letters a message whose function keeps failing. The supervisor finds the work
+again, or the alarm reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +47,16 @@ class WorkKind:
     """A kind of work with its own queue and function.
 
     Args:
-        name: of the queue, and of the function among the options of functions.
+        name: the name of the queue, and of its function in the option ``functions``.
         handler: the function's entry point.
-        description: of the function.
-        timeout: seconds it may run.
+        description: the function's description in the AWS console.
+        timeout: seconds that the function may run.
         memory_size: memory in MB.
-        maximum_concurrency: concurrent invocations, limited so that it never starves the steps.
-        does: the work, for the function's alarm.
-        given_up: the meaning of its dead letters, for their alarm.
+        maximum_concurrency: the limit of concurrent invocations, so that this work never starves the steps.
+        does: what the function does, as a verb phrase for its alarm.
+        given_up: what a dead letter means, as the text of its alarm.
         batch_size: messages per invocation.
-        lists: whether it may list sagas by the indexes, and purge them; if not, it works on sagas named in messages.
+        lists: whether the function may list sagas by the indexes, and purge them. If not, messages name the sagas.
     """
 
     name: str
@@ -72,7 +71,7 @@ class WorkKind:
     lists: bool = True
 
     def options_in(self, service: ServiceOptions) -> FunctionOptions:
-        """Return the options of its function: the service's, or this kind's defaults."""
+        """Return the options of the function: those that the service sets, else the defaults of this kind."""
         options = service.own_function(self.name, self.memory_size)
         return replace(
             options,
@@ -111,8 +110,8 @@ class WorkQueue(Construct):
     Args:
         scope: parent construct.
         id: construct id.
-        kind: of work.
-        options: of the service.
+        kind: the kind of work.
+        options: the service's options.
     """
 
     def __init__(self, scope: Construct, id: str, *, kind: WorkKind, options: ServiceOptions) -> None:
@@ -135,11 +134,10 @@ class WorkFunction(SagaFunction, Part):
         id: construct id.
         shared: code, layers, options and tables.
         work: the queue.
-        queues: of the sagas.
+        queues: the sagas' queues.
         environment: its variables.
-        also: other work queues that it sends to.
-        listing: whether it lists the sagas of a type, to count consecutive failures.
-        waits: the steps of the sagas that have no function of their own, by saga.
+        also: other work queues that the function sends to.
+        listing: whether the function lists the sagas of a type, to count consecutive failures.
     """
 
     def __init__(
@@ -153,7 +151,6 @@ class WorkFunction(SagaFunction, Part):
         environment: Mapping[str, str],
         also: Sequence[sqs.Queue] = (),
         listing: bool = False,
-        waits: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         kind, options = work.kind, work.kind.options_in(shared.options)
         super().__init__(
@@ -165,11 +162,10 @@ class WorkFunction(SagaFunction, Part):
             environment=environment,
             function=options,
             description=kind.description,
-            # A message can cause another in this queue. The messages carry their own count.
+            # A message can cause another message in this queue. Messages count these hops themselves.
             recursive=True,
         )
-        more = {"waits": json.dumps(waits)} if waits else {}
-        tag_part(self.function, "work_function", name=kind.name, **more)
+        tag_part(self.function, "work_function", name=kind.name)
         if kind.lists:
             allow_all_sagas(self.role, shared.tables)
         else:
@@ -191,7 +187,7 @@ class WorkFunction(SagaFunction, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count those of ``now``, if a saga waits. Every service has ``bulk``."""
+        """Count the resources of ``now``, if a saga waits. Every service has ``bulk``, which is counted elsewhere."""
         if not catalogue.works_now:
             return 0
         return 14 if catalogue.gradual else 13
@@ -202,7 +198,7 @@ class WorkFunction(SagaFunction, Part):
         return {f"work queue {name}": self.work.queue, f"dead-letter queue of work {name}": self.work.dead_letters}
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the dead letters and the function."""
+        """Watch the dead-letter queue and the function's errors."""
         kind, id = self.work.kind, self.work.name.capitalize()
         section = f"{kind.name}-dead-letters"
         alarms.watch_letters(f"{id}DeadLetters", self.work.dead_letters, kind.given_up, section)

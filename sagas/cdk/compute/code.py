@@ -1,4 +1,4 @@
-"""The code of a service: the top-level packages of its saga classes, and nothing else."""
+"""The code of a service: the top-level packages that contain its saga classes, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sagas.messaging.routes import TYPES_FILE
 
 
 def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
-    """Return the top-level packages of the classes, each once."""
+    """Return the top-level packages that contain the classes, each once."""
     packages: dict[str, ModuleType] = {}
     for saga_class in saga_classes:
         name = saga_class.__module__.partition(".")[0]
@@ -32,14 +32,14 @@ def packages_of(saga_classes: Iterable[type]) -> list[ModuleType]:
 
 
 class CodeAssets:
-    """The code of the functions, as Lambda assets. A saga's functions do not contain the code of other sagas.
+    """The code of the functions, as Lambda assets. The functions of a saga do not contain the code of other sagas.
 
-    So a change of one saga makes new versions only of its own functions, the API's and the supervisor's. An asset omits
-    the modules of other saga classes, or their packages below the top level, unless the saga imports them.
+    So a change to one saga makes new versions only of its own functions and of the service's. An asset omits the
+    modules of other saga classes, or their packages below the top level, unless the saga imports them.
 
     Args:
-        saga_classes: of the service.
-        types: the text of ``sagas-types.json`` by saga; under None, the text for all sagas.
+        saga_classes: the service's saga classes.
+        types: the text of ``sagas-types.json`` by saga class. The key ``None`` has the text for all sagas.
 
     Raises:
         DefinitionError: Lambda could not import a class from its module.
@@ -61,7 +61,7 @@ class CodeAssets:
         modules = {each: file for each in saga_classes if (file := self._modules.file_of(each.__module__))}
         self._territories: dict[type, str] = {}
         for saga_class, file in modules.items():
-            # A saga owns the package of its module; if other sagas are in that package, only the module.
+            # A saga owns the package of its module. If that package contains other sagas, it owns only the module.
             around = file.rpartition("/")[0] + "/"
             others = [other for other in modules.values() if other != file and _is_in(other, around)]
             self._territories[saga_class] = file if others or around.count("/") == 1 else around
@@ -82,7 +82,7 @@ class CodeAssets:
         self._assets: dict[tuple[Stack, str], lambda_.AssetCode] = {}
 
     def of(self, scope: Construct, saga_class: type | None = None) -> lambda_.AssetCode:
-        """Return the asset for functions in the stack of ``scope``: the CDK needs an object per stack."""
+        """Return the code asset for the stack of ``scope``: the CDK needs one asset object per stack."""
         digest = self._digests[saga_class]
         key = Stack.of(scope), digest
         if key not in self._assets:

@@ -24,7 +24,7 @@ from sagas.messaging.work import NOW
 _LIMIT = 4096
 """Lambda's limit in bytes for all variables of a function together."""
 _MOST_NAMED = 1024
-"""Bytes for the names of saga types and shared queues. Longer names go to a file next to the code."""
+"""The variables have this many bytes for names of saga types and shared queues. More go to a file next to the code."""
 
 
 def service_environment(
@@ -70,8 +70,8 @@ def service_environment(
 def _routes(
     scope: Construct, queues: SagaQueues | None, groups: Mapping[str, Mapping[str, str]], work: Mapping[str, sqs.Queue]
 ) -> dict[str, object]:
-    """Return the variables that ``sagas.messaging.routes.Routes`` reads. ``queues``: those of any saga; ``None`` if no
-    saga of the service has code."""
+    """Return the routes that ``sagas.messaging.routes.Routes`` reads. ``queues`` are the queues of any saga, or
+    ``None`` if no saga has code."""
     if queues is None:
         routes: dict[str, object] = {"base": base_of(work[NOW]), "token": ""}
     else:
@@ -86,9 +86,9 @@ def _routes(
 
 
 def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]) -> str | None:
-    """Return the text of a file next to the code, for functions with more sagas than variables can name.
+    """Return the names of sagas and shared queues as JSON, for a file next to the code.
 
-    Returns JSON; ``None`` if the variables have room.
+    Returns ``None`` if the variables have room for the names.
     """
     classes, groups = _types(sagas, queues)
     text = json.dumps({"classes": classes, "groups": groups}, separators=(",", ":"))
@@ -98,7 +98,7 @@ def types_file(sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]
 def _types(
     sagas: Sequence[SagaDefinition], queues: Mapping[str, SagaQueues]
 ) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Return the places of the classes, and the steps that share a queue with some steps of their saga."""
+    """Return where the classes are, and the group of each step that shares a queue with some steps of its saga."""
     classes = [f"{saga.saga_class.__module__}:{saga.saga_class.__qualname__}" for saga in sagas]
     return classes, {saga.name: grouped for saga in sagas if saga.has_code and (grouped := queues[saga.name].grouped)}
 
@@ -116,8 +116,8 @@ def check_size(scope: Construct, environment: Mapping[str, str]) -> None:
 
 
 def _resolved_size(value: Any, stack_name: int) -> int:
-    """Count the bytes of a CloudFormation value. A generated name has the stack's name, the logical id and 13
-    characters, at most 80."""
+    """Estimate the bytes of a CloudFormation value. A generated name consists of the stack's name, the logical id and
+    13 characters, and has at most 80."""
     match value:
         case str():
             return len(value.encode())
@@ -126,5 +126,5 @@ def _resolved_size(value: Any, stack_name: int) -> int:
         case {"Ref": str(logical_id)} | {"Fn::GetAtt": [str(logical_id), *_]}:
             return min(80, stack_name + len(logical_id) + 14)
         case _:
-            # Pseudo parameters and parts of a URL are shorter than this.
+            # The values of pseudo parameters and the parts of a URL are shorter.
             return 40

@@ -42,34 +42,34 @@ from sagas.cdk.options.telemetry import needed_extras
 from sagas.errors import DefinitionError
 from sagas.messaging.work import NOW
 
-# Casts to an interface, here and elsewhere: private parameters have other names in jsii's classes than in interfaces.
+# Casts to interfaces are needed because jsii's classes and interfaces name private parameters differently.
 _LAMBDA = cast("iam.IPrincipal", iam.ServicePrincipal("lambda.amazonaws.com"))
 
-# A version left by a failed deployment would block the next deployment of the same code.
+# A failed deployment must not leave its version, which would block the next deployment of the same code.
 _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 _WITHOUT_SNAPSHOTS = ("python3.11",)
 _WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
-"""Prefixes of the regions without Lambda's detection of loops, where its setting is refused."""
+"""Prefixes of the regions where Lambda does not detect loops, and so refuses the setting for them."""
 _FINDINGS = {
-    "AwsSolutions-IAM5[Resource::*]": "X-Ray's write actions, and those for a VPC's interfaces, cannot be narrowed.",
+    "AwsSolutions-IAM5[Resource::*]": "Writing traces and managing network interfaces cannot be limited to resources.",
     "AwsSolutions-L1": "The layer is built for this runtime; the app chooses it.",
     "Serverless-LambdaLatestVersion": "The layer is built for this runtime; the app chooses it.",
-    "Serverless-LambdaDLQ": "Queues call the steps and have a dead-letter queue; the API waits for its function.",
-    "Serverless-LambdaEventSourceMappingDestination": "Its queue has a dead-letter queue, as SQS sources need.",
+    "Serverless-LambdaDLQ": "Queues that call steps have a dead-letter queue; the API waits for its function.",
+    "Serverless-LambdaEventSourceMappingDestination": "The source queue has a dead-letter queue.",
 }
 _FINDINGS_UNTRACED = {"Serverless-LambdaTracing": "The user of the construct switched traces off."}
 
 
 @dataclass(frozen=True, slots=True)
 class SharedAssets:
-    """Everything that all functions of a service share.
+    """What all functions of a service share.
 
     Args:
         service: the construct of the service.
-        code: of the sagas.
-        layers: of dependencies.
-        options: of the service.
-        tables: of the service.
+        code: the code of the sagas.
+        layers: the layers with the dependencies.
+        options: the service's options.
+        tables: the service's tables and bucket.
         now: the service's work queue ``now``; ``None`` if no saga waits.
     """
 
@@ -81,7 +81,7 @@ class SharedAssets:
     now: sqs.Queue | None = None
 
     def work_of(self, saga: SagaDefinition) -> dict[str, sqs.Queue]:
-        """Return the work queues that functions of a saga's steps send to, by name."""
+        """Return the work queues, by name, that the step functions of a saga send to."""
         needed = saga.works_now or saga.name in self.tables.families
         return {NOW: self.now} if self.now is not None and needed else {}
 
@@ -98,9 +98,9 @@ class SharedAssets:
 def shared_assets(
     service: Construct, catalogue: Catalogue, tables: Stores, queues: Mapping[str, SagaQueues], now: sqs.Queue | None
 ) -> SharedAssets:
-    """Create everything that all functions of a service share."""
+    """Create what all functions of a service share."""
     options = catalogue.service_options
-    # Names without room in the variables go to a file next to the code: one for all sagas, and one per saga.
+    # Names that do not fit in the variables go to a file next to the code: one for all sagas, and one per saga.
     owners: list[tuple[type | None, list[SagaDefinition]]] = [(None, catalogue.sagas)]
     owners += [(saga.saga_class, [saga]) for saga in catalogue.sagas]
     texts = {owner: types_file(own, queues) for owner, own in owners}
@@ -118,9 +118,9 @@ def shared_assets(
 
 
 class SagaFunction(Construct):
-    """A function, its log group, and a role that may write the log and traces. The caller grants anything else.
+    """A function, its log group, and a role that may write the log and traces. Subclasses grant other permissions.
 
-    Callers use its alias, which points to a version.
+    Queues, rules and the API call the function's alias, which points to a version.
 
     Args:
         scope: parent construct.
@@ -131,8 +131,8 @@ class SagaFunction(Construct):
         environment: its variables.
         function: memory, storage and additional variables.
         description: shown in the AWS console.
-        saga_class: the class whose code it needs. Default: all.
-        recursive: whether it may cause calls of itself.
+        saga_class: the saga class whose code the function needs. Default: all classes.
+        recursive: whether the function may cause invocations of itself.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class SagaFunction(Construct):
                 cast("ec2.ISecurityGroup", group)
                 for group in ([shared.group_of(network)] if groups is None else groups)
             ]
-        # Whether Lambda has a setting for loops there. It is assumed where the stack's region is not known.
+        # Whether Lambda has the setting for loops in the stack's region. If the region is not known, assume so.
         can_recurse = not Stack.of(self).region.startswith(_WITHOUT_RECURSION_CONFIG)
         level = {} if function.log_level is None else {"POWERTOOLS_LOG_LEVEL": function.log_level}
         variables = self._variables = {**environment, **level, **function.environment}
@@ -205,7 +205,7 @@ class SagaFunction(Construct):
             vpc_subnets=network and network.subnets,
             security_groups=security_groups,
         )
-        # Otherwise new content of the layer would not create a new version.
+        # Without this, new content of the layer would not create a new version.
         self.function.invalidate_version_based_on(content)
         self.alias = lambda_.Alias(
             self,
@@ -215,7 +215,7 @@ class SagaFunction(Construct):
             provisioned_concurrent_executions=function.provisioned_concurrency,
         )
         acknowledge(Validations.of(self), _FINDINGS if options.tracing else _FINDINGS | _FINDINGS_UNTRACED)
-        # The CDK adds a DependsOn to the reference to the role; cfn-lint calls it redundant.
+        # The function refers to its role, and the CDK also adds a DependsOn. cfn-lint calls that redundant.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.add_metadata("cfn-lint", {"config": {"ignore_checks": ["W3005"]}})
 
@@ -228,7 +228,7 @@ class SagaFunction(Construct):
 
 
 class StepGroupFunction(SagaFunction):
-    """The function of a step group. It consumes the group's queue and sends to the queues of its saga."""
+    """The function of a step group. It consumes the group's queue and sends to all step queues of the saga."""
 
     def __init__(
         self, scope: Construct, id: str, *, shared: SharedAssets, group: StepGroup, queues: SagaQueues
@@ -252,7 +252,7 @@ class StepGroupFunction(SagaFunction):
             # Lambda's limit is 256 characters.
             description=f"{what} {group.names.replace(',', ', ')} of saga {saga.name}"[:256],
             saga_class=saga.saga_class,
-            # A saga moves from queue to function to queue by design; Lambda would stop it after 16 hops.
+            # A saga moves from queue to function to queue by design. Lambda would stop this after 16 hops.
             recursive=True,
         )
         tag_part(self.function, "function", saga=saga.name, step=group.names)
@@ -276,7 +276,7 @@ class StepGroupFunction(SagaFunction):
 def step_functions(
     placements: Iterable[Placement], shared: SharedAssets, queues: Mapping[str, SagaQueues]
 ) -> dict[tuple[str, str], StepGroupFunction]:
-    """Create the functions of all step groups. Returns them by the name of the saga and the id of the group."""
+    """Create the functions of all step groups. Returns the functions by saga type and group id."""
     functions: dict[tuple[str, str], StepGroupFunction] = {}
     for placement in placements:
         scope, own = Construct(placement.scope, placement.functions_id), queues[placement.saga.name]

@@ -1,7 +1,7 @@
-"""The layer that all functions share: third-party code for Lambda's platform, and the part of ``sagas`` they run.
+"""The layer that all functions share: third-party code for Lambda's platform, and the library's own modules.
 
-Pip fetches it without Docker, in the installed versions, once per set of versions. Later synths take it from the cache
-and need no network.
+Pip fetches the third-party code without Docker, in the installed versions, once per set of versions. Later synths take
+it from the cache and need no network.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _DEPLOYMENT_ONLY = frozenset({"cdk", "local", "cli", "testing", "node.py"})
 
 _PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
 _C_LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
-"""Amazon Linux 2023, under Python 3.12 and later, has glibc 2.34; wheels for older ones run there too."""
+"""Platforms of wheels, newest first. Lambda has glibc 2.34 since Python 3.12, and runs wheels for older versions."""
 _OLDER = {"3.11": 1}
-"""How many of these need more than Amazon Linux 2, which has glibc 2.26."""
+"""How many of the first platforms are too new for a Python version: 3.11 runs on Amazon Linux 2, with glibc 2.26."""
 
 
 class PackagingError(Exception):
@@ -45,15 +45,15 @@ class PackagingError(Exception):
 
 
 class Layers:
-    """A layer per platform of a service's functions.
+    """The layers of a service: one for each platform that its functions use.
 
     Args:
         scope: parent construct.
-        architecture: of most functions.
-        runtime: Python of most functions.
+        architecture: the architecture of most functions.
+        runtime: the runtime of most functions.
         requirements: requirements files of the functions' own packages.
-        bundle_sdk: whether it contains boto3 and botocore; or the services, by boto3's names, that botocore keeps in
-            addition to those the library uses.
+        bundle_sdk: whether layers contain boto3 and botocore. If it lists services by boto3's names, botocore keeps
+            only these and those that the library uses.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ def build_layer(
     bundle_sdk: bool | Sequence[str] = False,
     extras: Sequence[str] = (),
 ) -> Path:
-    """Return the directory of the layer's content, ``python/...`` as Lambda requires."""
+    """Return the directory with the layer's content, below ``python/`` as Lambda requires."""
     packages = _third_party(architecture, python, requirements, bundle_sdk, extras)
     root = Path(sagas.__path__[0])
     needed = (file for file in source_files(root) if file.parts[0] not in _DEPLOYMENT_ONLY)
@@ -144,7 +144,7 @@ def _third_party(
 def pinned_requirements(
     name: str = _DISTRIBUTION, left_out: Collection[str] = _IN_THE_RUNTIME, extras: Sequence[str] = ()
 ) -> list[str]:
-    """Return ``name==version`` of all that the library needs in a function, in the installed versions."""
+    """Return ``name==version``, as installed, of each package that the library needs in a function."""
     selected = [re.compile(rf"extra\s*==\s*[\"']{extra}[\"']") for extra in extras]
     pins: dict[str, str] = {}
     required: set[str] = set()
@@ -159,7 +159,7 @@ def pinned_requirements(
             if package in required:
                 extra = f"{name}[{','.join(extras)}]"
                 raise PackagingError(f"the functions need {extra}, but {package} is not installed") from None
-            # Its marker does not apply to this interpreter.
+            # The package's marker does not apply to this interpreter.
             continue
         pins[package] = installed.version
         for requirement in installed.requires or ():
@@ -183,7 +183,8 @@ def _pip(arguments: Sequence[str], platform: str) -> None:
 
 
 def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[str]) -> None:
-    """Remove modules that Lambda has or no function imports. If ``services`` are named, remove botocore's others."""
+    """Remove modules that Lambda provides or no function imports. If ``services`` has names, keep only their botocore
+    data."""
     provided = [target / name for name in runtime_modules]
     described = [info for path in provided for info in target.glob(f"{path.stem}-*.dist-info")]
     if provided:
@@ -197,7 +198,7 @@ def _prune(target: Path, runtime_modules: Sequence[str], services: Collection[st
     for name in sorted(services):
         if not (data / name).is_dir():
             raise PackagingError(f"bundle_sdk: botocore has no service {name!r}")
-    # The descriptions of all services take 50 of botocore's 56 MB.
+    # The data of all services takes 50 of botocore's 56 MB.
     for path in data.iterdir() if services else ():
         if path.is_dir() and path.name not in services:
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Which modules a module imports, read from the sources without running them."""
+"""Finds the modules that a module imports, by reading the sources without running them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Modules:
         self._imported = cache(self._imports_of)
 
     def file_of(self, module: str) -> str | None:
-        """Return the name of a module's file, if there is one."""
+        """Return the name of a module's file, or ``None`` if the packages have no such module."""
         return self._files.get(module)
 
     def reached_from(self, module: str) -> set[str]:
-        """Return the files that the import of a module needs: its own, and their imports in turn."""
+        """Return the files that the import of a module needs: its own, and those of all direct and indirect imports."""
         reached: set[str] = set()
         waiting = [module]
         while waiting:
@@ -52,7 +52,7 @@ class Modules:
 
 
 def _named(node: ast.AST, package: str) -> Iterator[str]:
-    """Yield names of modules in a part of a source, including texts that may be names, as for ``import_module``."""
+    """Yield the module names in a syntax node. Every string counts: it may be an argument of ``import_module``."""
     match node:
         case ast.Import(names):
             yield from (alias.name for alias in names)

@@ -15,14 +15,13 @@ from sagas.cdk.layout.acknowledge import acknowledge_objects
 from sagas.cdk.options.existing import AnyTable
 
 ARCHIVE = "archive/"
-"""The prefix of a sweep's archive; the same as in ``sagas.engine.sweep.sweep_pages``, which a deployment cannot
-import."""
+"""The key prefix of a sweep's archive, as in ``sagas.engine.sweep.sweep_pages``, which a deployment cannot import."""
 AUDIT_ARCHIVE = "audit"
-"""The prefix of archived audit entries; the same as in ``sagas.handlers.archiving``."""
-_SWEPT = "A sweep covers the saga's prefix, whose keys are not known in advance."
-_ARCHIVED = "Archived objects keep their keys, which are not known in advance."
+"""The key prefix of archived audit entries, as in ``sagas.handlers.archiving``."""
+_SWEPT = "A sweep covers a prefix of the saga, and the keys under it are not known in advance."
+_ARCHIVED = "Archived objects keep their keys, and these are not known in advance."
 _MOST_NAMED = 150
-"""Queues that the ten policies of a role have room to name."""
+"""A role's ten policies have room for the names of this many queues."""
 _STATEMENT = 20
 """Queues per statement."""
 _READ_ITEM = ("dynamodb:GetItem", "dynamodb:BatchGetItem")
@@ -30,7 +29,7 @@ _WRITE_CONTROL = ("dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Condition
 
 
 def allow_one_saga(role: iam.Role, tables: Stores) -> None:
-    """Let a step's function claim, journal and commit: items by key, no index, no scan, no deletion."""
+    """Let a step's function claim, journal and commit. It cannot use an index, scan a table, or delete anything."""
     for key in tables.keys:
         allow_key(role, key)
     _allow(role, [*_READ_ITEM, *_WRITE_CONTROL], [tables.sagas.table_arn])
@@ -41,9 +40,9 @@ def allow_one_saga(role: iam.Role, tables: Stores) -> None:
 
 
 def allow_payload_key(role: iam.Role, tables: Stores, *, encrypting: bool) -> None:
-    """Let a function decrypt payloads of sagas, or also encrypt them, if there is a key for that.
+    """Let a function decrypt payloads of sagas, and encrypt them if ``encrypting``. Without a payload key, do nothing.
 
-    A policy cannot list the ids of sagas. It requires that there is an id, so the key cannot be used for other data.
+    A policy cannot list all saga ids. It requires that a request has one, so the key cannot be used for other data.
     """
     if tables.payload_key is not None:
         actions = ["kms:Decrypt", *(["kms:GenerateDataKey"] if encrypting else [])]
@@ -53,19 +52,18 @@ def allow_payload_key(role: iam.Role, tables: Stores, *, encrypting: bool) -> No
 
 
 def allow_joining(role: iam.Role, tables: Stores, *, reading: bool = False) -> None:
-    """Let a function join children, if there are any: write the outcome of a child, and count. Nothing of other
-    sagas."""
+    """Let a function join children: write a child's outcome and count outcomes. Without a joins table, do nothing."""
     if tables.joins is None:
         return
     more = ["dynamodb:Query"] if reading else []
     actions = ["dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", *more]
     _allow(role, actions, [tables.joins.table_arn])
-    if reading:  # another invocation may have begun to start the child, and it may have been purged since
+    if reading:  # another invocation may have started the child, and the child may have been purged since
         _allow(role, ["dynamodb:ConditionCheckItem"], [tables.audit.table_arn])
 
 
 def allow_commands(role: iam.Role, tables: Stores) -> None:
-    """Let the function of the command queue start, signal and cancel. Besides a step's rights, it can check that a
+    """Let the function of the command queue start, signal and cancel. Besides a step's permissions, it can check that a
     saga to start was not purged, and join a child that a signal or cancel ends."""
     allow_one_saga(role, tables)
     allow_joining(role, tables)
@@ -96,7 +94,7 @@ def allow_all_sagas(role: iam.Role, tables: Stores) -> None:
 
 
 def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
-    """Let the outbox read and list sagas and their journals. If events contain payloads, it may also read large
+    """Let the outbox read and list sagas and their journals. If events contain payloads, the outbox may also read large
     payloads and the outcomes of children."""
     for key in tables.keys:
         allow_key(role, key)
@@ -112,7 +110,7 @@ def allow_publishing(role: iam.Role, tables: Stores, *, payloads: bool) -> None:
 
 
 def allow_listing(role: iam.Role, tables: Stores) -> None:
-    """Let a worker also list the sagas of a type: to count consecutive failures, it looks for successes in between."""
+    """Let a function list a type's sagas: to count consecutive failures, it looks for completed sagas in between."""
     _allow(role, ["dynamodb:Query"], [tables.index_arn(BY_NAME_INDEX)])
 
 
@@ -122,7 +120,7 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
     several = list(queues)
     arns = [arn for own in several for arn in own.arns(role)]
     if len(arns) > _MOST_NAMED:
-        # Both patterns end in the service's token, so no others match.
+        # Both patterns end in the service's token, so they match no other service's queues.
         letters = [several[0].arn_of_all(role, f"*-{DEAD_LETTERS}")]
         role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
         arns = [several[0].arn_of_all(role)]
@@ -133,13 +131,13 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
 
 
 def allow_working(role: iam.Role, queue: sqs.IQueue, *, counting: bool = True) -> None:
-    """Let a function send to a work queue. If ``counting``, it may also read the number of messages."""
+    """Let a function send to a work queue and, if ``counting``, read the number of its messages."""
     actions = ["sqs:SendMessage", "sqs:GetQueueAttributes"] if counting else ["sqs:SendMessage"]
     _allow(role, actions, [queue.queue_arn])
 
 
 def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQueue) -> None:
-    """Let Lambda read a table's stream for a function, and send the changes it gave up to a queue."""
+    """Let Lambda read a table's stream for a function, and send changes that it gives up to a queue."""
     _allow(role, [f"dynamodb:{name}" for name in ("DescribeStream", "GetRecords", "GetShardIterator")], [stream])
     streams = f"{table.table_arn}/stream/*"
     _allow(role, ["dynamodb:ListStreams"], [streams])
@@ -148,7 +146,7 @@ def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQue
 
 
 def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
-    """Let a function add to the archive of the audit trail, but not read or delete there."""
+    """Let a function add to the archive of the audit trail, but not read or delete anything in it."""
     archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
     _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named after its time.")
     if bucket.encryption_key is not None:
@@ -156,7 +154,7 @@ def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
 
 
 def allow_network(role: iam.Role) -> None:
-    """Let Lambda create the function's network interfaces in a VPC. It checks these permissions before it has any."""
+    """Let Lambda create the function's network interfaces. Lambda checks this before it knows their names."""
     names = ("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets")
     addresses = ("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses")
     _allow(role, [f"ec2:{name}" for name in (*names, *addresses)], ["*"])
@@ -175,7 +173,7 @@ def allow_sweeping(role: iam.IGrantable, bucket: s3.IBucket, prefix: str, action
     swept, archived = bucket.arn_for_objects(f"{prefix}*"), archive_to.arn_for_objects(f"{ARCHIVE}{prefix}*")
     _allow_objects(role, ["s3:GetObject", "s3:DeleteObject"], swept, _SWEPT)
     if action == "archive":
-        # Objects keep their tags. An object over 5 GB is copied in parts, which an interrupted copy removes.
+        # Objects keep their tags. An object over 5 GB is copied in parts, and an interrupted copy removes its parts.
         _allow_objects(role, ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"], archived, _ARCHIVED)
         _allow_objects(role, ["s3:GetObjectTagging"], swept, _SWEPT)
 

@@ -1,4 +1,4 @@
-"""Directories that become Lambda assets: copied without by-products, named by the hash of their content."""
+"""Directories that become Lambda assets. They contain no by-products, and a hash of the content is their name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 CACHE = Path(".sagas/cache")
-"""The directory of built assets, under the directory the CDK app runs in."""
+"""The directory for built assets, below the directory in which the CDK app runs."""
 
 _KEPT = 8
-"""Directories of one kind that stay in the cache."""
+"""The cache keeps at least this many directories of each kind."""
 _IN_USE = 3600.0
-"""Seconds a directory stays after its last use: another service of the app or another synthesis may need it."""
+"""Seconds for which the cache keeps any directory after its last use: another service or synthesis may need it."""
 
 _BYPRODUCTS = frozenset({"__pycache__", "node_modules"})
 
@@ -39,7 +39,7 @@ def digest_of(files: Mapping[str, Path], *extra: str) -> str:
 
 
 def copy_files(files: Mapping[str, Path], target: Path) -> None:
-    """Copy files to their names under ``target``."""
+    """Copy each file to its name, below ``target``."""
     for name, source in files.items():
         destination = target / name
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -47,8 +47,7 @@ def copy_files(files: Mapping[str, Path], target: Path) -> None:
 
 
 def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) -> Path:
-    """Return the cached directory ``name``. If it is missing, build it first. It appears as a whole, so an interrupted
-    build starts again."""
+    """Return the cached directory ``name``. Build it if it is missing; an interrupted build leaves nothing behind."""
     target = cache / name
     if target.is_dir():
         target.touch()
@@ -61,10 +60,10 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
         try:
             directory.replace(target)
         except OSError:
-            # Another synth built the same content first; anything else is an error.
+            # If the target exists, another synth has built the same content. Otherwise this is an error.
             if not target.is_dir():
                 raise
-    # Every change of a source makes a new directory; the ones used last are kept.
+    # Every change to a source makes a new directory. Keep the most recently used ones.
     used: list[tuple[float, Path]] = []
     for path in cache.glob(f"{name.partition('-')[0]}-*"):
         with suppress(FileNotFoundError):  # another synthesis has removed it
@@ -77,5 +76,6 @@ def built_once(name: str, build: Callable[[Path], None], cache: Path = CACHE) ->
 
 
 def names_under(root: Path, files: Iterable[Path], prefix: str) -> dict[str, Path]:
-    """Map ``prefix/relative`` to the file for each of ``files``, which are relative to ``root``."""
+    """Return the paths of files below ``root``, by name: ``prefix``, then the path relative to ``root`` as in
+    ``files``."""
     return {f"{prefix}/{file.as_posix()}": root / file for file in files}

@@ -1,4 +1,4 @@
-"""Functions that follow a table: Lambda calls them with its changes, and names changes it gave up in a queue."""
+"""Functions that follow a table: Lambda calls them with its changes. A queue names the changes that Lambda gave up."""
 
 from __future__ import annotations
 
@@ -57,10 +57,9 @@ def follow(
     filters: Sequence[Mapping[str, Any]],
     max_age: Duration | None = None,
 ) -> sqs.Queue:
-    """Have Lambda call a function with the changes of a table, in order per item. Returns the queue of those given
-    up."""
+    """Have Lambda call a function with a table's changes, in order per item. Returns the queue for changes given up."""
     queue = encrypted_queue(function, lost, encryption_key)
-    acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "It is the last place of changes that were given up."))
+    acknowledge(Validations.of(queue), dict.fromkeys(_FINDINGS, "The queue is a dead-letter queue itself."))
     allow_streaming(function.role, table, stream, queue)
     function.alias.add_event_source_mapping(
         "Stream",
@@ -78,7 +77,8 @@ def follow(
 
 @jsii.implements(lambda_.IEventSourceDlq)
 class _GivenUp:
-    """The queue for changes that Lambda gave up. The CDK's own class would grant the role all of a key's actions."""
+    """The queue for changes that Lambda gave up. The CDK's own class would let the role do too much with the KMS
+    key."""
 
     def __init__(self, queue: sqs.Queue) -> None:
         self._queue = queue

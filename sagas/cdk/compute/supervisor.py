@@ -1,5 +1,5 @@
-"""The supervisor: one function that looks for stalled sagas every one to five minutes, for sagas to purge every five
-minutes, sweeps every hour, and verifies a sample of audit trails every day."""
+"""The supervisor: a function that looks for stalled sagas every one to five minutes, and for sagas to purge every five
+minutes. It sweeps every hour, and verifies a sample of audit trails every day."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SWEEP_EVERY = Duration.hours(1)
 _VERIFY_EVERY = Duration.days(1)
 _OFTEN = timedelta(minutes=2)
 
-_MISSED = "The next call does what this one missed, and an alarm fires if none comes."
+_MISSED = "The next call makes up for a missed call, and an alarm fires if no call comes."
 _FINDINGS = {"Serverless-LambdaAsyncFailureDestination": _MISSED, "Serverless-EventBusDLQ": _MISSED}
 
 
 class SupervisorFunction(SagaFunction, Part):
-    """The supervisor's function and its rules. It only finds sagas to recover or purge, and passes them on."""
+    """The supervisor's function and its rules. It finds sagas to recover or purge, and passes them to work queues."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SupervisorFunction(SagaFunction, Part):
             function=options,
             description="Finds stalled sagas and sagas to purge, and sweeps orphaned objects",
         )
-        # Operators call the same version as the rules, also during a deployment.
+        # Operators call the alias, so they reach the same version as the rules, also during a deployment.
         tag_part(self.alias, "supervisor")
         allow_all_sagas(self.role, shared.tables)
         allow_sending(self.role, queues, counting=True)
@@ -64,7 +64,7 @@ class SupervisorFunction(SagaFunction, Part):
             allow_working(self.role, queue)
         self._every = shared.options.recover_every
         every = Duration.minutes(self._every // timedelta(minutes=1))
-        # The next call is the retry; a late call would only repeat its work.
+        # The next scheduled call is the retry. A late call would only repeat work.
         self.alias.configure_async_invoke(retry_attempts=0, max_event_age=every)
         acknowledge(Validations.of(self), _FINDINGS)
         self._call("recover", every, queue=True)
@@ -74,11 +74,11 @@ class SupervisorFunction(SagaFunction, Part):
             self._call("verify", _VERIFY_EVERY, sample=shared.options.verify_sample)
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch whether it is called, and whether it succeeds."""
+        """Watch whether the supervisor is called, and whether its calls succeed."""
         what = "The supervisor"
         errors = alarms.watch_errors("SupervisorErrors", self.function, what)
         calls = self.function.metric_invocations(period=FEW_MINUTES, statistic="Sum")
-        # A schedule is some seconds early or late, so a period of five minutes may have no call.
+        # A scheduled call is some seconds early or late, so a period of five minutes may have none.
         periods = 1 if self._every <= _OFTEN else 2
         silent = "The supervisor is no longer called."
         alarms.watch("SupervisorSilent", calls, silent, "supervisor-silent", silence=True, periods=periods)

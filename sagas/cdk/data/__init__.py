@@ -1,1 +1,1 @@
-"""The stores of sagas, payloads and messages: tables, the bucket and the queues."""
+"""The tables, the bucket and the queues, which hold sagas, payloads and messages."""

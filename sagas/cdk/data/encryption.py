@@ -1,4 +1,4 @@
-"""A customer's KMS key, and its use for the data of a service."""
+"""The use of a customer's KMS key for the data of a service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs")
 
 
 def allow_key(role: iam.Role, key: AnyKey | None) -> None:
-    """Let a function read and write encrypted data. The key's policy must leave access to IAM, as the CDK's do."""
+    """Let a function read and write encrypted data. The key's policy must leave access to IAM, as by the CDK's
+    default."""
     if key is not None:
         actions = [f"kms:{use}" for use in _USES]
         via = via_services(*_SERVICES)
@@ -26,17 +27,17 @@ def allow_key(role: iam.Role, key: AnyKey | None) -> None:
 
 
 def via_services(*services: str) -> dict[str, dict[str, list[str]]]:
-    """Return the condition that a key is used only through these services.
+    """Return the condition that a key may be used only through these AWS services.
 
     A key may also encrypt other data. Without the condition, a role could decrypt any ciphertext under it.
     """
-    # The suffix differs between partitions.
+    # The DNS suffix differs between AWS partitions.
     return {"StringLike": {"kms:ViaService": [f"{service}.{Aws.REGION}.amazonaws.*" for service in services]}}
 
 
 def private_bucket(scope: Construct, id: str, options: ServiceOptions, **more: Any) -> s3.Bucket:
-    """Return a bucket that blocks public access, accepts only TLS, and is encrypted like all data of the service.
-    ``more``: further arguments of the CDK's bucket."""
+    """Create a bucket that blocks public access, accepts only TLS, and is encrypted like all data of the service.
+    ``more`` are further arguments of the CDK's bucket."""
     key = options.encryption_key
     return s3.Bucket(
         scope,
@@ -53,14 +54,14 @@ def private_bucket(scope: Construct, id: str, options: ServiceOptions, **more: A
 
 
 def let_logs_use(scope: Construct, key: AnyKey | None) -> None:
-    """Let CloudWatch Logs encrypt log groups of this account and region. An imported key's policy stays as it is."""
+    """Let CloudWatch Logs encrypt log groups of this account and region. An imported key's policy does not change."""
     if key is None:
         return
     stack = Stack.of(scope)
     groups = stack.format_arn(
         service="logs", resource="log-group", resource_name="*", arn_format=ArnFormat.COLON_RESOURCE_NAME
     )
-    # The principal depends on region and partition: logs.cn-north-1.amazonaws.com.cn in China.
+    # The principal depends on region and partition; in China, it is like logs.cn-north-1.amazonaws.com.cn.
     principal = iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")
     key.add_to_resource_policy(
         iam.PolicyStatement(

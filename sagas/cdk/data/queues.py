@@ -19,11 +19,12 @@ from sagas.messaging.routes import derived_name
 
 _RETENTION = Duration.days(14)
 DEAD_LETTERS = "dead-letters"
-"""Not the name of a step, as it is not an identifier."""
+"""This cannot be the name of a step, because it is not an identifier."""
 _MOST_SOURCES = 10
-"""How many source queues a dead-letter queue can name."""
+"""A dead-letter queue can name at most this many source queues."""
 _ARN = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:"
-"""The form of an ARN, for ``Fn::Sub``: it needs a third of the room of ``Fn::Join``, and there may be thousands."""
+"""The start of a queue's ARN for ``Fn::Sub``, which is a third as long as ``Fn::Join``. A template may have
+thousands."""
 
 
 class SagaQueues(Part):
@@ -39,7 +40,7 @@ class SagaQueues(Part):
         self._key = encryption_key
         self.saga = layout.saga.name
         self._layout = layout
-        # The CDK runs in another process, and a service of many steps would call it hundreds of times for each queue.
+        # Caches: the CDK runs in another process, and large services would call it hundreds of times per queue.
         self._imported: dict[tuple[Stack, str], sqs.IQueue] = {}
         self._arns: dict[tuple[str, bool], str] = {}
         self._bases: dict[sqs.Queue, str] = {}
@@ -67,20 +68,20 @@ class SagaQueues(Part):
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if len(self.by_group) <= _MOST_SOURCES:
-            # By name, because the queues refer to this one. For a longer saga, SQS cannot list them all.
+            # Queues are named, because they refer to this one. SQS cannot list all queues of a longer saga.
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed
 
     def held(self) -> Mapping[str, object]:
-        """Return all its queues."""
+        """Return all queues of the saga."""
         queues = {f"queue of {self.saga}.{group}": queue for group, queue in self.by_group.items()}
         return {f"dead-letter queue of {self.saga}": self.dead_letters, **queues}
 
     def seen_from(self, scope: Construct, group: str) -> sqs.IQueue:
-        """Return the queue of a group for use in a stack; in a foreign stack, by its name.
+        """Return the queue of a group for use in the stack of ``scope``. Another saga's stack refers to it by name.
 
-        A stack can export no more than 200 values to others.
+        A reference would be an export, and a stack can export at most 200 values.
         """
         if self._in_service or Stack.of(scope) is self._stack:
             return cast("sqs.IQueue", self.by_group[group])
@@ -91,19 +92,19 @@ class SagaQueues(Part):
         return self._imported[key]
 
     def arns(self, scope: Construct) -> list[str]:
-        """Return the ARNs of the groups' queues, for a permission in the stack of ``scope``."""
+        """Return the ARNs of all groups' queues, for a permission in the stack of ``scope``."""
         within = self._layout.token_in(scope) is not None
         return [self._arn(group, within=within) for group in self.by_group]
 
     def arn_of_letters(self, scope: Construct) -> str:
         """Return the ARN of the dead-letter queue, for a permission in the stack of ``scope``."""
-        # A nested queue is named, not referenced: a stack can export at most 200 values.
+        # A queue in a nested stack is named, not referenced: a stack can export at most 200 values.
         if self._in_service:
             return self.dead_letters.queue_arn
         return self._arn(DEAD_LETTERS, within=self._layout.token_in(scope) is not None)
 
     def pattern(self, scope: Construct, names: Iterable[str]) -> str | None:
-        """Return a pattern of the ARNs of the saga's queues and dead letters, for a permission in that stack.
+        """Return a pattern that matches the ARNs of the saga's queues, for a permission in the stack of ``scope``.
 
         Returns ``None`` if the pattern would match queues of another saga.
         """
@@ -113,17 +114,17 @@ class SagaQueues(Part):
         return self.arn_of_all(scope, f"{beginning}*")
 
     def arn_of_all(self, scope: Construct, queue: str = "*") -> str:
-        """Return a pattern of the ARNs of all queues of the service, or of those for ``queue``."""
+        """Return a pattern that matches the ARNs of all queues of the service. ``queue`` restricts the names."""
         return f"arn:{Aws.PARTITION}:sqs:{Aws.REGION}:{Aws.ACCOUNT_ID}:{queue}-{self.token(scope)}"
 
     def token(self, scope: Construct) -> str:
-        """Return the suffix of all derived names of the service, for use in the stack of ``scope``."""
+        """Return the suffix of the service's queue names, for use in the stack of ``scope``."""
         return self._layout.token_in(scope) or self._layout.token
 
     def base_url(self, scope: Construct) -> str:
         """Return the part of a queue's URL that all queues of the account and region share, without the last slash.
 
-        It is taken from one of these queues, or from the dead-letter queue if they are in another stack.
+        The URL is that of a step's queue, or of the dead-letter queue if the queues are in another stack.
         """
         queue = next(iter(self.by_group.values())) if Stack.of(scope) is self._stack else self.dead_letters
         if queue not in self._bases:
@@ -131,7 +132,7 @@ class SagaQueues(Part):
         return self._bases[queue]
 
     def _arn(self, queue: str, *, within: bool) -> str:
-        """Return the ARN of a queue, for use ``within`` the saga's nested stacks or outside of them."""
+        """Return the ARN of a queue, for use inside (``within``) or outside of the saga's nested stacks."""
         key = queue, within
         if key not in self._arns:
             text = f"{_ARN}{derived_name(self.saga, queue, f'${{{TOKEN}}}')}"
@@ -186,8 +187,8 @@ def queue_with_letters(
 ) -> tuple[sqs.Queue, sqs.Queue]:
     """Create a queue and its own dead-letter queue.
 
-    Each of the two names the other, so one name must be known in advance. ``hidden``: seconds for which a received
-    message is hidden. Returns the queue and the dead-letter queue.
+    Each of the two names the other, so one name must be known in advance. A received message is hidden for ``hidden``
+    seconds. Returns the queue and the dead-letter queue.
     """
     letters = encrypted_queue(scope, "DeadLetters", key)
     acknowledge(Validations.of(letters), {"Serverless-SQSRedrivePolicy": "It is a dead-letter queue."})

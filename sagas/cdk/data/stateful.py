@@ -1,4 +1,4 @@
-"""Resources with messages, sagas or payloads, and their places in the templates: a deployment must not replace them."""
+"""Records where resources with messages, sagas or payloads are in the templates: no deployment must replace them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sagas.topology import LAYOUT, moved
 
 
 def watch_layout(service: Construct, held: Callable[[], Mapping[str, object]]) -> None:
-    """Write the places of queues, tables and buckets into the assembly, for ``sagas layout``. Warn if a recorded place
+    """Write the places of queues, tables and buckets into the cloud assembly, for ``sagas layout``. Warn if one
     changes."""
-    # On a construct without children: an aspect of the service would visit each of thousands of constructs.
+    # The aspect is on a construct without children. On the service, it would visit thousands of constructs.
     Aspects.of(Construct(service, "Layout")).add(cast("IAspect", _Watch(service, held)))
 
 
@@ -27,12 +27,12 @@ class _Watch:
         self._service, self._held = service, held
 
     def visit(self, node: IConstruct) -> None:
-        """Record where the resources are, and compare that with the last record."""
+        """Record where the resources are, and compare the places with those of the last record."""
         service, held = self._service, self._held()
         by_stack: dict[Stack, dict[str, dict[str, str]]] = {}
         for what, construct in held.items():
             resource = cast("IConstruct", construct).node.default_child
-            if isinstance(resource, CfnResource):  # an imported resource has none
+            if isinstance(resource, CfnResource):  # an imported resource has no CfnResource
                 name = resource.queue_name if isinstance(resource, sqs.CfnQueue) else None
                 by_stack.setdefault(Stack.of(resource), {})[what] = {"id": resource.logical_id, "name": name or ""}
         places: dict[str, str] = {}

@@ -42,13 +42,13 @@ _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER
 
 
 class Stores(Construct, Part):
-    """The stores of one service. CloudFormation chooses the names, so two services never clash.
+    """The tables and the bucket of one service. CloudFormation chooses their names, so two services never clash.
 
     Args:
         scope: parent construct.
         id: construct id.
-        options: of the service.
-        families: names of the sagas that have children, or are children. Without any there is no table of joins.
+        options: the service's options.
+        families: the names of sagas that have children or are children. If there are none, no joins table is created.
 
     Raises:
         DefinitionError: an existing table has the wrong form.
@@ -61,7 +61,7 @@ class Stores(Construct, Part):
         sagas, audit, joins = map(options.existing_table, TABLES)
         for name, table, form in (("sagas", sagas, CONTROL), ("audit", audit, AUDIT), ("joins", joins, JOINS)):
             if table is not None:
-                # A purge leaves a tombstone in the audit table, which expires there.
+                # A purge leaves a tombstone in the audit table. Tombstones expire.
                 expires = form is AUDIT and options.retention is not None
                 check_table(f"{options.service}: tables: {name}", table, form, expires=expires)
         if not families and "joins" in (options.tables or {}):
@@ -95,11 +95,11 @@ class Stores(Construct, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the table of joins, if a saga has children."""
+        """Count the joins table, if a saga has children."""
         return 1 if catalogue.families else 0
 
     def held(self) -> Mapping[str, object]:
-        """Return the tables and the bucket, and the key that payloads cannot be read without."""
+        """Return the tables, the bucket, and the key without which payloads cannot be read."""
         held: dict[str, object] = {"sagas table": self.sagas, "audit table": self.audit, "payloads": self.payloads}
         if self.joins is not None:
             held["joins table"] = self.joins
@@ -155,6 +155,6 @@ def _table(scope: Construct, id: str, form: TableForm, options: ServiceOptions) 
 
 
 def _attributes(keys: Keys) -> tuple[dynamodb.Attribute, dynamodb.Attribute | None]:
-    """The partition key and the sort key, if there is one."""
+    """Return the partition key, and the sort key or ``None``."""
     partition, *sort = (dynamodb.Attribute(name=name, type=_TYPES[kind]) for name, kind in keys.items())
     return partition, sort[0] if sort else None

@@ -1,1 +1,1 @@
-"""How a service is laid out in templates: its sagas and step groups, and the stacks that they go to."""
+"""The layout of a service in templates: its sagas and step groups, and the stacks that contain them."""

@@ -1,4 +1,4 @@
-"""Accepted findings of policy checks, each with its reason."""
+"""Accepts findings of policy checks, each with a reason."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aws_cdk import aws_iam as iam
 
 
 def acknowledge(validations: Validations, reasons: Mapping[str, str]) -> None:
-    """Accept findings of a construct and everything below it."""
+    """Accept findings about a construct and everything below it."""
     validations.acknowledge(*(Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()))
 
 
 def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> None:
-    """Accept that a role names the objects under a prefix by a pattern: IAM has no other way."""
+    """Accept that a role's policy has a pattern for resources: their names are not known in advance."""
     principal = role if isinstance(role, iam.Role) else role.grant_principal
     if not isinstance(principal, iam.Role):
         return
@@ -25,7 +25,7 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
         for token in filter(Reference.is_reference, Tokenization.reverse_string(object_arn).tokens):
             reference = cast("Reference", token)
             if Stack.of(reference.target) != stack:
-                # A nested stack refers to a resource of another stack by a parameter of this name.
+                # A nested stack has a parameter of this name for a resource of another stack.
                 parameter = f"<referenceto{Names.node_unique_id(reference.target.node)}{reference.display_name}>"
                 break
     finding = _in_finding(stack.resolve(object_arn), parameter)
@@ -33,7 +33,7 @@ def acknowledge_objects(role: iam.IGrantable, object_arn: str, reason: str) -> N
 
 
 def _in_finding(arn: Any, parameter: str | None) -> str:
-    """Return a CloudFormation value as cdk-nag writes it in the id of a finding."""
+    """Return a CloudFormation value in the form that cdk-nag uses in the id of a finding."""
     match arn:
         case {"Fn::Join": [_, parts]}:
             return "".join(_in_finding(part, parameter) for part in parts)

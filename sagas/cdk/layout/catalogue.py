@@ -1,4 +1,4 @@
-"""The sagas of one service, and the options of their functions, checked together."""
+"""The sagas of one service and the options of their functions, checked together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sagas.errors import DefinitionError
 from sagas.lock.content import check_size
 
 _MOST_OF_A_SAGA = 100
-"""Most steps with a function each. With the longest names, its nested templates come close to the limit of 1 MB."""
+"""A saga has at most this many step functions. With long names, its templates then have almost 1 MB, the limit."""
 _WHOLE_SAGA = ""
 
 
@@ -24,9 +24,9 @@ class _Shared:
     """Steps that share a queue and a function.
 
     Args:
-        id: of their group.
-        names: of the steps, in their order.
-        options: of the function. Default: those of the saga class.
+        id: the id of their group.
+        names: the names of the steps, in order.
+        options: the options of the function. Default: those of the saga class.
     """
 
     id: str
@@ -35,11 +35,11 @@ class _Shared:
 
 
 class Catalogue:
-    """Finds definitions and options.
+    """Finds the definitions of a service's sagas, and the options of their functions.
 
     Args:
         service: the name used in messages.
-        options: of the service.
+        options: the service's options.
 
     Raises:
         DefinitionError: no saga, two sagas with one name, a type whose blueprint is too large, children of a type
@@ -62,15 +62,15 @@ class Catalogue:
             check_size(saga)
         for saga in self.sagas:
             for child in saga.children:
-                # The service itself starts its children.
+                # Children are started by this service, so it must have their types.
                 if child.name not in first or first[child.name].saga_class is not child.saga_class:
                     fault = f"saga {saga.name} has children of type {_name(child.saga_class)}"
                     raise DefinitionError(f"{service}: {fault}, which is not among its sagas")
         self.shares: dict[str, int] = {}
-        """Shares of the service's ``max_concurrency``, by saga and step; empty without it."""
+        """Shares of the service's ``max_concurrency``, by saga and step; empty if the option is not set."""
         self._options: dict[tuple[str, str], FunctionOptions] = {}
         self._shared: dict[tuple[str, str], _Shared] = {}
-        """By saga and step, the steps that share its function."""
+        """The steps that share a function, by saga type and step."""
         self._read_options(options)
         for saga in self.sagas:
             groups = len(self.groups(saga))  # more would not fit in nested stacks either
@@ -85,13 +85,13 @@ class Catalogue:
             self.shares = divided(service, options.max_concurrency, lanes)
 
     def _read_options(self, options: ServiceOptions) -> None:
-        """Find the steps that share a function, and the step of each of the options."""
+        """Find the steps that share a function, and the step or saga that each key of ``functions`` names."""
         for saga in self.sagas if options.isolation == "saga" else ():
             if saga.has_code:
                 self._share(saga, _Shared(SHARED, tuple(step.name for step in saga.steps)))
         for step, function in (options.functions or {}).items():
             if isinstance(step, str):
-                continue  # one of the service's own functions
+                continue  # the name of one of the service's own functions
             if isinstance(step, tuple):
                 self._share_some(cast("tuple[Undoable, ...]", step), function)
                 continue
@@ -105,7 +105,7 @@ class Catalogue:
         self._shared |= {(saga.name, name): shared for name in shared.names}
 
     def _share_some(self, steps: tuple[Undoable, ...], options: FunctionOptions) -> None:
-        """Have steps that ``functions`` names together share a queue and a function."""
+        """Give one queue and one function to steps that ``functions`` names together."""
         located = [self.locate(step) for step in steps]
         saga, names = located[0][0] if located else self.sagas[0], tuple(name for _, name in located)
         fault = f"{self._service}: ({', '.join(names)}) cannot share a function"
@@ -123,7 +123,7 @@ class Catalogue:
             if (saga.name, name) in self._shared:
                 others = ", ".join(self._shared[saga.name, name].names)
                 raise DefinitionError(f"{fault}: {name} already shares one with {others}")
-        # No step has a hyphen in its name.
+        # A step's name contains no hyphen, so this id is never the name of a step.
         self._share(saga, _Shared(f"{shared[0]}-to-{shared[-1]}", shared, options))
 
     def definition(self, saga_class: type[Any]) -> SagaDefinition:
@@ -151,14 +151,14 @@ class Catalogue:
         return saga, match.name
 
     def groups(self, saga: SagaDefinition) -> list[StepGroup]:
-        """Return the step groups of a saga: one per step, or one for steps that share it."""
+        """Return the step groups of a saga: one for each step, or one for several steps that share a function."""
         groups = dict[str, StepGroup]()
         for step in saga.steps:
             shared = self._shared.get((saga.name, step.name))
             if shared is not None and shared.id not in groups:
                 steps = tuple(map(saga.step, shared.names))
                 groups[shared.id] = StepGroup(shared.id, saga, steps, self._options_shared(saga, shared))
-            elif shared is None and step.has_lane:  # a wait without code has no queue and no function
+            elif shared is None and step.has_lane:  # a step that only waits has no queue and no function
                 groups[step.name] = StepGroup(step.name, saga, (step,), self._options_of(saga, step.name))
         for id, group in groups.items():
             share = self.shares.get(_lane(group))
@@ -177,24 +177,19 @@ class Catalogue:
         return any(saga.works_now for saga in self.sagas)
 
     @property
-    def waits(self) -> dict[str, list[str]]:
-        """The steps of the sagas that only wait, by saga."""
-        return {saga.name: [step.name for step in saga.steps] for saga in self.sagas if not saga.has_code}
-
-    @property
     def families(self) -> frozenset[str]:
-        """The names of the sagas that have children, or are children."""
+        """The names of the sagas that have children or are children."""
         parents = [saga for saga in self.sagas if saga.children]
         return frozenset(member.name for saga in parents for member in (saga, *saga.children))
 
     def group_of(self, step: Undoable) -> tuple[str, str]:
-        """Return the saga's name and the id of a step's group."""
+        """Return the saga type and the group id of a step."""
         saga, name = self.locate(step)
         shared = self._shared.get((saga.name, name))
         return saga.name, name if shared is None else shared.id
 
     def _options_shared(self, saga: SagaDefinition, shared: _Shared) -> FunctionOptions:
-        """Return the options of the function that steps share, with the largest memory that one of them asks for."""
+        """Return the options of the function that steps share, with the largest memory that any of them asks for."""
         options = shared.options or self._options_of(saga, _WHOLE_SAGA)
         for name in shared.names:
             own = self._options.get((saga.name, name))

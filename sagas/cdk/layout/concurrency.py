@@ -1,4 +1,4 @@
-"""Dividing executions among the step groups of a service: AWS limits a queue, but not several queues together."""
+"""Divides executions among the step groups of a service: AWS can limit one queue, but not several queues together."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sagas.cdk.options.function_options import FunctionOptions
 from sagas.errors import DefinitionError
 
 _LEAST, _MOST = 2, 1_000
-"""The largest maximum concurrency of an SQS event source mapping."""
+"""The range of the maximum concurrency of an SQS event source mapping."""
 
 
 def limit_of(options: FunctionOptions) -> int | None:
-    """Return the maximum executions of a step group by its own options; ``None`` without a limit."""
+    """Return the limit of concurrent executions in a step group's own options; ``None`` if they set no limit."""
     limits = (options.maximum_concurrency, options.reserved_concurrency)
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def divided(service: str, most: int, lanes: Mapping[str, FunctionOptions]) -> dict[str, int]:
-    """Divide ``most`` executions among the step groups without a limit of their own, by their weights. Returns the
-    share of each of them: at least 2, at most 1,000."""
+    """Divide ``most`` executions by weight among the step groups that set no limit themselves. Returns the share of
+    each such group: at least 2, at most 1,000."""
     own = {name: limit for name, options in lanes.items() if (limit := limit_of(options)) is not None}
     weights = {name: options.weight for name, options in lanes.items() if name not in own}
     taken = sum(own.values())

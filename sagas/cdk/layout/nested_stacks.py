@@ -1,7 +1,7 @@
-"""The places of a saga's resources: the service's own stack, or nested stacks if it has no room for all.
+"""The places of a saga's resources: the service's own stack, or nested stacks if that has no room for all.
 
-Deployed queues stay in place, because they contain messages. The number of functions decides only about the place of
-functions and alarms, which may move at any time.
+Deployed queues stay in place, because they contain messages. Functions and alarms may move at any time, so only their
+place depends on the number of functions.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from sagas.cdk.layout.step_groups import StepGroup
 from sagas.errors import DefinitionError
 
 _GROUPS = 30
-"""Step groups per nested stack. Each may send to many others, and their policies must fit in a template of 1 MB."""
+"""Step groups per nested stack. Each may send to many queues, and all policies must fit in a template of 1 MB."""
 MOST_RESOURCES = 480
-"""Most resources of the service in its stack, which allows 500."""
+"""The service has at most this many resources in its own stack. CloudFormation allows 500 per stack."""
 MOST_OF_ONE_STACK = 393
-"""Most resources of a service in a single stack. The rest is for the app's own tables, topics and policies."""
+"""A service with more resources than this gets nested stacks. Smaller ones leave room for the app's own resources."""
 MOST_AT_ONCE = 2_500
-"""Resources of nested stacks that CloudFormation can change in one operation."""
+"""CloudFormation can change at most this many resources of nested stacks in one operation."""
 _FUNCTIONS = 3
-"""Functions that every service has: the API's, the supervisor's and that of the work queue ``bulk``."""
+"""Every service has this many functions besides those of steps: for the API, the supervisor and ``bulk``."""
 OF_SERVICE = 104
-"""Resources of every service: tables, bucket, layer, API, dashboard and those functions, with queue and alarms."""
+"""Resources of every service: tables, bucket, layer, API, dashboard, and these functions with a queue and alarms."""
 OF_SAGA = 9
-"""Alarms of a saga type that has them all."""
+"""The largest number of alarms that a saga type has."""
 OF_QUEUE = 2
-"""Resources of a queue: itself and its policy."""
+"""Resources per queue: the queue and its policy."""
 _OF_FUNCTION = 9
-"""Resources of a function: log, role, policy, function, version, alias, event source and two alarms."""
+"""Resources per function: log, role, policy, function, version, alias, event source and two alarms."""
 TOKEN = "Token"  # noqa: S105 - identifies a service, and is not a secret
 
 
@@ -45,10 +45,10 @@ class Placement:
     """The place of the functions and alarms of some step groups of a saga.
 
     Args:
-        scope: of their constructs.
+        scope: the scope of their constructs.
         saga: their saga.
-        groups: of the saga; empty if a stack has room only for its queues.
-        token: identifies this service in a nested stack; ``None`` in the service's own.
+        groups: step groups of the saga; empty if the stack has room only for the saga's queues.
+        token: identifies this service in a nested stack; ``None`` in the service's own stack.
         saga_wide: whether this is also the place of the saga's alarms.
     """
 
@@ -59,12 +59,12 @@ class Placement:
     saga_wide: bool = True
 
     def id_of(self, kind: str) -> str:
-        """Return the id of the construct for the saga's resources of a kind, below ``scope``."""
+        """Return the id, below ``scope``, of the construct for the saga's resources of one kind."""
         return kind if self.token else f"{self.saga.name}-{kind}"
 
     @property
     def functions_id(self) -> str:
-        """The id of the construct of the functions, below ``scope``."""
+        """The id, below ``scope``, of the construct for the functions."""
         return "steps" if self.token else self.saga.name
 
 
@@ -74,9 +74,9 @@ class Layout:
 
     Args:
         saga: the saga.
-        token: the suffix of all derived names of the service, for use in the service's own stack.
-        queues: the scope of its queues, with the id of their construct.
-        placements: of its functions and alarms, at least one.
+        token: the suffix of the service's queue names, for use in the service's own stack.
+        queues: the scope of the saga's queues, and the id of their construct.
+        placements: the places of the saga's functions and alarms, at least one.
     """
 
     saga: SagaDefinition
@@ -98,8 +98,8 @@ class Layout:
 
 
 def layouts_of(scope: Construct, catalogue: Catalogue, parts: tuple[int, int]) -> list[Layout]:
-    """Create the places of all sagas with code: as the service asks, otherwise by the room in its stack. ``parts``: see
-    :func:`~sagas.cdk.layout.nested_stacks.counted`."""
+    """Create the places of all sagas with code. The option ``nested_stacks`` decides, or else the room in the stack.
+    For ``parts``, see :func:`~sagas.cdk.layout.nested_stacks.counted`."""
     service, nested = catalogue.service_options.service, catalogue.service_options.nested_stacks
     together, alone = counted(catalogue, parts)
     if nested is None and alone > MOST_RESOURCES:
@@ -145,13 +145,13 @@ def _layout_of(
     starts = [0, *range(first, len(groups), _GROUPS)]
     placements: list[Placement] = []
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(groups)], strict=True), start=1):
-        # Names of sagas contain no dot, so the name of a second stack is never that of another saga.
+        # A saga type contains no dot, so the id of a second stack is never the id of another saga's stack.
         id = saga.name if number == 1 else f"{saga.name}.{number}"
         what = "Queues, functions" if nested_queues and number == 1 else "Functions"
         stack = NestedStack(scope, id, parameters={TOKEN: token}, description=f"{what} and alarms of saga {saga.name}")
         within = cast("Construct", stack)
         if nested_queues and placements:
-            # Its functions consume queues that it refers to only by name.
+            # The functions of this stack refer to queues of the first stack only by name.
             first = Stack.of(placements[0].scope).nested_stack_resource
             cast("CfnResource", stack.nested_stack_resource).add_resource_dependency(cast("CfnResource", first))
         parameter = CfnParameter(within, TOKEN, type="String").value_as_string
@@ -163,25 +163,25 @@ def _layout_of(
 def service_token(scope: Construct) -> str:
     """Return 15 characters that identify this service in the account and region, and never change.
 
-    Six come from its place in the app, eight from CloudFormation's id of the stack, so one app can be deployed twice.
+    Six come from the service's place in the app, eight from the id of the stack, so one app can be deployed twice.
     """
     stack_id = Fn.select(2, Fn.split("/", Stack.of(scope).stack_id))
     return f"{scope.node.addr[-6:]}-{Fn.select(0, Fn.split('-', stack_id))}"
 
 
 def of_function(groups: int, *, gradual: bool) -> int:
-    """Count the resources of a step group's function with its alarms."""
+    """Count the resources of a step group's function, including its alarms."""
     return _OF_FUNCTION + (1 if gradual else 0) + max(0, math.ceil((groups - 40) / 20))
 
 
 def counted(catalogue: Catalogue, parts: tuple[int, int]) -> tuple[int, int]:
-    """Count the resources of a service. Returns the count of the whole service, and that of its stack if functions and
-    alarms are nested, with room for later parts. ``parts``: both counts of the optional parts."""
+    """Count the resources of a service. Returns the number in all stacks, and the number in its own stack if functions
+    and alarms are nested, with room for later parts. ``parts`` has both numbers for the service's parts."""
     groups, gradual = [len(catalogue.groups(saga)) for saga in catalogue.sagas if saga.has_code], catalogue.gradual
     queues = OF_QUEUE * (sum(groups) + len(groups))
     functions = sum(of_function(count, gradual=gradual) * count for count in groups)
     stacks = sum(1 + count // 20 for count in groups)
-    # CodeDeploy has an application, a role, and a group per function. A network has a security group.
+    # CodeDeploy needs an application, a role, and a group per function. A network needs a security group.
     once = OF_SERVICE + (2 + _FUNCTIONS if gradual else 0) + (1 if catalogue.service_options.network else 0)
     together, later = parts
     return once + together + queues + functions + OF_SAGA * len(groups), once + later + queues + stacks

@@ -1,5 +1,5 @@
-"""Step groups: a queue, its function, and the steps that use them. One per step, one per saga, or as the service
-chooses."""
+"""Step groups: a queue, its function, and the steps that use both. A service has one per step, one per saga, or the
+groups that its options name."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from sagas.errors import DefinitionError
 
 _LAMBDA_MAX = 900
 _SPARE = 6
-"""Seconds a function has beyond its step's timeout, to record the outcome."""
+"""A function has this many seconds beyond its step's timeout, to record the outcome."""
 _AFTER_FUNCTION = 2
-"""Seconds a message stays hidden beyond its function's timeout, after which SQS redelivers it if the worker died."""
+"""A message stays hidden for this many seconds beyond its function's timeout. Then SQS redelivers it."""
 _SPARE_RECEIVES = 10
-"""Receives allowed without an attempt, for example while Lambda throttles the function. A dying message is received
-this often: if 500 sagas per second die, 20 receives each use all 10,000 invocations per second of an account. The
-supervisor sends messages again that were given up only because of throttling."""
+"""A message may be received this many times without an attempt, for example while Lambda throttles the function. More
+would be expensive: if 500 sagas per second kill their function, 20 receives each use all 10,000 invocations per second
+of an account. The supervisor resends messages that only throttling killed."""
 
 
 SHARED = "steps"
-"""The id of the group of all steps of a saga."""
+"""The id of the group that contains all steps of a saga."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepGroup:
-    """Some steps of a saga with one queue and one function.
+    """Steps of a saga that share one queue and one function.
 
     Args:
-        id: of its constructs, below those of the saga.
+        id: the id of the group's constructs, below those of the saga.
         saga: the saga of the steps.
-        steps: at least one.
-        options: of the function.
+        steps: its steps, at least one.
+        options: the options of its function.
 
     Raises:
-        DefinitionError: the function would run longer than Lambda allows, or not long enough for a step.
+        DefinitionError: the function needs more time than Lambda allows, or has less time than a step.
     """
 
     id: str
@@ -60,12 +60,12 @@ class StepGroup:
 
     @property
     def names(self) -> str:
-        """The names of the steps, as in ``check,upload``."""
+        """The names of the steps, joined by commas."""
         return ",".join(step.name for step in self.steps)
 
     @property
     def shares_all(self) -> bool:
-        """Whether these are all steps of the saga."""
+        """Whether the group contains all steps of the saga."""
         return self.id == SHARED
 
     @property
@@ -77,10 +77,10 @@ class StepGroup:
 
     @property
     def timeout(self) -> int:
-        """Seconds the function may run. Default: a whole batch, one message after the other, with a reserve.
+        """Seconds the function may run. Default: enough for a batch of messages, one after the other, plus a reserve.
 
-        If steps share the function, each message may need all of them, up to Lambda's limit. Another invocation runs
-        the remaining steps.
+        If steps share the function, a message may need time for all of them, up to Lambda's limit. Then another
+        invocation runs the remaining steps.
         """
         if self.options.timeout is not None:
             return self.options.timeout
@@ -91,21 +91,21 @@ class StepGroup:
 
     @property
     def visibility_timeout(self) -> int:
-        """Seconds a received message stays hidden: little more than an invocation can last.
+        """Seconds that a received message stays hidden: slightly more than an invocation can last.
 
-        AWS advises six times as much. But the claim makes an early delivery harmless, and a late delivery delays the
+        AWS advises six times as much. But claims make an early delivery harmless, and a late delivery would delay the
         recovery from a worker's death.
         """
         return self.timeout + _AFTER_FUNCTION
 
     @property
     def max_receives(self) -> int:
-        """Receives before SQS dead-letters a message. A safety net under the engine's count of attempts."""
+        """Receives before SQS dead-letters a message. This is a safety net: the engine itself counts attempts."""
         return min(max(work.retry.executions for work in self._works) + _SPARE_RECEIVES, 1000)
 
     @property
     def longest(self) -> float:
-        """The longest life of a message in seconds by its step's policy: all attempts, and the delays between them."""
+        """The longest life of a message in seconds, by its step's policy: all attempts, and the delays between them."""
         return max(work.timeout * work.retry.executions + work.retry.longest_wait for work in self._works)
 
     @property

@@ -1,4 +1,4 @@
-"""Naming a service, and tagging the resources that are its parts for readers of the template."""
+"""Names a service, and tags the resources that are its parts for tools that read the template."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sagas.topology import PartName, tag
 
 
 def tag_part(construct: IConstruct, part: PartName, **names: str) -> None:
-    """Mark the construct's CloudFormation resource, in its metadata, as a part of a service."""
+    """Mark a construct's CloudFormation resource as a part of a service, in the metadata of the resource."""
     resource = construct.node.default_child
     if not isinstance(resource, CfnResource):
         raise TypeError(f"{construct.node.path} has no CloudFormation resource to tag")
@@ -17,7 +17,7 @@ def tag_part(construct: IConstruct, part: PartName, **names: str) -> None:
 
 
 def default_name(scope: Construct) -> str:
-    """Return the stack's name and the construct's path in it, which no other construct of the account has."""
+    """Return the stack's name and the construct's path in the stack. Together they are unique in the account."""
     stack = Stack.of(scope)
     while stack.nested_stack_parent is not None:
         stack = stack.nested_stack_parent

@@ -1,1 +1,1 @@
-"""Commands, events and callbacks."""
+"""The command queue, the outbox for events, and callbacks."""

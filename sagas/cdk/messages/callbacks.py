@@ -1,4 +1,4 @@
-"""The secret that signs the URLs of public waits, and its readers."""
+"""The secret that signs the URLs of public waits, and the permissions to read it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sagas.cdk.parts.part import Part
 from sagas.errors import DefinitionError
 
 _CHARACTERS = 64
-_FINDINGS = {"AwsSolutions-SMG4": "A third key invalidates URLs signed with the first one, so operators choose when."}
+_FINDINGS = {"AwsSolutions-SMG4": "URLs work with the last two keys only, so operators choose when to rotate."}
 
 
 def has_public_waits(sagas: Iterable[SagaDefinition]) -> bool:
-    """Return whether a wait of these sagas takes signals without AWS credentials."""
+    """Return whether any wait of these sagas takes signals without AWS credentials."""
     return any(step.public for saga in sagas for step in saga.steps)
 
 
@@ -35,8 +35,8 @@ class CallbackSecret(Construct, Part):
     Args:
         scope: parent construct.
         id: construct id.
-        options: of the service.
-        base: the start of the URLs.
+        options: the service's options.
+        base: the start of all callback URLs.
     """
 
     def __init__(self, scope: Construct, id: str, *, options: ServiceOptions, base: str) -> None:
@@ -50,28 +50,28 @@ class CallbackSecret(Construct, Part):
             generate_secret_string=secretsmanager.SecretStringGenerator(
                 password_length=_CHARACTERS, exclude_punctuation=True
             ),
-            # Its URLs do not work without the API.
+            # Without the API, URLs signed with this secret do not work.
             removal_policy=RemovalPolicy.DESTROY,
         )
         acknowledge(Validations.of(self.secret), _FINDINGS)
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the secret and the API's resources for it, if a wait is public."""
+        """Count the secret and the API's resources for callbacks, if a wait is public."""
         return 4 if has_public_waits(catalogue.sagas) else 0
 
     def held(self) -> Mapping[str, object]:
-        """Return the secret: with a new one, URLs already sent stop working."""
+        """Return the secret: if it is replaced, URLs already sent stop working."""
         return {"callback secret": self.secret}
 
     def let_sign(self, function: SagaFunction, steps: Iterable[StepDefinition]) -> None:
-        """Let the function of these steps sign URLs with the current key, if they may ask for one."""
+        """Let the function of these steps sign URLs with the current key, if one of the steps is a public wait."""
         if not any(step.public for step in steps):
             return
         self._let_read(function, {"StringEquals": {"secretsmanager:VersionStage": "AWSCURRENT"}})
 
     def let_check(self, function: SagaFunction) -> None:
-        """Let the API's function check tokens of the current and the previous key."""
+        """Let the API's function check tokens that the current or the previous key signed."""
         self._let_read(function, {})
 
     def _let_read(self, function: SagaFunction, conditions: dict[str, dict[str, str]]) -> None:
@@ -81,11 +81,11 @@ class CallbackSecret(Construct, Part):
 
 
 def base_of(service: str, api: apigateway.RestApi, path: str) -> str:
-    """Return the start of an API's URLs."""
+    """Return the start of all URLs of an API."""
     try:
         stage = cast("apigateway.CfnStage", api.deployment_stage.node.default_child).stage_name
     except RuntimeError:
         fault = "the API of mount= has no default stage; set callback_base_url to the URL of the API"
         raise DefinitionError(f"{service}: {fault}") from None
-    # The stage's name, not a reference to it: the stage is created after the functions.
+    # Use the stage's name, not a reference to the stage, which is created after the functions.
     return f"https://{api.rest_api_id}.execute-api.{Aws.REGION}.{Aws.URL_SUFFIX}/{stage}{path}"

@@ -31,12 +31,12 @@ TIMEOUT = 30
 """Seconds the function may run. A user's queue must hide messages at least that long; SQS's default is 30 seconds."""
 _HIDDEN = 6 * TIMEOUT
 _MAX_RECEIVES = 100
-"""The function replaces a command by a copy long before that. This limit is for a command that kills it."""
+"""Receives of a command. The function replaces it by a copy long before. This limit is for commands that kill it."""
 _BATCH = 10
 _MOST_AT_ONCE = 10
 _MEMORY = 512
 _MOST_SENDERS = 50
-"""Most rules and topics in the queue's policy: SQS allows 8,192 bytes, and an ARN has about a hundred."""
+"""The queue's policy names at most this many rules and topics: it can have 8,192 bytes, and an ARN has about 100."""
 
 
 class CommandQueue(Construct):
@@ -49,7 +49,7 @@ class CommandQueue(Construct):
     """
 
     imported: sqs.IQueue
-    """The queue as an imported one, whose policy the CDK does not change. Otherwise it would add a statement per
+    """The queue as if it were imported, so the CDK does not change its policy. The CDK would add a statement per
     sender, and SQS allows 20."""
     imported_dead_letters: sqs.IQueue
 
@@ -71,7 +71,7 @@ class CommandQueue(Construct):
         self._policy: IDependable | None = None
 
     def let_send(self, service: str, source: events.Rule | sns.TopicBase, what: str) -> IDependable | None:
-        """Let an AWS service send to the queue, and to its dead-letter queue if it cannot deliver. Returns the queue's
+        """Let an AWS service send to the queue, and to the dead-letter queue if that fails. Returns the queue's
         policy."""
         senders = self._senders.setdefault(service, [])
         arn = source.rule_arn if isinstance(source, events.Rule) else source.topic_arn
@@ -99,7 +99,7 @@ class CommandQueue(Construct):
     def _let_use_key(self, key: AnyKey, service: str, account: str) -> None:
         """Let an AWS service send to the encrypted queue on behalf of an account.
 
-        The key's policy does not name the source: a topic with this key already refers to it.
+        The key's policy does not name the source: a topic that uses this key refers to it, which would be a cycle.
         """
         pattern = f"arn:{Aws.PARTITION}:{service}:*:{account}:*"
         if pattern not in self._using:
@@ -114,14 +114,14 @@ class CommandQueue(Construct):
 
 
 class CommandFunction(SagaFunction, Part):
-    """The function of the command queue and of the queues that are sources of events.
+    """The function of the command queue, and of users' queues that are sources of events.
 
     Args:
         scope: parent construct.
         id: construct id.
         shared: code, layers, options and tables.
-        commands: the queue.
-        queues: of the sagas.
+        commands: the command queue.
+        queues: the sagas' queues.
         environment: its variables.
     """
 
@@ -152,7 +152,7 @@ class CommandFunction(SagaFunction, Part):
             environment=self._environment,
             function=options,
             description="Executes commands, and starts sagas and sends signals for events",
-            # A command that cannot be executed yet is sent again, and a step may start a saga.
+            # The function resends a command that cannot be executed yet, and steps can send commands.
             recursive=True,
         )
         self._most_at_once = options.maximum_concurrency
@@ -161,7 +161,7 @@ class CommandFunction(SagaFunction, Part):
         allow_commands(self.role, shared.tables)
         allow_sending(self.role, queues)
         if shared.now is not None:
-            # A signal may end a wait, which sends a message there.
+            # A signal may end a wait, and then a message is sent to this queue.
             allow_working(self.role, shared.now, counting=False)
         sending = iam.PolicyStatement(
             actions=["sqs:SendMessage"], resources=[commands.queue.queue_arn, commands.dead_letters.queue_arn]
@@ -171,21 +171,21 @@ class CommandFunction(SagaFunction, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count none: they are created on request."""
+        """Count nothing: the queue and the function are created on request."""
         del catalogue
         return 0
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """Count the function, the two queues and the alarms."""
+        """Count the function, the two queues and the alarms, in case they are requested."""
         return 14 if catalogue.gradual else 13
 
     def held(self) -> Mapping[str, object]:
-        """Return the queues of commands and of rejected commands."""
+        """Return the command queue and its dead-letter queue."""
         return {"command queue": self.commands.queue, "dead-letter queue of commands": self.commands.dead_letters}
 
     def watch(self, alarms: Alarms) -> None:
-        """Watch the dead letters and the function."""
+        """Watch the dead-letter queue and the function's errors."""
         what = "Commands or events were rejected, or could not be delivered."
         alarms.watch_letters("CommandDeadLetters", self.commands.dead_letters, what, "command-dead-letters")
         errors = alarms.watch_errors("CommandErrors", self.function, "The function of the command queue")
@@ -199,7 +199,7 @@ class CommandFunction(SagaFunction, Part):
         self.alias.add_event_source(cast("lambda_.IEventSource", source))
 
     def declare(self, arn: str, command: Mapping[str, Any]) -> None:
-        """Declare the command that messages of a topic or a user's queue stand for."""
+        """Declare the command that each message of a topic or a user's queue stands for."""
         self._sources[arn] = command
         sources = Stack.of(self).to_json_string(self._sources)
         check_size(self, {**self._environment, "SAGAS_SOURCES": sources})

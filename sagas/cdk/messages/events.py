@@ -24,17 +24,17 @@ from sagas.cdk.parts.part import Part
 _TIMEOUT = 60
 _BATCH = 100
 _RETRIED = Duration.hours(23)
-"""How long publishing is retried. Streams keep changes for 24 hours, and those given up are reported before that."""
+"""How long publishing is retried. Streams keep changes for 24 hours, so a change is given up and reported earlier."""
 _PUBLISHED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED", "DEAD_LETTERED", "WAITING")
-"""Statuses with an event of the saga. Changes to other statuses are events of steps."""
+"""A saga that reaches one of these statuses has an event. Changes to other statuses are events of steps."""
 _LATE = 15 * 60 * 1000
 """Milliseconds after which an event is late."""
 _OF_A_SAGA = {"name_shard": {"S": [{"exists": True}]}}
-"""A filter for sagas: the table has other items too."""
+"""A filter for items of sagas: the table has other items, too."""
 
 
 class Outbox(SagaFunction, Part):
-    """The function, its bus and the queue of events that it could not publish.
+    """The function that publishes events, its bus, and the queue that names events it could not publish.
 
     Args:
         scope: the service.
@@ -42,8 +42,8 @@ class Outbox(SagaFunction, Part):
         shared: code, layers, options and tables.
         published: the events to publish, and the bus.
         environment: its variables.
-        supervisor: replays events. Operators may call it, because it reads the events from the journals; the outbox
-            publishes whatever it is called with.
+        supervisor: the function that replays events. It reads them from journals, so operators may call it. They must
+            not call the outbox, which publishes whatever it is called with.
 
     Raises:
         DefinitionError: the control table is imported and has no stream of old and new images.
@@ -62,7 +62,7 @@ class Outbox(SagaFunction, Part):
         tables, service = shared.tables, shared.options.service
         stream = stream_of(tables.sagas, f"{service}: events: tables: sagas", old=True)
         key = cast("kms.IKey | None", shared.options.encryption_key)
-        # The CDK would derive the name from the construct's path alone, which a second stack of the app may share.
+        # The CDK would derive the name from the construct's path, and another stack of the app may have the same path.
         name = default_name(scope).replace("/", "-")
         bus = published.bus or events.EventBus(scope, "Bus", event_bus_name=name, kms_key=key)
         self.bus = cast("events.IEventBus", bus)
@@ -87,7 +87,7 @@ class Outbox(SagaFunction, Part):
         supervisor.add_variables(publishing)
         for role in (self.role, supervisor.role):
             role.add_to_policy(iam.PolicyStatement(actions=["events:PutEvents"], resources=[self.bus.event_bus_arn]))
-        # A change that cannot be published is separated from the others, which continue.
+        # If a change cannot be published, Lambda isolates it by splitting the batch, and continues with the others.
         self.lost = follow(
             self,
             tables.sagas,
@@ -103,16 +103,16 @@ class Outbox(SagaFunction, Part):
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Count the function, the bus, the queue and the alarms, if the service asks for them."""
+        """Count the function, the bus, the queue and the alarms, if the option ``events`` is set."""
         return 0 if catalogue.service_options.events is None else cls.reserve(catalogue)
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """Count them anyway: the bus may be added later."""
+        """Count the same resources even without the option, because the bus may be requested later."""
         return 14 if catalogue.gradual else 13
 
     def held(self) -> Mapping[str, object]:
-        """Return the queue that names events that could not be published."""
+        """Return the queue that names events which could not be published."""
         return {"unpublished events": self.lost}
 
     def watch(self, alarms: Alarms) -> None:
@@ -129,7 +129,7 @@ class Outbox(SagaFunction, Part):
 
 
 def filters_of(*, steps: bool) -> list[dict[str, Any]]:
-    """Return the filters of the stream. Claims and heartbeats of sagas are not events."""
+    """Return filters of the stream for changes that are events. Claims and heartbeats of sagas are not."""
     if steps:
         changes: list[dict[str, Any]] = [{"eventName": ["INSERT", "MODIFY"], "dynamodb": {"NewImage": _OF_A_SAGA}}]
     else:

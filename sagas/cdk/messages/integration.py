@@ -1,4 +1,4 @@
-"""Events in and out of a service. Unused parts are not deployed."""
+"""Commands and events into a service, and events out of it. Unused parts are not deployed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Integration:
 
     Args:
         service: the construct of the service.
-        catalogue: of its sagas.
+        catalogue: the catalogue of its sagas.
         shared: code, layers, options and tables.
-        queues: of the sagas.
-        supervisor: replays events.
-        environment: variables of the functions.
-        add: adds a new part to the service.
+        queues: the sagas' queues.
+        supervisor: the function that replays events.
+        environment: the environment variables of the functions.
+        add: the function that adds a new part to the service.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Integration:
         self._commands: CommandFunction | None = None
         self._outbox: Outbox | None = None
         self._senders: list[Grantee] = []
-        """Principals that may send commands, also to a command queue that is created later."""
+        """Principals that may send commands, even if the command queue is created later."""
 
     def commands(self) -> CommandFunction:
-        """Return the function that carries out commands, with its queue."""
+        """Return the function that executes commands. The first call creates it and its queue."""
         if self._commands is None:
             queue = CommandQueue(self._service, "Commands", shared=self._shared)
             self._commands = CommandFunction(
@@ -79,7 +79,7 @@ class Integration:
         return self._commands
 
     def let_send(self, grantee: Grantee) -> None:
-        """Let a principal send commands, as soon as there is a queue for them."""
+        """Let a principal send commands, now or as soon as the command queue exists."""
         self._senders.append(grantee)
         if self._commands is not None:
             self._let_send_to(self._commands.commands, grantee)
@@ -89,7 +89,7 @@ class Integration:
         let_use_queues_key(self._shared.options.encryption_key, grantee)
 
     def outbox(self) -> Outbox:
-        """Return the outbox, which publishes events, with its bus."""
+        """Return the outbox, which publishes events. The first call creates it and its bus."""
         if self._outbox is None:
             options = self._shared.options
             self._outbox = Outbox(
@@ -164,7 +164,7 @@ class Integration:
                 raise DefinitionError(f"{what}: {name}: {error}") from None
 
     def _check(self, what: str, name: str, selector: object, expected: Any) -> None:
-        """Refuse a selector with an invalid path, and one without paths whose value does not match its type."""
+        """Refuse a selector if one of its paths is invalid, or if it has no paths and does not match ``expected``."""
         self._check_paths(what, name, selector)
         if not has_paths(selector):
             try:
@@ -173,7 +173,7 @@ class Integration:
                 raise DefinitionError(f"{what}: {name} is invalid: {listed(error.problems)}") from None
 
     def _warn_of_circle(self, source: Source, what: str) -> None:
-        """Warn if the service's own events start sagas: Lambda's detection of loops does not see EventBridge."""
+        """Warn if the service's own events start sagas: Lambda does not detect loops through EventBridge."""
         outbox = self._outbox
         if outbox is None or not isinstance(source, events.Rule):
             return

@@ -1,6 +1,6 @@
-"""Sources that start sagas and send signals: rules, schedules, buckets, topics and queues.
+"""Sources of events that start sagas or send signals: rules, schedules, buckets, topics and queues.
 
-Each source sends to the command queue, or the command function consumes the source's queue. Each declares how an event
+Each source sends to the command queue, or is a queue that the command function consumes, and declares how an event
 becomes a command.
 """
 
@@ -40,12 +40,13 @@ Source = (
     | sqs.QueueBase
     | sqs.IQueue
 )
-"""Sources of events. An ``events.Schedule`` creates a rule; a ``ScheduleExpression``, a schedule of Scheduler."""
+"""Sources of events. An ``events.Schedule`` becomes a rule. A ``ScheduleExpression`` becomes a schedule of
+Scheduler."""
 
 OBJECT_KEY = ["$.detail.object.key", "$.detail.object.sequencer"]
-"""Identifies an event of a bucket, also if S3 delivers it twice."""
+"""The paths that identify an event of a bucket, even if S3 delivers the event twice."""
 EVENT_ID = "$.id"
-"""Identifies EventBridge's events, SNS's notifications, SQS's messages and Scheduler's executions."""
+"""The path that identifies an event of EventBridge, a notification, an SQS message or an execution of Scheduler."""
 _SCHEDULED: dict[str, Any] = {
     "id": "<aws.scheduler.execution-id>",
     "time": "<aws.scheduler.scheduled-time>",
@@ -56,7 +57,7 @@ _SCHEDULED: dict[str, Any] = {
 }
 """The event that Scheduler sends, in EventBridge's form. Scheduler replaces the parts in angle brackets."""
 _NOTIFICATIONS = "Notifications"
-"""The id of the construct that the CDK adds to a bucket with notifications of its own."""
+"""The id of the construct that the CDK adds to a bucket for which the app sets notifications."""
 
 
 def default_key(source: object) -> str | list[str]:
@@ -69,10 +70,10 @@ class Connector:
     """Connects sources with the command queue of a service.
 
     Args:
-        service: its construct.
-        commands: the queue.
+        service: the construct of the service.
+        commands: the command queue.
         function: the queue's function.
-        key: the user's KMS key, if one encrypts the queue.
+        key: the customer's KMS key that encrypts the queue; ``None`` for SQS's own.
     """
 
     service: Construct
@@ -81,7 +82,7 @@ class Connector:
     key: AnyKey | None
 
     def connect(self, source: object, command: Mapping[str, Any], what: str) -> None:
-        """Turn a source's events into a command."""
+        """Make each event of a source a command."""
         match source:
             case events.Rule():
                 self._rule(source, command, what)
@@ -98,7 +99,7 @@ class Connector:
                     description=what,
                     target=self._scheduled(command),
                 )
-            case scheduler.Schedule():  # it has only one target
+            case scheduler.Schedule():  # a schedule has only one target, so replace it
                 cast("scheduler.CfnSchedule", source.node.default_child).target = self._scheduled(command)
             case s3.BucketBase():
                 self._bucket(source, command, what)
@@ -122,9 +123,9 @@ class Connector:
         rule.add_target(cast("events.IRuleTarget", target))
 
     def _scheduled(self, command: Mapping[str, Any]) -> scheduler.CfnSchedule.TargetProperty:
-        """The command queue as the target of a schedule."""
+        """Return the command queue as the target of a schedule."""
         queue, dead_letters = self.commands.queue.queue_arn, self.commands.dead_letters.queue_arn
-        # One role for all schedules of the service.
+        # All schedules of the service share one role.
         role = cast("iam.Role | None", self.commands.node.try_find_child("SchedulerRole"))
         if role is None:
             condition = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
@@ -143,7 +144,7 @@ class Connector:
         resource = bucket.node.default_child
         if isinstance(resource, s3.CfnBucket):
             if bucket.node.try_find_child(_NOTIFICATIONS) is not None:
-                # A custom resource sets the bucket's notifications and would revert any other setting.
+                # The CDK's custom resource sets the bucket's notifications and would revert settings made elsewhere.
                 bucket.enable_event_bridge_notification()
             else:
                 enabled = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
@@ -180,7 +181,7 @@ class Connector:
 
 @jsii.implements(sns.ITopicSubscription)
 class _Subscription:
-    """The CDK's subscription of a queue to a topic, without the statement in the queue's policy."""
+    """Subscribes a queue to a topic as the CDK does, but adds no statement to the queue's policy."""
 
     def __init__(self, commands: CommandQueue, policy: IDependable | None) -> None:
         self._commands, self._policy = commands, policy
@@ -201,14 +202,14 @@ class _Subscription:
 
 
 class _WholeEvent(events.RuleTargetInput):
-    """A command that contains the whole event, from which the command function takes the values.
+    """A command that contains the whole event. The command function takes the values from the event.
 
-    EventBridge would insert texts without escaping, and a quotation mark would break the message.
+    EventBridge inserts single values without escaping them, so a quotation mark would break the message.
     """
 
     def __init__(self, command: Mapping[str, Any]) -> None:
         super().__init__()
-        # EventBridge takes angle brackets for a variable, and refuses unknown ones.
+        # EventBridge takes text in angle brackets for a variable, and refuses variables that it does not know.
         text = json.dumps(dict(command)).replace("<", "\\u003c").replace(">", "\\u003e")
         self._template = f'{text[:-1]}, "event": <aws.events.event.json>}}'
 

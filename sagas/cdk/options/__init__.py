@@ -1,1 +1,1 @@
-"""What a service may be given: its options, with their checks."""
+"""The options of a service, with their checks."""

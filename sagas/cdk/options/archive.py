@@ -14,17 +14,17 @@ from sagas.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A copy of the audit trail in S3, safe from principals that can write the tables. It contains no payloads.
+    """A copy of the audit trail in S3, safe from principals that can write to the tables. The copy has no payloads.
 
     Args:
         bucket: your own bucket. Default: the service creates a versioned bucket, to which ``removal_policy`` applies.
-        lock: how long S3 refuses to overwrite or delete objects (Object Lock), in whole days. Default: not at all.
+        lock: how long S3 refuses to overwrite or delete objects (Object Lock), in whole days. Default: no lock.
             Your own bucket keeps its own settings.
         compliance: whether the lock binds everybody, including the account's owner, until it expires. If False,
-            ``s3:BypassGovernanceRetention`` lifts it.
+            principals with ``s3:BypassGovernanceRetention`` can bypass it.
 
     Raises:
-        DefinitionError: the lock is out of range, is set for your own bucket, or is missing with ``compliance``.
+        DefinitionError: ``lock`` is out of range, is combined with ``bucket``, or is missing with ``compliance``.
     """
 
     bucket: s3.IBucket | s3.BucketBase | None = None

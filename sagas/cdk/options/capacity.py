@@ -8,7 +8,7 @@ from sagas.cdk.options.checks import of_kind, within
 from sagas.errors import DefinitionError
 
 _NEWBORN_READS, _NEWBORN_WRITES = 12_000, 4_000
-"""Units per second of any new table; DynamoDB refuses less."""
+"""The read and write units per second of any new table. DynamoDB refuses lower values."""
 _MOST = 10_000_000
 
 
@@ -17,12 +17,12 @@ class TableOptions:
     """Capacity and storage of a table that the service creates.
 
     Args:
-        warm_reads: read units per second that the table and its indexes support at once, 12,000 or more. You pay once,
-            when you raise it. AWS never lowers it.
+        warm_reads: read units per second that the table and its indexes support at once, 12,000 or more. You pay only
+            when you raise the number. AWS never lowers it.
         warm_writes: the same for write units, 4,000 or more.
-        max_writes: maximum write units per second, to limit the cost of runaway sagas. Writes above it are refused and
-            retried: sagas slow down, and starts return 503.
-        infrequent_access: whether storage costs less and each request more. This suits an audit trail that is kept for
+        max_writes: maximum write units per second, to limit the cost of runaway sagas. DynamoDB refuses writes above
+            the limit. They are retried, so sagas slow down, and starts return 503.
+        infrequent_access: whether storage costs less and each request more. This class suits audit trails kept for
             months.
 
     Raises:

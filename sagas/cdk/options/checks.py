@@ -1,4 +1,4 @@
-"""Checks of options: numbers within limits, allowed words, supported platforms."""
+"""Checks options for numbers out of range, words that are not allowed, and platforms that are not supported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def within(where: str, option: str, value: Any, least: float, most: float) -> No
 
 
 def of_kind(where: str, option: str, value: object, kind: type, *, none: bool = False) -> None:
-    """Refuse a value of the wrong type. The CDK would report it later, without naming the option."""
+    """Refuse a value of the wrong type. The CDK would refuse it later, without naming the option."""
     if isinstance(value, kind) or (none and value is None):
         return
     name = kind.__name__
@@ -55,7 +55,7 @@ def variables(where: str, environment: Mapping[str, str]) -> None:
 
 
 def fits(where: str, architecture: lambda_.Architecture | None, runtime: lambda_.Runtime | None) -> None:
-    """Refuse platforms that the library does not support. ``None`` stands for the service's own."""
+    """Refuse platforms that the library does not support. ``None`` stands for the service's platform."""
     if architecture is not None:
         one_of(where, "architecture", architecture.name, ARCHITECTURES)
     version = re.fullmatch(r"python3\.(\d+)", runtime.name) if runtime is not None else None

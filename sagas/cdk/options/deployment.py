@@ -13,7 +13,7 @@ from sagas.errors import DefinitionError
 
 AnyAlarm = cloudwatch.IAlarm | cloudwatch.Alarm
 _MOST_ALARMS = 6
-"""CodeDeploy allows ten per function, and the service needs four."""
+"""CodeDeploy allows ten alarms per function, and the service needs four of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Deployment:
     Args:
         kind: ``canary``, ``linear`` or ``all_at_once``.
         percent: percentage of invocations that move to the new code first, or with each increment.
-        minutes: minutes until the other invocations move, or between increments.
-        alarms: additional alarms that roll a deployment back, at most six. The service's own alarms watch the
-            function's errors, and its saga's failing records, failed undos and sagas that need attention. None of them
-            fires for a step that raises: it is retried, then undone.
+        minutes: minutes before the other invocations move, or between increments.
+        alarms: additional alarms that roll a deployment back, at most six. The service's own alarms watch the function
+            for errors, and its saga for failing records, failed undos and sagas that need attention. None of them fires
+            because a step raises: the step is retried, then the saga is undone.
 
     Raises:
         DefinitionError: CodeDeploy would refuse a value.
@@ -40,7 +40,7 @@ class Deployment:
     def __post_init__(self) -> None:
         if self.kind != "all_at_once":
             within(f"Deployment.{self.kind}", "percent", self.percent, 1, 99)
-            # A deployment can last two days, which is CodeDeploy's limit.
+            # CodeDeploy's limit: a deployment can last two days.
             within(f"Deployment.{self.kind}", "minutes", self.minutes, 1, 2_880 // self._increments)
         if len(self.alarms) > _MOST_ALARMS:
             raise DefinitionError(f"Deployment: alarms: at most {_MOST_ALARMS} are allowed, not {len(self.alarms)}")
@@ -56,15 +56,15 @@ class Deployment:
 
     @classmethod
     def canary(cls, *, percent: int, minutes: int, alarms: Sequence[AnyAlarm] = ()) -> Deployment:
-        """Return a deployment that moves ``percent`` of the invocations first, and the others ``minutes`` later."""
+        """Return a deployment that moves ``percent`` of invocations first, and all others ``minutes`` later."""
         return cls("canary", percent, minutes, alarms)
 
     @classmethod
     def linear(cls, *, percent: int, minutes: int, alarms: Sequence[AnyAlarm] = ()) -> Deployment:
-        """Return a deployment that moves another ``percent`` of the invocations every ``minutes``."""
+        """Return a deployment that moves another ``percent`` of invocations every ``minutes`` minutes."""
         return cls("linear", percent, minutes, alarms)
 
     @classmethod
     def all_at_once(cls, *, alarms: Sequence[AnyAlarm] = ()) -> Deployment:
-        """Return a deployment by CodeDeploy that moves all invocations at once, unless an alarm has fired."""
+        """Return a deployment in which CodeDeploy moves all invocations at once, unless an alarm has fired."""
         return cls("all_at_once", alarms=alarms)

@@ -1,4 +1,4 @@
-"""Checks of existing tables and an existing API."""
+"""Checks existing tables, and the place in an existing API."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EXPIRES = "expires_at"
 """The time-to-live attribute."""
 
 Keys = Mapping[str, str]
-"""Types (``S``, ``N``) by name, first the partition key, then the sort key."""
+"""Attribute types (``S``, ``N``) by attribute name: first the partition key, then the sort key."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The required form of a table.
+    """The keys and indexes that a table must have.
 
     Args:
-        keys: keys of the table.
-        indexes: keys of its global indexes, by name. They need to project only keys.
+        keys: the keys of the table.
+        indexes: the keys of its global indexes, by index name. An index needs to project only keys.
     """
 
     keys: Keys
@@ -37,7 +37,7 @@ class TableForm:
 
 
 def check_table(where: str, table: AnyTable, form: TableForm, *, expires: bool) -> None:
-    """Refuse a table of another form. An imported table cannot be checked and is accepted."""
+    """Refuse a table whose keys or indexes differ from a form. Accept imported tables, which cannot be checked."""
     resource: Any = table.node.default_child
     if not isinstance(resource, dynamodb.CfnTable | dynamodb.CfnGlobalTable):
         return
@@ -78,7 +78,7 @@ def _described(keys: Keys) -> str:
 
 
 def mounted_api(where: str, scope: Construct, mount: AnyResource) -> apigateway.RestApi:
-    """Return the API that a resource belongs to."""
+    """Return the API that a resource belongs to. Refuse resources that a service cannot use."""
     api: Any = mount.api
     if not isinstance(api, apigateway.RestApi):
         raise DefinitionError(

@@ -18,13 +18,13 @@ _LEAST_STORAGE = 512
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The part of a VPC that functions run in. It needs a route to DynamoDB, SQS and S3: endpoints or NAT.
+    """The part of a VPC that functions run in. Endpoints or NAT must connect it to DynamoDB, SQS and S3.
 
     Args:
         vpc: the VPC.
-        subnets: the subnets. Default: those with egress.
-        security_groups: the security groups of the functions. Default: one group that allows all outbound traffic,
-            shared by all functions of the service in this VPC. Lambda creates an interface per subnet and group, and a
+        subnets: the subnets. Default: subnets with egress.
+        security_groups: the security groups of the functions. Default: one group for all functions of the service in
+            this VPC, which allows all outbound traffic. Lambda creates a network interface per subnet and group, and a
             VPC allows a few hundred.
     """
 
@@ -38,27 +38,26 @@ class FunctionOptions:
     """Options of the function of a step or of a whole saga.
 
     Args:
-        memory_size: memory in MB. CPU time grows with it.
+        memory_size: memory in MB. More memory also brings more CPU.
         ephemeral_storage: size of ``/tmp``. Default: Lambda's 512 MB.
-        batch_size: messages per invocation, 1 to 10. The function's default timeout covers them one after the other.
-            With a ``timeout`` of your own it may not: messages without enough time return to the queue, not started.
-        timeout: seconds the function may run. Default: derived from the timeouts of its steps.
-        maximum_concurrency: maximum concurrent invocations from the queue, 2 or more. An idle queue then costs more:
-            it keeps five pollers instead of two.
-        reserved_concurrency: executions reserved for the function, which is also its limit. To limit a function, prefer
-            ``maximum_concurrency``: a message that Lambda refuses counts as received.
-        weight: the function's share of the service's ``max_concurrency``, relative to other functions. It has no other
-            effect, and none if the function has a limit of its own.
-        environment: additional environment variables of this function.
+        batch_size: messages per invocation, 1 to 10. The default timeout is long enough for all of them, one after the
+            other. If your own ``timeout`` is not, messages without enough time return to the queue before they start.
+        timeout: seconds that the function may run. Default: derived from the timeouts of its steps.
+        maximum_concurrency: maximum concurrent invocations from the queue, 2 or more. An idle queue then costs more,
+            because Lambda keeps five pollers instead of two.
+        reserved_concurrency: executions reserved for the function. The number is also its limit. If you only want a
+            limit, prefer ``maximum_concurrency``: a message that Lambda refuses counts as received.
+        weight: the function's share of the service's ``max_concurrency``, relative to other functions. It has no effect
+            if the function has its own limit.
+        environment: additional environment variables of the function.
         network: its VPC. Default: the service's.
-        log_level: its log level. Default: the service's.
-        architecture: its architecture, for which a layer is built. Default: the service's.
-        runtime: Python 3.11 or newer, for which a layer is built. Default: the service's.
-        provisioned_concurrency: executions that Lambda keeps ready, billed by the hour; at most
-            ``reserved_concurrency``.
+        log_level: the function's log level. Default: the service's.
+        architecture: the function's architecture. The layer is built for it. Default: the service's.
+        runtime: Python 3.11 or newer. The layer is built for it. Default: the service's.
+        provisioned_concurrency: executions that Lambda keeps ready and bills by time; at most ``reserved_concurrency``.
         snap_start: whether a new environment starts from a snapshot taken after the imports. Requires Python 3.12 or
-            newer, 512 MB of storage, and no ``provisioned_concurrency``. All environments then share the values that
-            modules create on import, such as random ids.
+            newer, 512 MB of storage, and no ``provisioned_concurrency``. All environments then share values that
+            modules compute on import, such as random ids.
 
     Raises:
         DefinitionError: Lambda would refuse a value.

@@ -1,4 +1,4 @@
-"""Which events a service publishes, and on which bus: the option ``events``."""
+"""The option ``events``: the events that a service publishes, and the bus."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ AnyBus = events.IEventBus | events.EventBus
 
 @dataclass(frozen=True, slots=True)
 class SagaEvents:
-    """Which events a service publishes, and on which bus.
+    """The events that a service publishes, and their bus.
 
     Args:
-        bus: the bus for the events. Default: a bus of the service's own.
-        steps: whether events of steps are published too. The function then reads each committed entry.
-        payloads: whether events contain requests and results, as the API shows them, if they fit.
+        bus: the bus for the events. Default: the service creates a bus.
+        steps: whether events of steps are published, too. The outbox then reads each committed entry.
+        payloads: whether events contain requests and results, as the API shows them, unless these are too large.
     """
 
     bus: AnyBus | None = None
@@ -29,14 +29,14 @@ class SagaEvents:
 
     @classmethod
     def of(cls, service: str, option: object) -> SagaEvents | None:
-        """Return the events that the option ``events`` of a service asks for.
+        """Return the value of a service's option ``events`` as :class:`SagaEvents`; ``None`` if it is not set.
 
         Args:
-            service: its name, for the message.
+            service: the service's name, for the error message.
             option: a bus, a :class:`SagaEvents`, or ``None``.
 
         Raises:
-            DefinitionError: the option has another type.
+            DefinitionError: the option has the wrong type.
         """
         match option:
             case None | SagaEvents():

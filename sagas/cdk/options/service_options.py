@@ -1,4 +1,4 @@
-"""What a user of :class:`SagaService` may choose."""
+"""The options of :class:`SagaService`, with their defaults and checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sagas.errors import DefinitionError
 METRICS_NAMESPACE = "Sagas"
 RUNBOOK = "docs/operations/runbook.md"
 _LEAST_NOW = 15
-"""Seconds for the function that ends waits: it also starts children, up to 25 at a time."""
+"""The function that ends waits needs at least this many seconds: it also starts children, up to 25 at a time."""
 _OWN_FUNCTIONS = {
     "api": ("batch_size", "maximum_concurrency", "timeout", "weight"),
     "supervisor": ("batch_size", "maximum_concurrency", "weight"),
@@ -38,7 +38,7 @@ _OWN_FUNCTIONS = {
     "now": ("batch_size", "weight"),
     "commands": ("batch_size", "timeout", "weight"),
 }
-"""The functions of a service that run no steps, and the options that do not apply to them."""
+"""The service's own functions, which run no steps, and the options that do not apply to them."""
 _SERVICE = "[A-Za-z0-9_./-]{1,100}"
 _ALIAS = "(?![0-9]+$)[A-Za-z0-9_-]{1,128}"
 _BASE_URL = re.compile(r"https://[^\s?#]+[^\s?#/]")
@@ -54,7 +54,7 @@ AnyTopic = sns.ITopic | sns.TopicBase
 
 @dataclass(frozen=True, slots=True)
 class PrivateEndpoint:
-    """An API that can be reached only through endpoints of a VPC.
+    """An API that callers can reach only through VPC endpoints.
 
     Args:
         vpc_endpoints: interface endpoints for ``execute-api``, at least one.
@@ -83,91 +83,92 @@ class Throttling:
 
 
 class SagaServiceProps(TypedDict, total=False):
-    """The keywords of :class:`sagas.cdk.SagaService`, also for constructs of your own that pass them on.
+    """The keyword arguments of :class:`sagas.cdk.SagaService`. Your own constructs can use this type to pass them on.
 
     Args:
-        sagas: saga classes, at least one; their names must differ.
+        sagas: saga classes, at least one. No two may have the same saga type.
         functions: function options by step (``CreateZip.upload``), or by saga class for all its steps. Consecutive
             steps that are named together share a queue, a function and a role:
-            ``(CreateZip.check, CreateZip.upload)``. Of the options of each such step only ``memory_size`` counts, and
-            the largest applies. The service's own functions have names: ``"api"`` (512 MB), ``"supervisor"`` (256 MB,
-            300 seconds), ``"bulk"`` (recovers, purges and sweeps; 1,024 MB, 300 seconds, ``maximum_concurrency`` 10),
+            ``(CreateZip.check, CreateZip.upload)``. Each of these steps may still set its own ``memory_size``; the
+            largest applies. The service's own functions have names: ``"api"`` (512 MB), ``"supervisor"`` (256 MB, 300
+            seconds), ``"bulk"`` (recovers, purges and sweeps; 1,024 MB, 300 seconds, ``maximum_concurrency`` 10),
             ``"now"`` (ends waits, if a saga waits; 512 MB, 30 seconds, minimum 15, ``maximum_concurrency`` 20) and
             ``"commands"`` (processes the command queue, if there is one; 512 MB, ``maximum_concurrency`` 10).
         function_options: options of all step functions that ``functions`` does not name.
-        environment: environment variables of every function, including the supervisor's.
+        environment: environment variables of all functions, including the service's own.
         tables: by name (``sagas``, ``audit``, and ``joins`` if sagas have children): an existing table that only this
             service uses, or :class:`TableOptions` for the table that the service creates.
         mount: a resource of an API in this stack, such as ``api.root.add_resource("orders")``; the service adds its
-            resources below it. Default: an API of its own. Your API's stage and its own responses do not change.
+            resources below it. Default: a new API. Your API's stage and gateway responses do not change.
         isolation: ``step`` gives each step its own queue, function and role, except steps that ``functions`` names
-            together. ``saga`` gives all steps of a saga one of each, for lower cost and latency and fewer cold starts.
-            One invocation then runs as many steps in a row as its time allows.
-        alias: the alias of every function for the version in use; queues, API and rules call it.
-        keep_versions: whether old versions of functions stay, so that an alias can be moved back at once. Nothing
+            together. ``saga`` gives each saga one queue, function and role, for lower cost and latency and fewer cold
+            starts. One invocation then runs as many steps in a row as its time allows.
+        alias: the name of the alias of each function, which points to the version in use and which callers use.
+        keep_versions: whether old versions of functions are kept, so you can move an alias back at once. Nothing
             deletes them.
-        deployment: how the aliases move to new code, for example ``Deployment.canary(percent=10, minutes=15)``.
-            Default: all at once, with the stack.
+        deployment: how aliases move to new code, for example ``Deployment.canary(percent=10, minutes=15)``. Default:
+            all at once, when the stack is deployed.
         nested_stacks: whether the functions, alarms and queues of each saga go to nested stacks. Default: queues stay
-            in this stack; functions and alarms stay while there is room, and can move to nested stacks without harm.
-            Changing to or from True creates new queues.
+            in this stack. Functions and alarms move to nested stacks if there is no room, which is harmless. A change
+            to or from True creates new queues.
         service_name: the name in metrics, alarms, logs and on the dashboard: up to 100 letters, digits and ``-_./``.
             Default: the stack's name and the construct's path, so that no two stacks of an account share metrics.
-        alarm_topic: notified when an alarm fires. An alarm cannot publish to a topic encrypted with ``aws/sns``.
-        runbook_url: the address where you publish the runbook; each alarm links to its section. Default: its path here.
-        dashboard: whether to create a CloudWatch dashboard. It costs 3 USD a month beyond the account's first three.
-        removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they stay, except
-            after a first deployment that fails.
-        deletion_protection: whether the tables refuse to be deleted. Default: only with RETAIN, because a first
-            deployment that fails could not delete them. Switch it on once the stack is deployed.
+        alarm_topic: notified when an alarm fires: an e-mail address, for which the service creates a topic, or a topic
+            whose policy lets CloudWatch publish. Alarms cannot publish to a topic that is encrypted with ``aws/sns``.
+        runbook_url: the address where you publish the runbook. Each alarm links to its section. Default: its path here.
+        dashboard: whether to create a CloudWatch dashboard. It costs 3 USD per month, beyond the account's first three.
+        removal_policy: what happens to tables, bucket and logs when they leave the stack. Default: they are kept,
+            except after a failed first deployment.
+        deletion_protection: whether the tables refuse to be deleted. Default: only if ``removal_policy`` is ``RETAIN``.
+            A failed first deployment could not delete protected tables. Turn protection on once the stack is deployed.
         encryption_key: a KMS key for tables, queues, bucket, logs, variables and the service's own event bus. Default:
-            AWS's own keys. Its policy must leave access to IAM, as the CDK's keys do. The policy of an imported key is
-            not changed: it must allow CloudWatch Logs, EventBridge for events and rules, and SNS for topics.
-        network: the VPC of all functions, including those of the supervisor and the API.
-        authorizer: authorizes calls of the API, instead of IAM.
-        endpoint: the API's endpoint: ``regional``; ``edge``, through CloudFront, which aws-cn lacks; or a
+            AWS's own keys. The key's policy must leave access to IAM, as the CDK's default does. The
+            policy of an imported key does not change. It must allow CloudWatch Logs, EventBridge for events and rules,
+            and SNS for topics.
+        network: the VPC of all functions, including the service's own.
+        authorizer: the authorizer that authorizes calls of the API, instead of IAM.
+        endpoint: the endpoint of the API: ``regional``; ``edge``, for CloudFront, which aws-cn does not have; or a
             :class:`PrivateEndpoint`.
-        access_log: whether the API logs its calls: ``off``; ``account``, with the role that API Gateway has for logs in
-            this account and region; or ``role``, which creates that role and replaces the one other APIs use.
+        access_log: whether the API logs calls: ``off``; ``account``, with the role that API Gateway has for logs in
+            this account and region; or ``role``, which creates this role and so replaces the one that other APIs use.
         tracing: whether functions and API send traces to X-Ray.
-        bundle_sdk: whether the layer contains the installed boto3 and botocore instead of relying on those of the
-            runtime, which AWS updates. True for all of botocore, about 60 MB; or the services that steps call, such as
-            ``["sns", "kms"]``, to leave out all others.
+        bundle_sdk: whether the layer contains the installed boto3 and botocore. Otherwise functions use those of the
+            runtime, which AWS updates. ``True`` adds all of botocore, about 60 MB. A list of the services that steps
+            call, such as ``["sns", "kms"]``, leaves out all others.
         payload_versions: how long overwritten and deleted payloads can be recovered from the bucket, in whole days.
-            Default: not at all. A purge leaves them for the same time.
-        throttling: limits of the API.
+            Default: not at all. Purged payloads stay there as long.
+        throttling: the limits of the API.
         callback_base_url: the start of callback URLs if the API is behind your own domain, such as
-            ``https://hooks.example.com``. Default: the API's own address.
+            ``https://hooks.example.com``. Default: the address of the API.
         callback_throttling: additional limits of the route of public waits. Default: 50 calls per second, 100 at once.
         web_acl_arn: a web ACL of AWS WAF for the API's stage.
-        architecture: the architecture of functions whose options name none.
-        runtime: the runtime of functions whose options name none: Python 3.11 or newer.
+        architecture: the architecture of functions that do not set their own.
+        runtime: the runtime of functions that do not set their own: Python 3.11 or newer.
         log_level: DEBUG, INFO, WARNING, ERROR or CRITICAL.
         log_retention: the retention of all log groups.
         retention: how long ended sagas are kept before the supervisor purges them, with audit entries and payloads.
-            Default: for good. Sagas whose type owns objects are kept; those that need an operator are kept until they
+            Default: for good. Sagas whose type owns objects are kept. Sagas that need an operator are kept until they
             are settled.
-        key_retention: how long a record of a purged saga is kept, without payloads, and its idempotency key cannot
-            start another saga. Default: 30 days.
+        key_retention: how long the service keeps a record of a purged saga, without payloads. In this time, its
+            idempotency key cannot start another saga. Default: 30 days.
         payload_limit: the size in bytes above which requests and results go to the bucket. Default: 16 KB.
-        carry_inputs: whether small requests and results also travel in messages, so that a step reads nothing. If
-            False, steps read their payloads, and no queue or dead-letter queue has any. An outcome that cannot be
-            committed is then lost: its step runs again with the same idempotency key.
-        payload_key: a KMS key. Functions encrypt requests, results and signals with it before they store them, and need
-            it to read them. It implies ``carry_inputs=False``. Payloads already stored do not change.
-        auto_disable: the policy of saga types that declare none. Default: none.
-        max_concurrency: the maximum number of concurrent executions of all step functions. It is divided by the
-            ``weight`` of their options, at least 2 for each. A function with its own ``maximum_concurrency`` counts
-            with that.
-        settle: how long a saga whose next step does not fit the deployed code waits for a release before it needs an
-            operator, 0 to 3 days. Default: 15 minutes, and the length of a canary or linear deployment.
-        events: an EventBridge bus on which the service publishes events of its sagas, or a
-            :class:`sagas.cdk.SagaEvents`, which also chooses the events. Default: nothing is published, unless
-            :meth:`SagaService.event_bus` is called.
-        recover_every: how often the supervisor looks for stalled sagas: 1 to 5 whole minutes.
-        verify_sample: how many sagas, chosen at random, have their audit trail verified each day; 0 for none.
-        archive: an archive of the audit trail in S3. Default: none.
-        shards: how many keys the indexes of the control table are spread over. It can be raised, never lowered.
+        carry_inputs: whether messages also carry small requests and results, so a step does not read any. If False,
+            steps read their payloads, and no queue contains any. An outcome that cannot be committed is then lost: the
+            step runs again with the same idempotency key.
+        payload_key: a KMS key. Functions encrypt requests, results and signals with this key before they store them,
+            and need the key to read them. It implies ``carry_inputs=False``. Payloads already stored do not change.
+        auto_disable: the policy for saga types that do not declare one. Default: none.
+        max_concurrency: the maximum number of concurrent executions of all step functions together. Each function gets
+            a share by the ``weight`` in its options, at least 2. The share of a function with its own
+            ``maximum_concurrency`` is that number.
+        settle: how long a saga waits for a release if its next step does not fit the deployed code, 0 to 3 days. Then
+            it needs an operator. Default: 15 minutes, plus the length of a canary or linear deployment.
+        events: the EventBridge bus for events of sagas, or a :class:`sagas.cdk.SagaEvents`, which also chooses the
+            events. Default: nothing is published, unless :meth:`SagaService.event_bus` is called.
+        recover_every: how often the supervisor looks for stalled sagas: every 1 to 5 whole minutes.
+        verify_sample: the number of randomly chosen sagas whose audit trail is verified each day; 0 for none.
+        archive: the archive of the audit trail in S3. Default: none.
+        shards: the number of keys that the indexes of the control table are spread over. It can never be lowered.
     """
 
     sagas: Required[Sequence[type[Any]]]
@@ -182,7 +183,7 @@ class SagaServiceProps(TypedDict, total=False):
     deployment: Deployment | None
     nested_stacks: bool | None
     service_name: str | None
-    alarm_topic: AnyTopic | None
+    alarm_topic: AnyTopic | str | None
     runbook_url: str
     dashboard: bool
     removal_policy: RemovalPolicy
@@ -219,6 +220,10 @@ class SagaServiceProps(TypedDict, total=False):
 
 
 _INSTEAD = {
+    **dict.fromkeys(
+        ("retry", "undo_retry", "step_timeout"),
+        "give it to a base class of the sagas, as in class Ours(Saga[T], retry=...): there tests know it, too",
+    ),
     "chain": "steps that share a function are always chained",
     "queue_names": "names of queues are always derived from saga, step and service",
     "api_options": 'give functions={"api": FunctionOptions(...)}',
@@ -231,7 +236,7 @@ _INSTEAD = {
     "joins_table": 'give tables={"joins": ...}',
     "table_options": "give tables={name: TableOptions(...)}",
 }
-"""Replacements for removed options."""
+"""Options that do not exist, and what applies instead."""
 
 _KINDS: dict[type, str] = {
     FunctionOptions: "function_options?",
@@ -243,12 +248,12 @@ _KINDS: dict[type, str] = {
     Mapping: "functions? environment? tables?",
     bool: "dashboard keep_versions tracing carry_inputs nested_stacks? deletion_protection?",
 }
-"""Options by required type. A question mark allows None."""
+"""Names of options by required type. A question mark means that ``None`` is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """A service's name in metrics and messages, with its options and their defaults.
+    """The options of a service with their defaults, and its name in metrics and messages.
 
     Raises:
         DefinitionError: a value that AWS or the library would refuse.
@@ -266,7 +271,7 @@ class ServiceOptions:
     keep_versions: bool = False
     deployment: Deployment | None = None
     nested_stacks: bool | None = None
-    alarm_topic: AnyTopic | None = None
+    alarm_topic: AnyTopic | str | None = None
     runbook_url: str = RUNBOOK
     dashboard: bool = True
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -319,6 +324,10 @@ class ServiceOptions:
         within(self.service, "max_concurrency", self.max_concurrency, 2, 1_000_000)
         if self.max_concurrency is not None and int(self.max_concurrency) != self.max_concurrency:
             raise DefinitionError(f"{self.service}: max_concurrency must be a whole number")
+        if isinstance(self.alarm_topic, str) and "@" not in self.alarm_topic:
+            raise DefinitionError(
+                f"{self.service}: alarm_topic must be a topic or an e-mail address, not {self.alarm_topic!r}"
+            )
         self._check_functions()
         self._check_tables()
 
@@ -332,16 +341,16 @@ class ServiceOptions:
 
     @property
     def settle_seconds(self) -> float:
-        """Seconds for which a saga whose next step does not fit the deployed code waits for a release."""
+        """Seconds that a saga waits for a release if its next step does not fit the deployed code."""
         lasts = 60 * self.deployment.total_minutes if self.deployment else 0
         return SETTLE + lasts if self.settle is None else self.settle.total_seconds()
 
     def own_function(self, name: str, memory_size: int) -> FunctionOptions:
-        """Return the options of one of the service's own functions; by default, options with this memory."""
+        """Return the options of one of the service's own functions. Default: options with ``memory``."""
         return (self.functions or {}).get(name) or FunctionOptions(memory_size=memory_size)
 
     def existing_table(self, name: str) -> AnyTable | None:
-        """Return an existing table; ``None`` if the service creates it."""
+        """Return the existing table for a name; ``None`` if the service creates this table."""
         table = (self.tables or {}).get(name)
         return None if isinstance(table, TableOptions) else table
 
@@ -355,7 +364,7 @@ class ServiceOptions:
         for key, options in (self.functions or {}).items():
             of_kind(self.service, "each value of functions", options, FunctionOptions)
             if not isinstance(key, str):
-                continue  # the catalogue checks steps and saga classes
+                continue  # the catalogue checks the keys that are steps or saga classes
             if key not in _OWN_FUNCTIONS:
                 raise DefinitionError(
                     f"{self.service}: functions: {key!r} is not a function of the service; name a step by its class, "
@@ -413,7 +422,7 @@ class ServiceOptions:
 
 
 def service_options(service: str, props: SagaServiceProps) -> ServiceOptions:
-    """Return the options of a service."""
+    """Return the options of a service, with defaults for options that are not set."""
     allowed, options = SagaServiceProps.__annotations__, dict[str, Any](props)
     for name in props:
         if name not in allowed:

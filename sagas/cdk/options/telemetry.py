@@ -1,4 +1,4 @@
-"""Tracing with OpenTelemetry: the functions' variables and their layer's packages."""
+"""Tracing with OpenTelemetry: the functions' variables, and packages for the layer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _EXPORTER = "OTEL_TRACES_EXPORTER"
 
 @dataclass(frozen=True, slots=True)
 class OpenTelemetry:
-    """Collector and sampling of spans: ``SagaService(environment=OpenTelemetry("http://...").environment)``.
+    """The collector and the sampling of spans: ``SagaService(environment=OpenTelemetry("http://...").environment)``.
 
     Args:
         endpoint: the collector's URL, for OTLP over HTTP; spans go to ``/v1/traces`` below it. If the collector needs a
             key, also set ``OTEL_EXPORTER_OTLP_HEADERS``, which readers of the function's configuration can see.
-        sample: the share of sagas that are traced, 0 to 1, if the caller has not decided.
+        sample: the share of sagas that are traced, 0 to 1. A caller's own decision takes precedence.
 
     Raises:
         DefinitionError: a value is out of range.
@@ -31,7 +31,7 @@ class OpenTelemetry:
     def __post_init__(self) -> None:
         within("OpenTelemetry", "sample", self.sample, 0, 1)
         parts = urlsplit(self.endpoint)
-        # Only the deployment knows a token's value, so a token is accepted.
+        # Accept a token: only the deployment knows its value.
         if "${Token" not in self.endpoint and (parts.scheme not in ("http", "https") or not parts.netloc):
             raise DefinitionError(f"OpenTelemetry: endpoint must be an http or https URL, not {self.endpoint!r}")
 
@@ -47,5 +47,5 @@ class OpenTelemetry:
 
 
 def needed_extras(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the library's extras that functions with these variables need."""
+    """Return the names of the library's extras that functions with these variables need."""
     return ("otel",) if environment.get(_EXPORTER, "none").strip().lower() not in ("", "none") else ()

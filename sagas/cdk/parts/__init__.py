@@ -1,1 +1,1 @@
-"""The parts of a service, their alarms, and releases of new code."""
+"""The interface of a service's parts, alarms, and releases of new code."""

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Validations
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sagas.cdk.layout.acknowledge import acknowledge
 from sagas.cdk.options.service_options import METRICS_NAMESPACE, AnyTopic
 from sagas.cdk.parts.releases import Releases
 from sagas.errors import DefinitionError
@@ -31,12 +34,12 @@ _QUIET = cloudwatch.TreatMissingData.NOT_BREACHING
 def saga_metric(
     name: str, saga: str, service: str, period: Duration = MINUTE, statistic: str = "Sum"
 ) -> cloudwatch.Metric:
-    """Return a metric that the functions count by saga type."""
+    """Return a metric that functions count per saga type."""
     return _metric(name, {"saga": saga, "service": service}, period, statistic)
 
 
 def service_metric(name: str, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """Return a metric that the functions count for the whole service."""
+    """Return a metric that functions count for the whole service."""
     return _metric(name, {"service": service}, FEW_MINUTES, statistic)
 
 
@@ -54,7 +57,7 @@ class Waking:
         service: the service's name, a dimension of its metrics.
         topic: notified when an alarm fires.
         runbook: the address of the runbook's page, to which each alarm adds its section.
-        releases: move new code to the functions gradually; ``None`` if a deployment moves all at once.
+        releases: moves functions to new code gradually; ``None`` if a deployment moves all functions at once.
 
     Raises:
         DefinitionError: ``runbook`` is not the address of a page.
@@ -70,13 +73,25 @@ class Waking:
             raise DefinitionError(f"runbook_url must be the address of a page, without a section, not {self.runbook!r}")
 
 
+def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | None:
+    """Return the topic that alarms notify; for an e-mail address, one of the service's own."""
+    if not isinstance(notified, str):
+        return notified
+    topic = sns.Topic(scope, "AlarmTopic", enforce_ssl=True)
+    # The policy for TLS replaces the default one, which lets CloudWatch publish.
+    topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com"))
+    topic.add_subscription(cast("sns.ITopicSubscription", subscriptions.EmailSubscription(notified)))
+    acknowledge(Validations.of(topic), {"Serverless-SNSRedrivePolicy": "SNS sends e-mail, and no queue could."})
+    return topic
+
+
 class Alarms(Construct):
-    """Alarms that fire when a metric exceeds a threshold. Each watches one metric: CloudWatch charges per metric.
+    """Alarms that fire when a metric exceeds a threshold. An alarm watches one metric: CloudWatch charges per metric.
 
     Args:
         scope: parent construct.
         id: construct id.
-        waking: of the service.
+        waking: the settings of the service's alarms.
     """
 
     def __init__(self, scope: Construct, id: str, *, waking: Waking) -> None:
@@ -98,7 +113,7 @@ class Alarms(Construct):
     ) -> cloudwatch.Alarm:
         """Add an alarm."""
         text, link = what, f"What to do: {self._waking.runbook}#{section}"
-        if len(text) + len(link) >= _LONGEST:  # it names many steps
+        if len(text) + len(link) >= _LONGEST:  # the text names many steps
             text = f"{text[: _LONGEST - len(link) - 4]}..."
         alarm = cloudwatch.Alarm(
             self,

@@ -1,4 +1,4 @@
-"""The parts of a service: each counts its resources, names the stateful ones and adds its alarms."""
+"""The parts of a service. Each part counts its resources, names those with state, and adds its alarms."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ class Part:
 
     @classmethod
     def count(cls, catalogue: Catalogue) -> int:
-        """Return the number of its CloudFormation resources, in addition to those that every service has.
+        """Return the number of CloudFormation resources of this part, without those that every service has.
 
-        It is called before the part is created, because the total decides where the resources go.
+        The number is needed before any part is created, because the total decides where resources go.
         """
         del catalogue
         return 0
 
     @classmethod
     def reserve(cls, catalogue: Catalogue) -> int:
-        """Return the number for a part that may be added later. The service's stack reserves room for it."""
+        """Return the number of resources to reserve in the service's stack, also for a part that may be added later."""
         return cls.count(catalogue)
 
     def held(self) -> Mapping[str, object]:
-        """Return resources that hold sagas, messages, payloads or keys, by description. A deployment must not replace
+        """Return the resources with sagas, messages, payloads or keys, by description. No deployment must replace
         them."""
         return {}
 
     def watch(self, alarms: Alarms) -> None:
-        """Add its alarms, and have them guard the deployment of its function."""
+        """Add the alarms of this part, and have them guard the deployment of its function."""
 
 
 def resources(parts: Iterable[type[Part]], catalogue: Catalogue) -> tuple[int, int]:
-    """Return the number of resources of these parts, and the number that the service's stack reserves room for."""
+    """Return the number of resources of all parts, and the number to reserve in the service's stack."""
     kinds = list(parts)
     return sum(part.count(catalogue) for part in kinds), sum(part.reserve(catalogue) for part in kinds)

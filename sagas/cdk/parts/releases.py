@@ -22,13 +22,13 @@ _MOST_NAME = 90
 
 
 class Releases(Construct):
-    """CodeDeploy's application, role and configuration of a service.
+    """The application, role and configuration that a service has in CodeDeploy.
 
     Args:
         scope: parent construct.
         id: construct id.
         service: the service's name, unique in the account and region.
-        deployment: how aliases move.
+        deployment: how aliases move to new code.
     """
 
     def __init__(self, scope: Construct, id: str, *, service: str, deployment: Deployment) -> None:
@@ -43,7 +43,7 @@ class Releases(Construct):
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_POLICY)],
         )
         acknowledge(Validations.of(role), {_FINDING: "CodeDeploy needs it to move aliases; AWS keeps it up to date."})
-        # Otherwise each group would attach the policy again.
+        # Without this, each deployment group would attach the policy again.
         self._role = role.without_policy_updates()
         self._configuration: Any = codedeploy.LambdaDeploymentConfig.ALL_AT_ONCE
         if deployment.kind != "all_at_once":
@@ -51,8 +51,8 @@ class Releases(Construct):
                 "canary": codedeploy.TimeBasedCanaryTrafficRouting,
                 "linear": codedeploy.TimeBasedLinearTrafficRouting,
             }[deployment.kind](interval=Duration.minutes(deployment.minutes), percentage=deployment.percent)
-            # The CDK would derive the name from the construct's path, which another stack may have. It changes with the
-            # configuration, because a configuration in use cannot be changed.
+            # The CDK would derive the name from the construct's path, and another stack may have the same path. The
+            # name contains the settings, because a configuration in use cannot be changed.
             name = f"{service.replace('/', '-')}-{deployment.kind}-{deployment.percent}-{deployment.minutes}"
             if len(name) > _MOST_NAME:
                 name = f"{name[-_MOST_NAME:]}-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
@@ -61,7 +61,7 @@ class Releases(Construct):
             )
 
     def add(self, scope: Construct, alias: lambda_.Alias, alarms: Sequence[AnyAlarm]) -> None:
-        """Let CodeDeploy move an alias."""
+        """Have CodeDeploy move an alias to new code."""
         codedeploy.LambdaDeploymentGroup(
             scope,
             "Release",

@@ -1,1 +1,1 @@
-"""The alarms of saga types, the dashboard, and notes of the synthesis."""
+"""The alarms of saga types, the dashboard, and notes that the synthesis prints."""

@@ -21,21 +21,21 @@ _PERIOD = Duration.minutes(5)
 _WIDTH = 24
 _HEIGHT = 6
 _MOST_FUNCTIONS = 150
-"""Most step functions that a dashboard shows individually."""
+"""With more step functions than this, the dashboard does not show them individually."""
 _ENDS = ("Completed", "Compensated", "Cancelled", "Failed", "CompensationFailed", "DeadLettered", "NeedsAttention")
 
 
 class ServiceDashboard(Construct):
-    """A dashboard: one row for the service and one per saga type. It needs no custom metrics, which would cost extra.
+    """A dashboard with one row for the service and one per saga type. It needs no custom metrics, which cost extra.
 
     Args:
         scope: parent construct.
         id: construct id.
         service: the service's name, a dimension of its metrics.
-        api: the API, whose calls of ``POST /sagas/{type}`` are the starts.
-        base_path: the prefix of that path.
+        api: the API. Calls of ``POST /sagas/{type}`` are the starts.
+        base_path: the prefix of this path.
         supervisor: the supervisor's function.
-        tables: of the service.
+        tables: the service's tables.
         runbook: the address of the runbook.
     """
 
@@ -85,7 +85,7 @@ class ServiceDashboard(Construct):
     def add_saga(
         self, saga: str, functions: Sequence[tuple[str, lambda_.Function]], queues: SagaQueues | None, *, by_step: bool
     ) -> None:
-        """Add a row for a saga type; ``queues``: ``None`` if it only waits."""
+        """Add a row for a saga type. ``queues`` is ``None`` if the type only waits."""
         ends = [saga_metric(f"Saga{end}", saga, self._service, _PERIOD).with_(label=end) for end in _ENDS]
         if queues is None:
             self._row(_graph(f"{saga}: ends", ends))
@@ -111,7 +111,7 @@ class ServiceDashboard(Construct):
         )
 
     def _row(self, *widgets: cloudwatch.GraphWidget | cloudwatch.TextWidget) -> None:
-        """Add widgets next to each other, over the whole width."""
+        """Add widgets in a row over the whole width."""
         self._dashboard.add_widgets(*(cast("cloudwatch.IWidget", widget) for widget in widgets))
 
 

@@ -1,4 +1,4 @@
-"""Notes of the synthesis for whoever deploys the service."""
+"""Notes that the synthesis prints for whoever deploys the service."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NO_RETENTION = (
 
 
 def note(service: Construct, catalogue: Catalogue, placements: Iterable[Placement]) -> None:
-    """Note a missing alarm topic, the cost of a missing retention, and how ``max_concurrency`` is divided or that
-    nothing limits the step functions."""
+    """Note a missing alarm topic, the cost of a missing retention, the shares of ``max_concurrency``, and step
+    functions without a limit."""
     options, notes = catalogue.service_options, Annotations.of(service)
     if options.alarm_topic is None:
         message = f"{options.service}: nobody is notified when an alarm fires; set alarm_topic"

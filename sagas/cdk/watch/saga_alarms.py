@@ -1,4 +1,4 @@
-"""The alarms of saga types and their step groups, and those that all types of a service share."""
+"""The alarms of saga types and step groups, and the alarms that all types of a service share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.cdk.parts.alarms import FEW_MINUTES, Alarms, Waking, saga_metric, ser
 
 _MOST_AGE = 14 * 24 * 3600
 _SPARE_AGE = 900
-"""Seconds a message may wait beyond the delays of its step's own policies."""
+"""An alarm fires if something waits this many seconds longer than its policies explain."""
 
 
 def watch_sagas(
@@ -25,7 +25,7 @@ def watch_sagas(
     functions: Mapping[tuple[str, str], SagaFunction],
     waking: Waking,
 ) -> None:
-    """Watch all saga types and step groups of a service, each in the stack of its functions."""
+    """Watch all saga types and step groups of a service. Alarms are in the stack of the functions."""
     saga_wide: dict[str, Sequence[cloudwatch.Alarm]] = {}
     for placement in placements:
         saga, own = placement.saga, queues[placement.saga.name]
@@ -39,7 +39,7 @@ def watch_sagas(
 
 
 def _watch_group(alarms: Alarms, group: StepGroup, queues: SagaQueues, function: lambda_.Function) -> cloudwatch.Alarm:
-    """Watch the queue and the function of a step group. Returns the alarm on the errors of the function."""
+    """Watch the queue and the function of a step group. Returns the alarm on the function's errors."""
     oldest = queues.seen_from(alarms, group.id).metric_approximate_age_of_oldest_message(
         period=FEW_MINUTES, statistic="Maximum"
     )
@@ -64,7 +64,7 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
     alarms.watch_letters("DeadLetters", queues.dead_letters, letters, "dead-letters")
     failed = count("CompensationFailed", f"An undo of saga {saga.name} failed for good.", "compensation-failed")
     attention = count("NeedsAttention", f"A saga {saga.name} needs attention.", "needs-attention")
-    # A throttled record returns within seconds. Only failures that last a quarter of an hour count.
+    # A throttled record is retried within seconds. Only failures that last a quarter of an hour count.
     failing = saga_metric("RecordFailed", saga.name, service, FEW_MINUTES)
     cannot = f"Messages of saga {saga.name} repeatedly cannot be handled."
     unrecorded = alarms.watch("RecordFailed", failing, cannot, "failing-records", periods=3)
@@ -78,7 +78,7 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
         paused = f"A circuit breaker of saga {saga.name} has opened: one of its steps is paused."
         alarms.watch("BreakerOpened", opened, paused, "breaker-opened")
     if saga.orphans is not None:
-        # A sweep runs every few hours at most, so the alarm watches the period in which it ran.
+        # Sweeps are hours apart, so the alarm watches each period in which one ran.
         for name, what in (("SweepStopped", "stopped: it found too many orphans"), ("SweepFailed", "failed")):
             metric = saga_metric(name, saga.name, service, FEW_MINUTES)
             alarms.watch(name, metric, f"The sweep of saga {saga.name} {what}.", "sweep")
@@ -86,12 +86,12 @@ def _watch_saga(alarms: Alarms, saga: SagaDefinition, queues: SagaQueues) -> Seq
 
 
 def watch_service(alarms: Alarms) -> None:
-    """Watch conditions of the whole service, and the account that it shares with others."""
+    """Watch conditions of the whole service, and throttling in the account, which the service shares with others."""
     newer = service_metric("NewerMessageFormat", alarms.service)
     alarms.watch(
         "NewerMessageFormat", newer, "Messages wait for a newer version of the library.", "newer-format", periods=3
     )
-    # All functions share the account's executions. An alarm allows ten metrics, and there may be 200 steps.
+    # All functions share the account's executions. One alarm allows only ten metrics, and there may be 200 steps.
     # The age of messages does not show throttling: SQS ignores messages that were received three times.
     account = cloudwatch.Metric(
         namespace="AWS/Lambda", metric_name="Throttles", period=FEW_MINUTES, statistic="Sum", dimensions_map={}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,9 +95,12 @@ def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool,
     broken = sum(change.breaks for change in differences)
     if as_json:
         entries = [_entry(change) for change in differences]
-        emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": entries})
+        warnings = [*never_retried(definitions)]
+        emit({"lock": str(lock), "written": write, "incompatible": broken, "changes": entries, "warnings": warnings})
     else:
         _print(differences)
+        for warning in never_retried(definitions):
+            say(f"Warning: {warning}")
         if write:
             say(f"Wrote {lock}.")
         elif not differences:
@@ -106,6 +109,15 @@ def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool,
             say("`sagas check --write` records these types as those of a release.")
     if broken and not write:
         fail(f"{broken} of {count_of(len(differences), 'change')} since the last release would stop sagas in flight")
+
+
+def never_retried(definitions: Sequence[SagaDefinition]) -> Iterator[str]:
+    """Name the undos that are never retried because their steps are not."""
+    for definition in definitions:
+        for step in definition.steps:
+            if step.undo is not None and step.undo.follows_step and not step.undo.retry.max_retries:
+                name = f"{definition.name}: undo {step.undo.name} of step {step.name}"
+                yield f"{name} has the step's max_retries=0; set retry= of the undo, or undo_retry= of the class"
 
 
 def _recorded(lock: Path, write: bool) -> Content:

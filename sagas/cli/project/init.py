@@ -29,13 +29,13 @@ _RESERVED = frozenset({"lambda-sagas", "sagas"})
 class Example(StrEnum):
     """What the project's first saga shows. All but the first replace the template's own saga."""
 
-    CHECKOUT = "checkout"
+    TRIP = "trip"
     APPROVAL = "approval"
     FAN_OUT = "fan-out"
 
 
 _SAGAS = {
-    Example.CHECKOUT: ("functions.trip:Trip",),
+    Example.TRIP: ("functions.trip:Trip",),
     Example.APPROVAL: ("functions.expense:Expense",),
     Example.FAN_OUT: ("functions.shipment:Shipment", "functions.shipment:Parcel"),
 }
@@ -48,7 +48,7 @@ def init(
     name: Annotated[
         str | None, typer.Option(help="Name of project and stack; by default that of the directory")
     ] = None,
-    example: Annotated[Example, typer.Option(help="What the first saga shows")] = Example.CHECKOUT,
+    example: Annotated[Example, typer.Option(help="What the first saga shows")] = Example.TRIP,
 ) -> None:
     """Create a project with a first saga, its tests and the CDK app that deploys it."""
     project_name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
@@ -68,7 +68,7 @@ def init(
     sagas = ", ".join(f'"{saga}"' for saga in _SAGAS[example])
     values = {"{{name}}": project_name, "{{version}}": version("lambda-sagas"), "{{sagas}}": sagas}
     entries = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
-    if example is not Example.CHECKOUT:
+    if example is not Example.TRIP:
         entries = {path: source for path, source in entries.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
         entries |= dict(_template(files("sagas.cli") / "examples" / example, PurePosixPath()))
     try:

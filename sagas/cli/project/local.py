@@ -6,8 +6,8 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -43,7 +43,10 @@ def up(
     app_command: Annotated[
         str, typer.Option("--app", help="Command that synthesizes the CDK app")
     ] = "python -m infra.app",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1")] = 4566,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1; by default 4566, or a free one"),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when the stack is ready; stop it with `sagas local down`")
     ] = False,
@@ -236,11 +239,17 @@ def _show(
     enforce_iam: bool = False,
     console: str | None = None,
 ) -> None:
+    from sagas.client import SagaClient
+
+    steps: Mapping[str, Iterable[str]] = description.functions
+    with suppress(SagaError):
+        if description.api_url:  # the API also knows the steps without a function
+            steps = {view["type"]: [step["name"] for step in view["steps"]] for view in SagaClient.local().types()}
     say(f"API      {description.api_url}")
     credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"
     say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
-    for saga, steps in (description.functions | description.waits).items():
-        say(f"Saga     {saga}: {' -> '.join(steps)}")
+    for saga, names in steps.items():
+        say(f"Saga     {saga}: {' -> '.join(names)}")
     if description.pid is not None:
         say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")
     say("All other details are in .sagas/local.json.")

@@ -78,7 +78,7 @@ class SupervisorCalls:
     def sweep(self, type: str, *, dry_run: bool = False, force: bool = False) -> SweepView:
         """Sweep the S3 objects that undone sagas of a type left behind, now and completely.
 
-        This does not change the schedule. ``docs/how-to/sweep.md`` says which objects a sweep handles.
+        This does not change the schedule. ``docs/build/large-data.md`` says which objects a sweep handles.
 
         Args:
             type: the saga type.

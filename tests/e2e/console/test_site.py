@@ -29,11 +29,13 @@ REDIRECTS: Any = importlib.import_module("redirects")
 publish: Any = importlib.import_module("publish").publish
 PAGES = (
     "index",
+    "glossary",
+    "contributing/testing",
     "tutorial/first-saga",
     "concepts/states",
     "reference/permissions",
     "compare/temporal",
-    "how-to/children",
+    "build/children",
 )
 FOREIGN = re.compile(r"""(?:src=|@import\s|url\()\s*["']?(?:https?:)?//|<link[^>]+href=["'](?:https?:)?//""")
 
@@ -85,7 +87,10 @@ def test_every_page_is_there_as_markdown_and_listed_for_machines(site: Path) -> 
 
 def test_old_addresses_lead_on(site: Path) -> None:
     for old, new in REDIRECTS.MOVED.items():
-        assert f"url={new}.html" in (site / f"{old}.html").read_text()
+        stub = site / f"{old}.html"
+        link = re.search(r'url=([^"]+)"', stub.read_text())
+        assert link is not None
+        assert (stub.parent / link[1]).resolve() == (site / f"{new}.html").resolve()
         assert (site / f"{new}.html").is_file()
 
 
@@ -124,16 +129,25 @@ def test_one_finds_commands_codes_alarms_and_actions(chromium: Browser, served: 
     context.close()
 
 
+def test_a_page_with_the_words_in_its_title_is_found_first(chromium: Browser, served: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    for words, first in {"guarantees": "concepts/guarantees", "costs": "concepts/cost-model"}.items():
+        page.goto(f"{served}/0.2/search.html?q={words}")
+        page.wait_for_selector(f'ul.search li:first-child a[href*="{first}.html"]', timeout=20_000)
+    context.close()
+
+
 def test_the_switcher_leads_to_the_same_page_of_another_version(chromium: Browser, served: str) -> None:
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
-    page.goto(f"{served}/latest/how-to/sweep.html")
-    page.wait_for_url(f"{served}/0.2/how-to/sweep.html")
+    page.goto(f"{served}/latest/build/waits.html")
+    page.wait_for_url(f"{served}/0.2/build/waits.html")
     box = page.locator("#versions")
     box.wait_for(state="visible")
     assert json.loads(box.evaluate("box => JSON.stringify([...box.options].map(one => one.value))")) == ["0.2", "0.1"]
     box.select_option("0.1")
-    page.wait_for_url(f"{served}/0.1/how-to/sweep.html")
+    page.wait_for_url(f"{served}/0.1/build/waits.html")
     context.close()
 
 

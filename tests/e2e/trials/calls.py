@@ -1,4 +1,4 @@
-"""A saga that starts another one, as ``docs/how-to/start-from-a-saga.md`` says, and the other one."""
+"""A saga that starts another one, as ``docs/build/children.md`` says, and the other one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, NoReturn, TypedDict, TypeVar
 
 import pytest
 
-from sagas import Context, DefinitionError, Retry, S3Object, Saga, step
+from sagas import Context, DefinitionError, Retry, S3Object, Saga, step, wait_for
 from sagas.authoring.codec import decode, encode
 from sagas.authoring.definition.definition import StepSource, definition_of
 from sagas.authoring.policies import DEFAULT_RETRY
@@ -69,6 +69,51 @@ def test_an_undo_takes_its_steps_policies_or_its_own() -> None:
     assert hotel.undo is not None
     assert (flight.undo.retry, flight.undo.timeout) == (flight.retry, flight.timeout)
     assert (hotel.undo.retry, hotel.undo.timeout) == (Retry.constant(), 5.0)
+
+
+class Ours(Saga[T], retry=Retry.linear(max_retries=6), undo_retry=Retry.linear(max_retries=9), step_timeout=7):
+    """The policies of a service: of all sagas that derive from it."""
+
+
+class Crate(Ours[Trip], retry=Retry.constant(max_retries=4)):
+    """It has a policy of its own for its steps."""
+
+    @step
+    def pack(self, request: Trip) -> str:
+        return request.city
+
+    @pack.compensate
+    def unpack(self) -> None: ...
+
+    @step(retry=Retry.constant(max_retries=1), timeout=3)
+    def book(self) -> None: ...
+
+    @book.compensate(retry=Retry.constant(max_retries=2))
+    def call_off(self) -> None: ...
+
+    agreed = wait_for(str, timeout=timedelta(days=1))
+
+
+class Letter(Ours[Trip]):
+    """It has those of its base class."""
+
+    @step
+    def post(self, request: Trip) -> None: ...
+
+
+def test_the_nearest_policy_applies() -> None:
+    """That of the step, of the class, of a base class, of the library."""
+    pack, book, agreed = definition_of(Crate).steps
+    assert pack.undo is not None
+    assert book.undo is not None
+    assert (pack.retry, pack.timeout) == (agreed.retry, agreed.timeout) == (Retry.constant(max_retries=4), 7.0)
+    assert (pack.undo.retry, pack.undo.timeout) == (Retry.linear(max_retries=9), 7.0)
+    assert (book.retry, book.timeout) == (Retry.constant(max_retries=1), 3.0)
+    assert (book.undo.retry, book.undo.timeout) == (Retry.constant(max_retries=2), 3.0)
+    (post,) = definition_of(Letter).steps
+    assert (post.retry, post.timeout) == (Retry.linear(max_retries=6), 7.0)
+    hotel = definition_of(BookTrip).step("book_hotel")
+    assert (hotel.retry, hotel.timeout) == (DEFAULT_RETRY, 30.0)
 
 
 def test_parameters_say_where_their_values_come_from() -> None:

@@ -242,6 +242,13 @@ HEADS: dict[str, tuple[str, list[str]]] = {
     "version": ("Saga[Req], version=1", ["version"]),
     "lock_expiry": ("Saga[Req], lock_expiry=30", ["lock_expiry", "timedelta"]),
     "lock_expiry of zero": ("Saga[Req], lock_expiry=timedelta(0)", ["lock_expiry"]),
+    "retry": ("Saga[Req], retry=3", ["class keyword retry", "Retry"]),
+    "undo_retry": ("Saga[Req], undo_retry=3", ["class keyword undo_retry", "Retry"]),
+    "undo_retry that undoes": (
+        "Saga[Req], undo_retry=Retry.linear(on_exhausted=Exhausted.FAIL)",
+        ["class keyword undo_retry", "without on_exhausted"],
+    ),
+    "step_timeout": ("Saga[Req], step_timeout=891", ["class keyword step_timeout", "890 seconds"]),
     "stale_after": ("Saga[Req], stale_after=None", ["stale_after"]),
     "max_recovery_attempts": ("Saga[Req], max_recovery_attempts=True", ["max_recovery_attempts"]),
     "auto_disable": ("Saga[Req], auto_disable=True", ["auto_disable"]),

@@ -85,6 +85,25 @@ def test_what_fits_is_none(run: Run) -> None:
     assert "`sagas check --write` records these types" in fits.stdout
 
 
+def test_an_undo_that_is_never_retried_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = (
+        CODE.replace("import Saga", "import Retry, Saga").replace("@step", "@step(retry=Retry.constant(max_retries=0))")
+        + "    @pay.compensate\n    def refund(self) -> None: ...\n"
+    )
+    monkeypatch.setattr(sys.modules[__name__], "CODE", declared)
+    cure = "set retry= of the undo, or undo_retry= of the class"
+    warning = f"order: undo refund of step pay has the step's max_retries=0; {cure}"
+    warned = run("--write")
+    assert (warned.exit_code, warned.stdout.splitlines()[0]) == (0, f"Warning: {warning}")
+    assert json.loads(run("--json").stdout)["warnings"] == [warning]
+    for answer in (
+        declared.replace("@pay.compensate", "@pay.compensate(retry=Retry.constant(max_retries=0))"),
+        declared.replace('name="order"', 'name="order", undo_retry=Retry.linear()'),
+    ):
+        monkeypatch.setattr(sys.modules[__name__], "CODE", answer)
+        assert json.loads(run("--json").stdout)["warnings"] == []
+
+
 def test_as_json(run: Run) -> None:
     run("--write")
     found = run("--json", field="    price: int")

@@ -42,6 +42,19 @@ class Pricing(Saga[Order]):
         return f"{price} {ctx.saga} {ctx.s3_key('offer.pdf')} {ctx.remaining_time():.0f}"
 
 
+class Ordered(Saga[Order], retry=Retry.constant(max_retries=2, delay=60), undo_retry=ONCE):
+    """Its steps and undos have the policies of the class."""
+
+    @step
+    def reserve(self) -> None: ...
+
+    @reserve.compensate
+    def release(self) -> None: ...
+
+    @step
+    def pay(self) -> None: ...
+
+
 class Slow(Saga[Order]):
     """Takes longer than it may, by the machine's clock."""
 
@@ -135,6 +148,13 @@ class Careless(Saga[Order]):
 
 def actions(audit: list[Any]) -> list[str]:
     return [entry.action for entry in audit]
+
+
+def test_the_policies_of_a_class() -> None:
+    failed = run(Ordered, Order("tea", 1), fail={"pay": TimeoutError("slow"), "release": TimeoutError("slow")})
+    assert failed.status == "COMPENSATION_FAILED"
+    assert actions(failed.audit).count("StepFailed") == 3
+    assert actions(failed.audit).count("CompensationFailed") == 1
 
 
 def test_it_completes_and_gives_every_result_by_name() -> None:
