@@ -139,14 +139,9 @@ _NEEDED: Mapping[str, NextAction] = {
 
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
-    """Return the action for a reason that sagas need an operator.
-
-    Args:
-        code: the reason, an ``AttentionCode``.
-        step: the step in trouble.
-        sagas: the arguments of a command: the id of a saga, or a type and ``--all``.
-        doubt: the steps of the saga with an unknown outcome; by default ``step``.
-    """
+    """Return the action for a reason that sagas need an operator, an ``AttentionCode``, and for the step in trouble.
+    ``sagas``: the arguments of a command, the id of a saga or a type and ``--all``. ``doubt``: the steps of the saga
+    with an unknown outcome; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
     action, doubtful = _NEEDED[code], doubt or (step,)
@@ -180,12 +175,13 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """Return the action without regard to pivots."""
-    code = (saga.get("attention") or {}).get("code", "")
+    attention: Mapping[str, Any] = saga.get("attention") or {}
+    code: str = attention.get("code", "")
     overdue = code == AttentionCode.OVERDUE  # past its pivot it runs all the same
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if code and not overdue:
-        action = needed(code, saga["attention"]["step"], saga["saga_id"], saga.get("in_doubt", ()))
+        action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
     if saga["status"] == SagaStatus.FAILED:  # a child, whose parent has the incident

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,9 +13,6 @@ from starlette.responses import Response
 from sagas.client.read.next_action import Do, needed, next_action
 from sagas.console.desk import LABELS, Desk
 from sagas.core.events import AttentionCode
-
-if TYPE_CHECKING:
-    from sagas.engine.read.answers import IncidentKey, IncidentList, IncidentView
 
 _WAITING = 50
 _LISTED = 50
@@ -134,7 +131,7 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
     return groups, sum(each["count"] for each in incidents["incidents"]) if incidents["at_least"] else 0
 
 
-def _of_sagas(desk: Desk, incidents: Iterable[IncidentView], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
+def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with its sagas as far as they were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
     sagas = dict[tuple[Any, ...], list[Mapping[str, Any]]]()
@@ -160,7 +157,7 @@ def _of_sagas(desk: Desk, incidents: Iterable[IncidentView], needing: Iterable[M
     return groups
 
 
-def _key(name: str, incident: IncidentKey) -> tuple[Any, ...]:
+def _key(name: str, incident: Mapping[str, Any]) -> tuple[Any, ...]:
     return name, incident["code"], incident["step"], incident["error_type"]
 
 
@@ -183,7 +180,7 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
     return found.values()
 
 
-def _letters(desk: Desk, incidents: IncidentList) -> Iterable[Group]:
+def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
     """Return the leftover messages in dead-letter queues: no saga waits for them."""
     waiting = dict[str, int]()
     for incident in incidents["incidents"]:
