@@ -23,7 +23,7 @@ PAGES = (
     "docs/build/*.md",
     "docs/compare/*.md",
     "docs/concepts/*.md",
-    "docs/contributing/[bit]*.md",
+    "docs/contributing/[bipt]*.md",
     "docs/migrate/*.md",
     "docs/operations/pause.md",
     "docs/operations/search.md",

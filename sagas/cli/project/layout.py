@@ -17,7 +17,7 @@ def layout(
     write: Annotated[bool, typer.Option("--write", help="Record the deployed layout in cdk.context.json")] = False,
 ) -> None:
     """List the recorded queues, tables and buckets that a deployment would replace or delete."""
-    # The CDK takes time to load, and no help text needs it.
+    # Imported late: the CDK takes time to load, and no help text needs it.
     from sagas.local.deploy.layout import compare, record
     from sagas.local.deploy.synthesis import synthesize
     from sagas.local.errors import LocalStackError

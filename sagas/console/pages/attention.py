@@ -1,4 +1,4 @@
-"""The page *Attention*: what needs an operator, grouped by problem, the worst first."""
+"""The page *Attention*: everything that needs an operator, grouped by problem, the worst problems first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ from sagas.core.events import AttentionCode
 
 _WAITING = 50
 _LISTED = 50
+<<<<<<< HEAD
 """Sagas of a group that the page lists."""
 _WORST = (*(code.replace("_", " ") for code in AttentionCode), "worker gone")
+=======
+"""The page lists at most this many sagas per group."""
+_WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
+>>>>>>> main
 _NEXT = (
     "messages without a saga",
     "breaker open",
@@ -27,7 +32,7 @@ _NEXT = (
     "waits for you",
 )
 KINDS = (*_WORST, *_NEXT)
-"""Kinds of problems, the worst first."""
+"""The kinds of problems, the worst first."""
 _LEVELS = {
     "undo failed": "bad",
     "undo not called": "info",
@@ -42,23 +47,23 @@ _LEVELS = {
 
 @dataclass(slots=True)
 class Group:
-    """Sagas that have the same problem, or one thing that is not a saga.
+    """A group of sagas with the same problem, or a problem of something else, such as a queue or a breaker.
 
     Args:
         kind: one of :data:`KINDS`.
-        name: of the saga type.
+        name: the saga type.
         title: the problem.
-        error: the error's type and text.
-        means: what it means, and what to do.
-        runbook: anchor in the runbook.
-        do: the primary action; empty if there is none or it is a link.
-        label: of the primary button.
+        error: the type and message of the error.
+        means: the meaning of the problem, and what to do.
+        runbook: the anchor in the runbook.
+        do: the primary action; empty if there is none, or if the button is a link.
+        label: the label of the primary button.
         others: further actions.
-        link: URL of the primary button, if it is a link.
-        since: the earliest time.
-        sagas: of the group, each with a remark.
-        more: number of further sagas or messages.
-        anchor: id in the page. It identifies the group after a refresh, so that ticked sagas stay ticked.
+        link: the URL of the primary button, if the button is a link.
+        since: the time at which the problem began.
+        sagas: the sagas of the group, each with a remark.
+        more: the number of further sagas or messages.
+        anchor: the id in the page. It identifies the group after a refresh, so ticked sagas stay ticked.
     """
 
     kind: str
@@ -86,7 +91,7 @@ class Group:
 
     @property
     def level(self) -> str:
-        """How bad it is: ``bad``, ``warn`` or ``info``."""
+        """The level of the problem: ``bad``, ``warn`` or ``info``."""
         return _LEVELS.get(self.kind, "warn")
 
 
@@ -107,8 +112,8 @@ def show(desk: Desk, request: Request) -> Response:
 
 
 def groups_of(desk: Desk) -> tuple[list[Group], int]:
-    """Return all groups, the worst and then the longest waiting first, and the number of sagas in them if there may be
-    more that need an operator, else 0."""
+    """Return all groups, the worst and then the longest waiting first. Also return the number of sagas in them if there
+    may be further sagas that need an operator, else 0."""
     source, now = desk.source, desk.clock()
     incidents, needing, leased, breakers, types, waiting = source.together(
         source.incidents,
@@ -131,6 +136,7 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
     return groups, sum(each["count"] for each in incidents["incidents"]) if incidents["at_least"] else 0
 
 
+<<<<<<< HEAD
 def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with its sagas as far as they were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
@@ -150,6 +156,46 @@ def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Itera
         if matching:
             heads[group.anchor] = matching[0]
     # An error may contain redacted values of the request. One full saga per group says which.
+=======
+def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
+    """Return the kind of problem of a saga that needs an operator."""
+    if "not called" in action.problem:
+        return "code gone"
+    if saga["status"] == "COMPENSATION_FAILED":
+        return "undo failed"
+    if saga["status"] == "DEAD_LETTERED":
+        return "dead-lettered"
+    if saga["status"] == "FAILED":
+        return "failed"
+    if action.problem.startswith("The function"):
+        return "stalled"
+    return "recovery exhausted" if action.problem.startswith("Recovery") else "in doubt"
+
+
+def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
+    """Group the sagas of the attention list by type, step and error."""
+    found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
+    sagas = [saga for saga in needed if not saga.get("resolution")]
+    for saga in sagas:
+        action = next_action(saga, now)
+        step, kind, message = error_of(saga)
+        error = f"{kind}: {message}" if message else kind
+        title = f"{saga['type']} · {action.problem[:1].lower()}{action.problem[1:]}"
+        key = (saga["type"], kind_of(saga, action), title, error or reason_of(saga))
+        group = found.get(key)
+        if group is None:
+            group = found[key] = Group(key[1], saga["type"], title, key[3], action.means)
+            group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
+            group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
+            group.since = saga["updated_at"]
+            if error:
+                heads[group.anchor] = saga
+        group.since = min(group.since or saga["updated_at"], saga["updated_at"])
+        tried = next((each for each in saga.get("steps", ()) if each["name"] == step), None)
+        attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
+        group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
+    # An error may contain values of the request. To redact them, read one full saga per group.
+>>>>>>> main
     full = desk.source.in_full([*heads.values()])
     for group in groups:
         if (head := heads.get(group.anchor)) is not None:
@@ -180,6 +226,7 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
     return found.values()
 
 
+<<<<<<< HEAD
 def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
     """Return the leftover messages in dead-letter queues: no saga waits for them."""
     waiting = dict[str, int]()
@@ -189,6 +236,20 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
     for name, count in desk.source.letters_of_all().items():
         # If the incidents were not all counted, each DEAD_LETTERED saga may have a message.
         expected = desk.source.dead_lettered(name) if incidents["at_least"] else waiting.get(name, 0)
+=======
+def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
+    """Return the leftover messages in dead-letter queues, for which no saga waits."""
+    waiting = dict[str, int]()
+    for saga in needed:
+        # A saga whose code is missing, or whose wait timed out, has no dead letter.
+        has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
+        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in reason_of(saga))
+    for name, count in desk.source.letters_of_all().items():
+        expected: int | None = waiting.get(name, 0)
+        if more:
+            # Only part of the list was read, so assume that each DEAD_LETTERED saga has a message.
+            expected = desk.source.dead_lettered(name)
+>>>>>>> main
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
@@ -226,7 +287,7 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
-    """Return stopped sweeps, and orphans that are only reported."""
+    """Return stopped sweeps, and orphans that sweeps only report."""
     for sweep in desk.source.sweeps():
         counts, name = sweep["counts"], sweep["type"]
         if sweep["stopped"]:

@@ -1,4 +1,4 @@
-"""``sagas layout``: compare the places of queues, tables and buckets in the templates with the recorded places."""
+"""``sagas layout``: compares the places of queues, tables and buckets in the templates with the recorded places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FILE = "cdk.context.json"
 
 
 def layouts_in(assembly: Path) -> dict[str, dict[str, str]]:
-    """Return the places that each service wrote into an app's output, by the key of its record."""
+    """Return the places that each service wrote into an app's output. The key is that of the service's record."""
     artifacts: dict[str, Any] = json.loads((assembly / "manifest.json").read_text())["artifacts"]
     layouts: dict[str, dict[str, str]] = {}
     for artifact in artifacts.values():
@@ -41,7 +41,7 @@ def compare(assembly: Path, project: Path) -> list[str]:
 
 
 def record(assembly: Path, project: Path) -> int:
-    """Write the places into ``cdk.context.json`` and keep its other content. Returns the number of places."""
+    """Write the places into ``cdk.context.json``, and keep all other content. Returns the number of places."""
     layouts = layouts_in(assembly)
     others = {key: value for key, value in _context(project).items() if not key.startswith(f"{LAYOUT}:")}
     text = json.dumps(others | layouts, indent=2, sort_keys=True)
