@@ -187,15 +187,10 @@ def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
     return listing({"type": 0, "version": 2, "starts": 0, "steps": 1, "notes": 0}, rows, wide=wide)
 
 
-<<<<<<< HEAD
 def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool = False) -> None:
     """Print what sagas need an operator for, and what to do. ``now``: epoch seconds."""
     from sagas.client.read.next_action import needed
 
-=======
-def incident_table(incidents: Iterable[IncidentView], now: float) -> Table:
-    """Return the problems that need an operator as a table. ``now`` is in epoch seconds."""
->>>>>>> main
     rows = list[list[str]]()
     for incident in incidents:
         why = incident["error_type"] or incident["code"].replace("_", " ")

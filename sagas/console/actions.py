@@ -27,11 +27,7 @@ _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statu
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-<<<<<<< HEAD
 """Who reads a dead-letter queue hides its messages from others for a while."""
-=======
-"""A redrive reads the whole dead-letter queue. For a while, other readers cannot see its messages."""
->>>>>>> main
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),

@@ -46,13 +46,8 @@ CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operati
 LOCAL = "local"
 """The name of the stack on this machine."""
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-<<<<<<< HEAD
 AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.RECOVER)
-"""Actions on one saga that need no confirmation."""
-=======
-AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.REDRIVE, Do.RECOVER)
 """The actions on one saga that need no confirmation."""
->>>>>>> main
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ class Item:
 
 
 Act = Callable[[str, Item, str], str]
-<<<<<<< HEAD
 """Applies an action to a saga, with a reason, and returns the id of the saga to look at next."""
 TakeLetters = Callable[[str, Iterable[Item]], str]
 """Deletes the dead letters that sagas have left behind by an action, and returns why some may stay."""
@@ -30,9 +29,6 @@ TakeLetters = Callable[[str, Iterable[Item]], str]
 
 def _take_none(_do: str, _items: Iterable[Item]) -> str:
     return ""
-=======
-"""Applies an action to a saga, with a reason. Returns the id of the saga to show next."""
->>>>>>> main
 
 
 @dataclass(slots=True)
@@ -107,14 +103,9 @@ class Jobs:
     """The jobs of a console. They end when the console ends.
 
     Args:
-<<<<<<< HEAD
         act: applies an action to one saga.
         rate: sagas per second at most.
         take_letters: deletes the dead letters that the sagas of a job have left behind.
-=======
-        act: the function that applies an action to one saga.
-        rate: the maximum number of sagas per second.
->>>>>>> main
     """
 
     def __init__(self, act: Act, rate: float = 5.0, take_letters: TakeLetters = _take_none) -> None:

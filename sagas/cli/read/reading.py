@@ -176,11 +176,7 @@ def attention(
     sagas: Annotated[bool, typer.Option("--sagas", help="The sagas one by one, the longest waiting first")] = False,
     wide: Wide = False,
 ) -> None:
-<<<<<<< HEAD
     """Show what needs an operator, why, and what to do: one line for each type, step and error."""
-=======
-    """List the sagas that need an operator, and the reasons. The longest waiting come first."""
->>>>>>> main
     client = target.client()
     if sagas:
         page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)

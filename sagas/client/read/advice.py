@@ -130,18 +130,6 @@ def _pause(saga: SagaView) -> str:
     return f"{what} is paused{by}{why}: no further step starts until `sagas resume {what}`."
 
 
-<<<<<<< HEAD
-=======
-def _commands(action: NextAction, type: str, saga_id: str) -> dict[str, str]:
-    """Return the commands that continue a saga at its failed step, the best one first."""
-    retry = f"retry {type} {saga_id}"
-    if action.do is not Do.REDRIVE:
-        return {"first": retry, "second": ""}
-    redrive = action.command(type, saga_id).removeprefix("sagas ")
-    return {"first": redrive, "second": f"; so does `sagas {retry}`, but the message stays in the queue"}
-
-
->>>>>>> main
 def _undone(saga: SagaView) -> str:
     """Return the sentence about a saga that was undone: its undone steps, and steps without an undo."""
     undone = [step["name"] for step in saga["steps"] if step["status"] == "COMPENSATED"]
@@ -222,14 +210,9 @@ def _errors(saga: SagaView) -> Iterator[str]:
         error = step["error"]
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
             continue
-<<<<<<< HEAD
         # While the first attempt of an undo runs, the error is still the step's own.
         # Between a retry and its attempt the step is COMPLETED again.
         undo = step["status"] in (*_UNDOING, "COMPLETED") and _failed_attempt(step, undo=True) > 0
-=======
-        # While the first attempt of an undo runs, the error is still that of the step.
-        undo = step["status"] in _UNDOING and _failed_attempt(step, undo=True) > 0
->>>>>>> main
         yield f"{'The undo of ' if undo else ''}{_failure(saga, step, error, undo=undo)}"
 
 

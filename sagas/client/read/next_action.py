@@ -11,16 +11,8 @@ from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import epoch
 
-<<<<<<< HEAD
-_LEASE_SLACK = 5.0
-"""Seconds of clock difference before a lease counts as expired."""
-=======
-_LETTER_KEPT = 13 * 86400
-"""Seconds after which SQS may have deleted a dead letter: SQS keeps a message for 14 days after it was first sent."""
 _LEASE_SLACK = 5.0
 """A lease counts as expired this many seconds late, because clocks differ."""
-_CODE = ("CodeGone", "TypeChanged")
->>>>>>> main
 _CODE_OF_STEP = (
     "Deploy the code of step {step} again, then run `sagas retry {sagas}`. "
     'If the step has another name now, write `@step(name="{step}")`.'
@@ -54,17 +46,10 @@ class NextAction:
     """The next action on a saga, and its effect.
 
     Args:
-<<<<<<< HEAD
         do: the action; ``NOTHING`` if there is none, or only waiting.
         title: label of its button, or in a word what to do instead.
         problem: a headline; empty if there is no problem.
         means: the situation, and what the action runs again.
-=======
-        do: the action; ``NOTHING`` if there is nothing to do, or only to wait.
-        title: the label of the button.
-        problem: the headline of the problem; empty if there is no problem.
-        means: the explanation of the situation, and of what the action runs again.
->>>>>>> main
         step: the step with the problem; empty if there is none.
         runbook: the anchor in ``docs/operations/runbook.md``; empty if there is none.
         others: alternative actions, the likeliest first.
@@ -189,15 +174,10 @@ def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
-<<<<<<< HEAD
     """Return the action without regard to pivots."""
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
     overdue = code == AttentionCode.OVERDUE  # past its pivot it runs all the same
-=======
-    """Return the next action as if the saga had no pivot."""
-    overdue = reason_of(saga).startswith("its deadline")  # past its pivot, a saga continues after its deadline
->>>>>>> main
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if code and not overdue:
@@ -265,78 +245,3 @@ def error_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
                 return step["name"], step["error"]["type"], step["error"]["message"]
     error = listed or saga.get("error")
     return (error.get("step") or "", error["type"], error["message"]) if error else ("", "", "")
-<<<<<<< HEAD
-=======
-
-
-def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Return the next action on a saga that needs an operator. Reasons are checked in the API's order."""
-    why, (step, kind, _) = reason_of(saga), error_of(saga)
-    gone = kind.endswith(_CODE) or "deploy" in why
-    if saga["status"] == SagaStatus.COMPENSATION_FAILED:
-        undo = f"The undo of {step}" if step else "An undo"
-        if gone:
-            advice = _CODE_OF_UNDO.format(step=step, id=saga["saga_id"])
-            return _deploy(f"{undo} was not called", step, advice, (Do.RETRY, Do.RESOLVE))
-        means = "The saga is partly undone. Fix the cause, then retry: only the failed undo runs again."
-        problem, runbook = f"{undo} failed", "compensation-failed"
-        return NextAction(Do.RETRY, "Retry the undo", problem, means, step, runbook, (Do.RESOLVE,))
-    if saga["status"] == SagaStatus.DEAD_LETTERED:
-        return _dead_lettered(saga, now, gone=gone)
-    if saga["status"] == SagaStatus.FAILED:
-        return _failed(saga)
-    if why.startswith("no response"):
-        means = (
-            "The step's function handles no messages: see its log. This undoes nothing. "
-            "Once it runs again, the saga continues within an hour, or at once after a retry."
-        )
-        others = (Do.CANCEL,)
-        return NextAction(Do.RETRY, "Retry", "The function is silent", means, step, "function-errors", others)
-    if "stalled" in why:
-        means = "The saga stalled too often. Usually its function is killed: see its log."
-        problem, others = "Recovery is exhausted", (Do.CANCEL,) if saga["status"] not in ENDED else (Do.RERUN,)
-        return NextAction(Do.RESOLVE, "Mark as settled", problem, means, step, "needs-attention", others)
-    return _in_doubt(saga)
-
-
-def _dead_lettered(saga: Mapping[str, Any], now: float, *, gone: bool) -> NextAction:
-    why, (step, kind, message) = reason_of(saga), error_of(saga)
-    if gone:
-        by_value = kind.endswith("TypeChanged") and " now, and was " not in message
-        advice = (_VALUE if by_value else _CODE_OF_STEP).format(step=step, id=saga["saga_id"])
-        return _deploy(f"Step {step} was not called" if step else "A step was not called", step, advice)
-    others, where = (Do.COMPENSATE, Do.RESOLVE), f"step {step}" if step else "a step"
-    if kind == "WaitTimedOut" or "timed out:" in why:
-        means = "No signal arrived in time. A retry starts the wait again, with its full length."
-        return NextAction(Do.RETRY, "Wait again", f"{where} timed out", means, step, "dead-letters", others)
-    problem = f"{where} used up its attempts"
-    if saga.get("past_pivot") and "only goes forward" in why:  # no message died
-        problem = f"{where} stalled too often" if "stalled" in why else f"{where} failed"
-        means = "Nothing has been rolled back. Fix the cause, then retry: this step runs again."
-        return NextAction(Do.RETRY, "Retry", problem, means, step, "needs-attention", others)
-    if now - epoch(saga["updated_at"]) > _LETTER_KEPT:
-        means = "Nothing has been rolled back. SQS may have deleted the message by now; a retry sends a new one."
-        return NextAction(Do.RETRY, "Retry", problem, means, step, "dead-letters", others)
-    means = "Nothing has been rolled back. Fix the cause, then redrive: the message returns, and this step runs again."
-    return NextAction(Do.REDRIVE, "Redrive", problem, means, step, "dead-letters", (Do.RETRY, *others))
-
-
-def _deploy(
-    problem: str, step: str, advice: str, others: tuple[Do, ...] = (Do.RETRY, Do.COMPENSATE, Do.RESOLVE)
-) -> NextAction:
-    return NextAction(Do.NOTHING, "", problem, advice, step, "needs-attention", others)
-
-
-def _failed(saga: Mapping[str, Any]) -> NextAction:
-    step, means = error_of(saga)[0], "Nothing has been rolled back. Undo runs the undo of each completed step."
-    problem = f"Step {step} failed" if step else "A step failed"
-    return NextAction(Do.COMPENSATE, "Undo", problem, means, step, "failed", (Do.RERUN, Do.RESOLVE))
-
-
-def _in_doubt(saga: Mapping[str, Any]) -> NextAction:
-    steps = ", ".join(saga.get("in_doubt", ()))
-    keys = ", ".join(f"{saga['saga_id']}:{step}" for step in saga.get("in_doubt", ()))
-    means = f"An attempt was lost, and may have taken effect. Look for the key {keys} at the provider, then settle it."
-    problem = f"{steps} may have taken effect"
-    return NextAction(Do.RESOLVE, "Mark as settled", problem, means, steps, "needs-attention", (Do.RERUN,))
->>>>>>> main

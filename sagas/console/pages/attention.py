@@ -16,13 +16,8 @@ from sagas.core.events import AttentionCode
 
 _WAITING = 50
 _LISTED = 50
-<<<<<<< HEAD
-"""Sagas of a group that the page lists."""
-_WORST = (*(code.replace("_", " ") for code in AttentionCode), "worker gone")
-=======
 """The page lists at most this many sagas per group."""
-_WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
->>>>>>> main
+_WORST = (*(code.replace("_", " ") for code in AttentionCode), "worker gone")
 _NEXT = (
     "messages without a saga",
     "breaker open",
@@ -136,7 +131,6 @@ def groups_of(desk: Desk) -> tuple[list[Group], int]:
     return groups, sum(each["count"] for each in incidents["incidents"]) if incidents["at_least"] else 0
 
 
-<<<<<<< HEAD
 def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Return a group for each incident, with its sagas as far as they were read."""
     groups, heads = list[Group](), dict[str, Mapping[str, Any]]()
@@ -156,46 +150,6 @@ def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Itera
         if matching:
             heads[group.anchor] = matching[0]
     # An error may contain redacted values of the request. One full saga per group says which.
-=======
-def kind_of(saga: Mapping[str, Any], action: NextAction) -> str:
-    """Return the kind of problem of a saga that needs an operator."""
-    if "not called" in action.problem:
-        return "code gone"
-    if saga["status"] == "COMPENSATION_FAILED":
-        return "undo failed"
-    if saga["status"] == "DEAD_LETTERED":
-        return "dead-lettered"
-    if saga["status"] == "FAILED":
-        return "failed"
-    if action.problem.startswith("The function"):
-        return "stalled"
-    return "recovery exhausted" if action.problem.startswith("Recovery") else "in doubt"
-
-
-def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]:
-    """Group the sagas of the attention list by type, step and error."""
-    found, heads = dict[tuple[str, ...], Group](), dict[str, Mapping[str, Any]]()
-    sagas = [saga for saga in needed if not saga.get("resolution")]
-    for saga in sagas:
-        action = next_action(saga, now)
-        step, kind, message = error_of(saga)
-        error = f"{kind}: {message}" if message else kind
-        title = f"{saga['type']} · {action.problem[:1].lower()}{action.problem[1:]}"
-        key = (saga["type"], kind_of(saga, action), title, error or reason_of(saga))
-        group = found.get(key)
-        if group is None:
-            group = found[key] = Group(key[1], saga["type"], title, key[3], action.means)
-            group.runbook, group.do = action.runbook, "" if action.do is Do.NOTHING else str(action.do)
-            group.label, group.others = action.title, tuple(str(do) for do in action.others if do in LABELS)
-            group.since = saga["updated_at"]
-            if error:
-                heads[group.anchor] = saga
-        group.since = min(group.since or saga["updated_at"], saga["updated_at"])
-        tried = next((each for each in saga.get("steps", ()) if each["name"] == step), None)
-        attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
-        group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
-    # An error may contain values of the request. To redact them, read one full saga per group.
->>>>>>> main
     full = desk.source.in_full([*heads.values()])
     for group in groups:
         if (head := heads.get(group.anchor)) is not None:
@@ -226,9 +180,8 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
     return found.values()
 
 
-<<<<<<< HEAD
 def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
-    """Return the leftover messages in dead-letter queues: no saga waits for them."""
+    """Return the leftover messages in dead-letter queues, for which no saga waits."""
     waiting = dict[str, int]()
     for incident in incidents["incidents"]:
         if incident["code"] == AttentionCode.EXHAUSTED:
@@ -236,20 +189,6 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
     for name, count in desk.source.letters_of_all().items():
         # If the incidents were not all counted, each DEAD_LETTERED saga may have a message.
         expected = desk.source.dead_lettered(name) if incidents["at_least"] else waiting.get(name, 0)
-=======
-def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
-    """Return the leftover messages in dead-letter queues, for which no saga waits."""
-    waiting = dict[str, int]()
-    for saga in needed:
-        # A saga whose code is missing, or whose wait timed out, has no dead letter.
-        has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
-        waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in reason_of(saga))
-    for name, count in desk.source.letters_of_all().items():
-        expected: int | None = waiting.get(name, 0)
-        if more:
-            # Only part of the list was read, so assume that each DEAD_LETTERED saga has a message.
-            expected = desk.source.dead_lettered(name)
->>>>>>> main
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
