@@ -1,8 +1,8 @@
-"""The operations of a service, one row for each.
+"""The operations of a service, with a row for each.
 
 The routes and the OpenAPI description of the API come from these rows, and so do IAM rights, calls of the client, CLI
-commands, buttons of the console and messages of the command queue. So an operation is declared once. Only query
-parameters and the parts that depend on a saga type are described in ``sagas/handlers``, where they are read. This
+commands, buttons of the console and messages of the command queue. So an operation is declared only once. Exceptions
+are query parameters and parts that depend on a saga type: ``sagas/handlers`` describes them where it reads them. This
 module imports nothing from the engine, because the client and the CDK import it, too.
 """
 
@@ -26,20 +26,20 @@ _WHY = "Reason, for the audit trail"
 
 
 def _option(help: str, *flags: str) -> dict[str, Any]:
-    """The metadata that makes a field of a body a CLI option: its help, and its flags if they differ from the name."""
+    """Return metadata that makes a field of a body a CLI option: its help, and flags if they differ from the name."""
     return {"help": help, "flags": flags}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason for a retry or a purge."""
+    """The body of a request with only a reason, for example a retry or a purge."""
 
     reason: str = field(default="", metadata=_option(_WHY))
 
 
 @dataclass(frozen=True)
 class Cancellation:
-    """The reason for a cancel. ``force``: also cancel a child whose parent has not ended."""
+    """The body of a cancel. With ``force``, a child is cancelled even if its parent has not ended."""
 
     reason: str = field(default="", metadata=_option(_WHY))
     force: bool = field(default=False, metadata=_option("Also a child whose parent has not ended"))
@@ -47,7 +47,7 @@ class Cancellation:
 
 @dataclass(frozen=True)
 class CompensationRequest:
-    """The reason for undoing a saga. ``force``: also undo one that is COMPLETED or past its pivot; needs a reason."""
+    """The body of a request to undo a saga. With ``force`` and a reason, it may be COMPLETED or past its pivot."""
 
     reason: str = field(default="", metadata=_option(_WHY))
     force: bool = field(default=False, metadata=_option("Also a saga that is COMPLETED or past its pivot"))
@@ -55,7 +55,7 @@ class CompensationRequest:
 
 @dataclass(frozen=True)
 class Resolution:
-    """How a saga was settled by hand. ``steps``: the steps that were undone by hand."""
+    """How a saga was settled by hand. ``steps`` are the steps that were undone by hand."""
 
     reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
     action: str = field(default="", metadata=_option("What you did"))
@@ -66,14 +66,14 @@ class Resolution:
 
 @dataclass(frozen=True)
 class RecoveryAttempts:
-    """How often a saga has stalled since its last progress; 0 restores all its recovery attempts."""
+    """How often a saga has stalled since its last progress. 0 restores all recovery attempts."""
 
     attempts: int
 
 
 @dataclass(frozen=True)
 class RecoveryOptions:
-    """The stalled sagas to recover now; by default all of a type, as in ``sagas.handlers.tasks.recovering``."""
+    """The stalled sagas to recover now, as in ``sagas.handlers.tasks.recovering``. Default: all of a type."""
 
     saga_id: str | None = None
     stale_after: float | None = None
@@ -85,9 +85,9 @@ class RecoveryOptions:
 class PauseChange:
     """A pause or a resume and its reason. Set either ``paused`` or ``active``.
 
-    ``paused`` applies to all sagas of the type, to those at ``step``, or to the saga ``saga_id``. With it, ``starts``
-    still accepts new sagas, which wait, and ``undos`` pauses undos, too. ``active`` applies to new sagas only: false
-    refuses them, true resumes the type.
+    ``paused`` applies to all sagas of the type, to those at ``step``, or to the saga ``saga_id``. In addition,
+    ``starts`` accepts new sagas, which then wait, and ``undos`` pauses undos, too. ``active`` applies only to new
+    sagas: false refuses them, true resumes the type.
     """
 
     active: bool | None = None
@@ -101,14 +101,14 @@ class PauseChange:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """The texts for operators of an operation on one saga; empty for operations that are not for operators.
+    """The texts of an operation on one saga, for operators. Operations that are not for operators have no texts.
 
     Args:
-        help: the help of its CLI command. The command's options are the fields of the body.
+        help: the help of the CLI command. The command's options are the fields of the body.
         label: the label of the console's button; empty if there is no button.
-        effect: a sentence for the console on what the operation does.
-        confirmation: a sentence for the console after the operation.
-        at_once: the console asks for no reason.
+        effect: a sentence for the console that says what the operation does.
+        confirmation: a sentence that the console shows after the operation.
+        at_once: whether the console asks for no reason.
     """
 
     help: str = ""
@@ -126,19 +126,19 @@ class Operation:
     """One operation of the API.
 
     Args:
-        name: the start of its id in OpenAPI, and the name of the function that serves it.
+        name: the start of the operation's id in OpenAPI, and the name of the function that serves it.
         method: the HTTP method.
         path: the path below the stage. ``{type}`` is a saga type.
         right: the right that callers need; see :data:`sagas.cdk.access.grants.RIGHTS`.
-        summary: a few words on what it does; ``{type}`` is the type.
-        answer: the OpenAPI names of the schemas of its answer.
-        statuses: the statuses of its answer.
-        errors: its error statuses, without those that any call can get.
-        body: the class of its body, if it is in this module; for a method without a body, of its query.
-        has_etag: callers poll it, and can send the ``ETag`` of their copy of the answer.
+        summary: what the operation does, in a few words, with ``{type}`` in place of the type.
+        answer: the names of the answer's schemas in OpenAPI.
+        statuses: the HTTP statuses of the answer.
+        errors: the HTTP statuses of errors, except those that any call can get.
+        body: the class of the body, if it is in this module. For a method without a body, the class of the query.
+        has_etag: whether callers poll, and can send the ``ETag`` of the last answer.
         verb: the texts for operators.
         bulk_statuses: the default statuses of the sagas of a bulk call; empty if there is no bulk call.
-        queued: a message of the command queue can request it.
+        queued: whether a message of the command queue can request the operation.
     """
 
     name: str
@@ -157,17 +157,17 @@ class Operation:
 
     @property
     def typed(self) -> bool:
-        """Whether OpenAPI describes it once per saga type."""
+        """Whether OpenAPI describes the operation once per saga type."""
         return self.path.startswith("/sagas/{type}")
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the path's parameters."""
+        """The names of the parameters in the path."""
         return tuple(_PARAMETER.findall(self.path))
 
     @property
     def options(self) -> tuple[Field[Any], ...]:
-        """The fields of its body that are options for operators."""
+        """The fields of the body that are options for operators."""
         return (
             tuple(option for option in fields(self.body) if "help" in option.metadata) if self.body is not None else ()
         )
@@ -178,7 +178,7 @@ class Operation:
         return any(option.name == "reason" and option.default is MISSING for option in self.options)
 
     def path_for(self, values: Sequence[str]) -> str:
-        """Return the path with these values for its parameters, in order, quoted."""
+        """Return the path with these values for its parameters, in order. The values are quoted."""
         for value in values:
             if value in ("", ".", ".."):
                 raise NotFound(f"{value!r} cannot be part of a path")
@@ -189,7 +189,7 @@ class Operation:
             raise NotFound(f"{error.object!r} cannot be part of a path") from error
 
     def pattern(self, *, of_type: bool = False) -> str:
-        """Return the method and path in the form of an IAM resource: ``*`` replaces parameters, and also matches
+        """Return the method and path in the form of an IAM resource. ``*`` replaces each parameter, and also matches
         slashes. With ``of_type``, ``{type}`` is not replaced."""
 
         def starred(match: re.Match[str]) -> str:
@@ -329,4 +329,4 @@ OPERATIONS: tuple[Operation, ...] = (
 """All operations, except the route of public waits, which needs no right."""
 
 VERBS = {operation.name: operation for operation in OPERATIONS if operation.verb.help}
-"""The operations for operators on one saga, by name; those with ``many`` also on many sagas."""
+"""The operations for operators on one saga, by name. Those with ``bulk_statuses`` are also for many sagas."""

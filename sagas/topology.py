@@ -1,12 +1,11 @@
 """The parts of a service in a deployed stack: their tags in the template, and their physical ids.
 
-The constructs write a tag into the metadata of each such resource; the client and the local stack use it to find the
-parts. This module needs neither the CDK nor boto3.
+The constructs write a tag into the metadata of each such resource. The client and the local stack use the tags to find
+the parts. This module needs neither the CDK nor boto3.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -39,18 +38,18 @@ ByStep = dict[str, dict[str, str]]
 
 
 def tag(part: PartName, **names: str) -> tuple[str, dict[str, str]]:
-    """Return the key and value of the metadata that mark a resource as a part of a service."""
+    """Return the key and the value of the metadata that mark a resource as a part of a service."""
     return _METADATA_KEY, {"part": part, **names}
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """An API of API Gateway.
+    """A REST API in API Gateway.
 
     Args:
         id: the id of the REST API.
         stage: the name of its stage.
-        path: the prefix of the service's paths, starting with a slash; empty if there is none.
+        path: the prefix of the service's paths, which starts with a slash; empty if there is none.
     """
 
     id: str
@@ -60,27 +59,25 @@ class ApiEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """Physical ids of the parts of a service; a queue's physical id is its URL.
+    """The physical ids of the parts of a service. The physical id of a queue is its URL.
 
     Args:
-        tables: ``sagas`` and ``audit``.
-        queues: by saga and step.
+        tables: the tables ``sagas`` and ``audit``.
+        queues: the queues, by saga type and step.
         dead_letter_queues: by saga.
-        functions: by saga and step.
-        waits: the steps of the saga types that only wait, and so have no queue and no function, by saga.
-        supervisor: name of the supervisor's function; empty if there is none.
+        functions: the functions, by saga type and step.
+        supervisor: the name of the supervisor's function; empty if there is none.
         work_queues: the service's own work queues, by name.
-        work_dead_letter_queues: their dead-letter queues, by name.
-        log_groups: names of the log groups of the service's functions, in the order of the template.
-        command_queue: empty if the service has none.
-        events_function: name of the function that publishes events; empty if there is none.
+        work_dead_letter_queues: the dead-letter queues of the work queues, by name.
+        log_groups: the names of the log groups of the service's functions, in the order of the template.
+        command_queue: the command queue; empty if the service has none.
+        events_function: the name of the function that publishes events; empty if there is none.
     """
 
     tables: dict[str, str] = field(default_factory=dict[str, str])
     queues: ByStep = field(default_factory=dict[str, dict[str, str]])
     dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
     functions: ByStep = field(default_factory=dict[str, dict[str, str]])
-    waits: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     supervisor: str = ""
     work_queues: dict[str, str] = field(default_factory=dict[str, str])
     work_dead_letter_queues: dict[str, str] = field(default_factory=dict[str, str])
@@ -92,7 +89,7 @@ class Parts:
 
 @dataclass(slots=True)
 class Topology(Parts):
-    """The parts of a service, collected from its templates, with its API; ``None`` if it has none."""
+    """The parts of a service as collected from its templates. The API is ``None`` if none was found."""
 
     api: ApiEndpoint | None = None
 
@@ -106,7 +103,6 @@ class Topology(Parts):
             physical_id = physical_ids.get(logical_id)
             if physical_id is None:
                 continue
-            self.waits |= json.loads(names.get("waits", "{}"))
             match names.get("part"):
                 case "sagas_table" | "audit_table" as part:
                     self.tables[part.removesuffix("_table")] = physical_id
@@ -128,7 +124,7 @@ class Topology(Parts):
 
 
 def _log_group_of(resource: Mapping[str, Any]) -> str:
-    """The logical id of the log group of a function with a handler of this library; empty for other resources."""
+    """Return the logical id of a function's log group, if its handler is this library's; empty for other resources."""
     properties: Mapping[str, Any] = resource.get("Properties", {})
     ours = resource["Type"] == "AWS::Lambda::Function" and str(properties.get("Handler")).startswith("sagas.handlers.")
     group: Any = properties.get("LoggingConfig", {}).get("LogGroup") if ours else None

@@ -270,6 +270,7 @@ def metrics_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "concepts/cost-model.md": costs.page,
+    "contributing/benchmarks.md": costs.benchmarks_page,
     "concepts/states.md": states_page,
     "images/architecture.svg": architecture.svg,
     "images/states.svg": states_drawing,

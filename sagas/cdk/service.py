@@ -110,7 +110,6 @@ class SagaService(Construct):
                 queues=own_queues,
                 environment=environment,
                 listing=any(saga.auto_disable is not None for saga in sagas),
-                waits=catalogue.waits,
             )
             self.now = now.function
             self._parts.append(now)

@@ -1,4 +1,4 @@
-"""The actions of the console. Each makes one call of the client, once."""
+"""The actions of the console. Each action makes exactly one call of the client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statu
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-"""A redrive reads the whole dead-letter queue. For a while, another cannot see the messages that it has read."""
+"""A redrive reads the whole dead-letter queue. For a while, other readers cannot see its messages."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -40,14 +40,14 @@ Form = Mapping[str, list[str]]
 
 
 def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
-    """Return the HTTP status of an error, its text, and the invalid fields."""
+    """Return the HTTP status for an error, the error's text, and the invalid fields."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
     more = f"; try again in {error.retry_after:.0f} s" if isinstance(error, Unavailable) else ""
     return status, f"{error}{more}", error.problems if isinstance(error, InvalidRequest) else ()
 
 
 def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = None) -> tuple[str, str]:
-    """Apply an action to one saga; return the type and id of the saga to show next."""
+    """Apply an action to one saga. Return the type and id of the saga to show next."""
     name, saga_id = item.name, item.saga_id
     match do:
         case Do.REDRIVE:
@@ -71,7 +71,7 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
 
 
 def _option_of(form: Form, option: Field[Any]) -> Any:
-    """Return the value of an option in a form; empty if the form lacks it."""
+    """Return the value of an option in a form; empty if the form does not have the option."""
     values = form.get(f"option-{option.name}", [])
     if option.default_factory is not MISSING:  # a list
         return values
@@ -79,7 +79,7 @@ def _option_of(form: Form, option: Field[Any]) -> Any:
 
 
 def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
-    """Apply an action to one saga, and go back to its page."""
+    """Apply an action to one saga, and return to its page."""
     reason = _one(form, "reason")
     if do in VERBS and VERBS[do].reason_required:
         _need("reason", reason)
@@ -88,7 +88,7 @@ def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Respons
 
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
-    """Send a signal to a step. If it is refused, the form keeps its value."""
+    """Send a signal to a step. If the signal is refused, the form keeps its value."""
     saga_type = next((each for each in desk.source.types() if each["type"] == name), None)
     steps: list[dict[str, Any]] = saga_type["steps"] if saga_type else []
     schema = next((each.get("signal") for each in steps if each["name"] == step), None)
@@ -103,7 +103,7 @@ def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, st
 
 
 def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
-    """Start a saga. A refused request stays in the form."""
+    """Start a saga. If its request is refused, the form keeps the request."""
     schema = others.type_named(desk, name)["request"]
     typed = {key: values[0] for key, values in form.items()}
     try:
@@ -136,7 +136,7 @@ def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
 
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
-    """Show dead letters, move them back, delete those that no saga needs, or delete one."""
+    """Show dead letters, move them back, delete all that no saga needs, or delete one of them."""
     client, said, fates = desk.source.client, "", dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
@@ -151,10 +151,10 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
-        # No audit trail has this, so the log of the console names the operator.
+        # No audit trail records this deletion, so the console's log names the operator.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    if not said.startswith(_BY_SQS):  # reading hides messages from the move task of SQS
+    if not said.startswith(_BY_SQS):  # reading would hide messages from SQS's move task
         try:
             found = client.dead_letters(name, 100)
         except SagaError as error:
@@ -165,7 +165,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
 
 
 def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
-    """Sweep a type's orphaned objects, or list them in a dry run."""
+    """Sweep a type's orphaned objects or, in a dry run, list them."""
     dry = _one(form, "really") != "yes"
     report = desk.source.client.sweep(name, dry_run=dry, force=_one(form, "force") == "yes")
     return others.sweeps(desk, request, name, report)
@@ -189,7 +189,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     if "first" in form:
         chosen = chosen[:1]
     _need("reason", reason)
-    # The sagas of a job that is continued were counted when it started.
+    # If a job continues, its sagas were counted when it started.
     if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
         raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to continue")])
     wish = _one(form, "rate")

@@ -1,4 +1,4 @@
-"""Jobs: actions on many sagas. Each saga is a call of its own, with its own audit entry."""
+"""Jobs: actions on many sagas. Each saga gets a separate call, with its own audit entry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LISTED = 200
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One saga of a job."""
+    """A saga in a job."""
 
     name: str
     saga_id: str
 
 
 Act = Callable[[str, Item, str], str]
-"""Applies an action to a saga, with a reason, and returns the id of the saga to look at next."""
+"""Applies an action to a saga, with a reason. Returns the id of the saga to show next."""
 
 
 @dataclass(slots=True)
@@ -30,11 +30,11 @@ class Job:
     """An action on many sagas.
 
     Args:
-        job_id: number within this console. The audit trails have the unique id of the report.
+        job_id: the number of the job in this console. Audit trails have the unique id in the report.
         do: the action.
-        reason: why; kept in the audit trail of each.
-        items: the sagas by their ids.
-        rate: sagas per second at most.
+        reason: the reason, which the audit trail of each saga keeps.
+        items: the sagas, by id.
+        rate: the maximum number of sagas per second.
     """
 
     job_id: int
@@ -51,13 +51,13 @@ class Job:
 
     @property
     def unfinished(self) -> list[Item]:
-        """The sagas that were not tried or can be tried again."""
+        """The sagas that were not tried, or that can be tried again."""
         return [self.items[saga_id] for saga_id in self.report.unfinished]
 
     @property
     def listed(self) -> list[tuple[Item, CallOutcome]]:
-        """The outcomes that a page lists, unsuccessful ones first."""
-        # A copy, because outcomes can still arrive.
+        """The outcomes that a page lists. Unsuccessful ones come first."""
+        # Use a copy, because outcomes can still arrive.
         settled = sorted(self.report.outcomes.copy().values(), key=lambda outcome: outcome.outcome == "done")
         return [(self.items[item.saga_id], item) for item in settled[:_LISTED]]
 
@@ -67,11 +67,11 @@ class Job:
         return self._ended.is_set()
 
     def stop(self) -> None:
-        """Start no more calls."""
+        """Stop the job: it starts no more calls."""
         self._stop.set()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the end. ``timeout``: seconds. Returns whether the job has ended."""
+        """Wait up to ``timeout`` seconds for the job's end. Returns whether the job has ended."""
         return self._ended.wait(timeout)
 
     def run(self, act: Act) -> None:
@@ -91,11 +91,11 @@ class Job:
 
 
 class Jobs:
-    """The jobs of a console. They end with it.
+    """The jobs of a console. They end when the console ends.
 
     Args:
-        act: applies an action to one saga.
-        rate: sagas per second at most.
+        act: the function that applies an action to one saga.
+        rate: the maximum number of sagas per second.
     """
 
     def __init__(self, act: Act, rate: float = 5.0) -> None:
@@ -106,7 +106,7 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, do: str, reason: str, items: Iterable[Item], rate: float | None = None) -> Job:
-        """Start a job. ``rate``: sagas per second; that of the console by default."""
+        """Start a job. ``rate`` is in sagas per second. Default: the console's rate."""
         with self._lock:
             self._number += 1
             job = Job(self._number, do, reason, {item.saga_id: item for item in items}, rate or self._rate)

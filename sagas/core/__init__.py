@@ -1,4 +1,4 @@
 """The automaton of a saga: states, events, commands, and the table that relates them.
 
-No I/O, no clock, no randomness.
+It uses no I/O, clock or randomness.
 """

@@ -1,8 +1,8 @@
 """Decide what to do on an arrival: a message, or a request of the supervisor, an operator or a caller.
 
-An invocation that continues its saga needs no arrival: the write that commits a step claims the next one (rule 16).
-Until the invocation ends, its message stays the saga's current one under the same dispatch number. So a delivery of
-that message finds the saga, whatever step it was sent for. A message that leaves the invocation gets a new number.
+An invocation that continues its saga needs no arrival: the write that commits a step claims the next step (rule 16).
+Until the invocation ends, its message stays the saga's current one, under the same dispatch number. So a further
+delivery of the message finds the saga, whatever step it was sent for. Messages that it sends get a new number.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus,
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""Seconds from which a retry leaves an invocation that has run several steps."""
+"""If a retry is more seconds away, it leaves an invocation that has run several steps."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -56,7 +56,7 @@ def _claimed(state: SagaState, lease: Lease) -> SagaState:
 
 
 def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decision:
-    """Take over an expired lease (rule 4): its holder can no longer commit, and its messages are stale."""
+    """Take over an expired lease (rule 4). The former holder can no longer commit, and its messages are stale."""
     predecessor = state.lease.act_until if state.lease else 0.0
     after = _claimed(state, lease)
     after = replace(after, lost_until=max(state.lost_until, predecessor), dispatch=state.dispatch + 1)
@@ -64,10 +64,11 @@ def _taken_over(plan: Plan, state: SagaState, lease: Lease, now: float) -> Decis
 
 
 def _interrupted(state: SagaState) -> bool:
-    """Whether a takeover must first close the execution that the expired lease's holder may have left open (rule 4).
+    """Whether a takeover must first close an execution that the holder of the expired lease may have left open (rule
+    4).
 
-    A saga that waits for an operator, or has ended, runs no user code, so a plain claim is enough. An entry that the
-    holder journaled is adopted either way.
+    If the saga waits for an operator or has ended, no user code runs, so a plain claim is enough. If the holder has
+    journaled an entry, it is adopted in any case.
     """
     return state.lease is not None and not state.ended and state.status is not SagaStatus.DEAD_LETTERED
 
@@ -82,15 +83,15 @@ def message_arrived_late(plan: Plan, state: SagaState, event: MessageArrived, no
 
 
 def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: float) -> Decision:
-    """Claim, take over, postpone, or find the message stale."""
+    """Claim or take over the saga, or postpone or discard the message."""
     stopped = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     if stopped and state.dead == DeadMessage(event.dispatch, event.hops, event.message_id):
-        # It moves to the dead letters even while an operator holds the lease. Postponed until the lease ends, it would
-        # use up its receives and be copied, and the copy is not the message that the saga records as dead.
+        # Even while an operator holds the lease, this message moves to the dead letters. If it were postponed, it would
+        # use up its receives and be copied, but the saga has recorded this one as dead.
         return Decision(state, FailDelivery())
     if state.lease is not None and _held(state, now):
-        # No copy: the holder may be another delivery of this message, which then dies. Or it is a redriven dead letter,
-        # which only its own id identifies.
+        # No copy: the holder may be handling another delivery of this message, and dead-letter it. Or this is a
+        # redriven dead letter, which only its id identifies.
         return Decision(state, Postpone(state.lease.expires_at, itself=True))
     if _interrupted(state):
         return _taken_over(plan, state, event.lease, now)
@@ -100,7 +101,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
-        # The step is exhausted, so the current message dies. If its code is missing, no message needs to.
+        # If the step is exhausted, the current message is dead-lettered. If its code is missing, no message is.
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadMessage(event.dispatch, event.hops, event.message_id)
@@ -111,10 +112,10 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
 
 
 def _dead_arrived(state: SagaState, event: MessageArrived) -> Decision:
-    """Retry the saga if this is its redriven dead letter; discard a stale message.
+    """Retry the saga if this is its redriven dead letter.
 
-    Redriving gives a message a new id and a new time of sending. A duplicate from the sender's own retry has another
-    id, too, but entered the queue before the saga stopped.
+    Discard any other message. A redriven message has a new id and a new time of sending. A duplicate that the sender's
+    own retry has caused has another id, too, but entered the queue before the saga stopped.
     """
     dead = state.dead
     if dead is None or (event.dispatch, event.hops) != (dead.dispatch, dead.hops):
@@ -131,7 +132,7 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
         return Decision(state, Discard("the saga waits for its children, which needs no message"))
     if event.dispatch != state.dispatch:
         claimed = step is None or (step.undo_attempts if state.undoing else step.attempts).used > 0
-        if not claimed and state.status is not SagaStatus.WAITING:  # then the current message may be missing
+        if not claimed and state.status is not SagaStatus.WAITING:  # the current message may be missing
             return Decision(state, Discard("the step is done; its successor was sent again"), current)
         return Decision(state, Discard("a newer message is the saga's current one"))
     if in_wait(state) and current.not_before - now > LONG_WAIT:
@@ -139,7 +140,7 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
     if (event.index, event.undo) != (state.cursor, state.undoing):
-        # The functions that took several steps in one invocation take them apart since a deployment.
+        # Functions that used to run several steps in one invocation no longer do so since a deployment.
         return Decision(state, Discard("its saga is at another step, whose message was sent"), current)
     if misfit(plan, state, now):
         return settling(plan, state, now)
@@ -147,13 +148,13 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
 
 
 def settling(plan: Plan, state: SagaState, now: float) -> Decision:
-    """Wait for a release whose code fits the saga's next step: mark the saga, and look again later."""
+    """Mark the saga as waiting for a release whose code fits its next step, and look again later."""
     marked = state if state.settling_since else replace(state, settling_since=float(int(now)))
     return Decision(marked, Postpone(next_look(plan, marked, now)))
 
 
 def claimed_work(state: SagaState, lease: Lease) -> Decision:
-    """Take the lease for the step under the cursor, or its undo, and count the attempt (rule 6)."""
+    """Take the lease for the step under the cursor or for its undo, and count the attempt (rule 6)."""
     held, index = replace(_claimed(state, lease), not_before=0.0), state.cursor
     step = held.steps[index]
     if state.undoing:
@@ -165,9 +166,9 @@ def claimed_work(state: SagaState, lease: Lease) -> Decision:
 
 
 def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) -> Send | None:
-    """Return the work that the lease holder may continue with after a commit; ``None`` to leave it to a new message.
+    """Return the work with which the lease holder may continue after a commit; ``None`` if a new message must do it.
 
-    The holder does not continue after a cancel. Nor does it attempt the same step or undo again, because the circuit
+    The holder does not continue after a cancel. Nor does it try the same step or undo again, because the circuit
     breaker must count the last attempt first. ``now``: epoch seconds.
     """
     after, send = decision.state, decision.send
@@ -188,9 +189,9 @@ def claimed_next(before: SagaState, decision: Decision, lease: Lease) -> Decisio
 
 
 def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
-    """Give a retry that is not due soon a new message, if the current one was sent for an earlier step.
+    """If the current message was sent for an earlier step, give a retry that is not due soon a new message.
 
-    SQS counts the receives of the current message, which it has used for all steps of its chain.
+    SQS counts all receives of the current message, and those of earlier steps must not count against this one.
     """
     send = decision.send
     if send is None or send.dispatch != before.dispatch or send.not_before - now <= SHORTEST_WAIT:
@@ -201,7 +202,7 @@ def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
-    """Take over an expired lease, journal the next fact, or send a lost message again. Live leases are untouched."""
+    """Take over an expired lease, journal the next fact, or send a lost message again. A live lease stays."""
     if _held(state, now):
         return Decision(state)
     if _interrupted(state):
@@ -222,8 +223,7 @@ def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float)
 def _after_silence(
     plan: Plan, state: SagaState, event: StallNoticed, fact: ev.StepDeadLettered | None, now: float
 ) -> Decision:
-    """Send the message again if the saga has been silent for too long; dead-letter a step whose message is not needed
-    for that."""
+    """If nothing has happened for too long, send the message again, or dead-letter a step if that needs no message."""
     stale_after = plan.stale_after if event.stale_after is None else event.stale_after
     postponed = event.postponed_until + stale_after if event.postponed_until else 0.0
     if max(quiet_until(state, stale_after), postponed) > now or event.backlog is Backlog.WAITING:
@@ -235,14 +235,15 @@ def _after_silence(
 
 
 def _unanswered(plan: Plan, state: SagaState) -> ev.SagaRecovered:
-    """Send a message again that may not be lost: a function that cannot run costs its sagas no attempts (rule 9)."""
+    """Send a message again that may not be lost. If its function cannot run, that costs the saga no attempt (rule
+    9)."""
     count = state.unanswered + 1
     listed = bool(state.attention or state.settling_since)
     return ev.SagaRecovered(False, count, attention=count > plan.max_recovery_attempts and not listed)
 
 
 def order_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
-    """Begin to undo a saga that has ended, at its parent's request."""
+    """At the parent's request, begin to undo a saga that has ended."""
     fact = next_fact(plan, state, now)
     if fact is None or _held(state, now):
         return Decision(state)
@@ -268,21 +269,21 @@ def children_seen(plan: Plan, state: SagaState, event: ChildrenSeen, now: float)
 
 
 def cancel_arrived(plan: Plan, state: SagaState, event: CancelArrived, now: float) -> Decision:
-    """Set the flag; the current lease holder, or the next one, acts on it."""
+    """Set the cancel flag. The current or next holder of the lease acts on it."""
     if state.status is SagaStatus.CANCELLED or state.undoing:
         return Decision(state)
     if state.ended:
         return Decision(state, Refuse(f"the saga is {state.status}"))
     if state.cancel.at:
         return Decision(state)
-    if state.past_pivot:  # there the deadline cancels nothing: see ``owed_by_time``
+    if state.past_pivot:  # a deadline past the pivot cancels nothing: see ``owed_by_time``
         return Decision(state, None if event.actor == ev.DEADLINE else Refuse(pivot_holds(state)))
     after = replace(state, cancel=Cancel(now, event.actor, event.reason))
     return Decision(after, send=None if state.lease else send_current(after))
 
 
 def signal_arrived(plan: Plan, state: SagaState, event: SignalArrived, now: float) -> Decision:
-    """Set the step's flag; the current lease holder, or the next one, reads the value."""
+    """Set the step's signal flag. The current or next holder of the lease reads the value."""
     step = state.steps[event.index]
     early = (StepStatus.PENDING, StepStatus.RUNNING, StepStatus.RETRYING, StepStatus.WAITING)
     open_ = forward(state) or state.status is SagaStatus.DEAD_LETTERED
@@ -315,7 +316,7 @@ def retry_arrived(plan: Plan, state: SagaState, event: RetryArrived, now: float)
 
 
 def compensate_arrived(plan: Plan, state: SagaState, event: CompensateArrived, now: float) -> Decision:
-    """Undo a saga that is dead-lettered or has failed; past its pivot only with ``force``."""
+    """Undo a saga that is dead-lettered or has failed. Past its pivot, this takes ``force`` and a reason."""
     stopped = state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED)
     held = bool(state.past_pivot) and (forward(state) or stopped or state.status is SagaStatus.COMPLETED)
     if held and not (event.force and event.reason):

@@ -1,20 +1,20 @@
 """The life of a saga as one table.
 
-Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987, with backward recovery). At any
-time the saga has a status, and so has the step under its cursor; the pair is the state. Three principles hold. The
-commit protocol, whose rules are cited by number, keeps them between processes:
+Theory. A saga runs its steps in order (Garcia-Molina and Salem, "Sagas", SIGMOD 1987, with backward recovery). The saga
+and the step under its cursor have a status each. The pair of them is the state. Three principles hold, and the commit
+protocol ensures them across processes. Its rules are cited by number:
 
--   *Only a lease holder journals.* A fact changes a state only while its lease is held, and only if it is about the
-    execution under way. Any other fact is a duplicate, late or impossible: it changes nothing. So nothing is committed
+-   *Only a lease holder journals.* A fact only changes the state if the saga's lease is held and the fact is about the
+    current execution. Any other fact is a duplicate, late or impossible, and changes nothing. So nothing is committed
     twice, whatever the order of facts.
--   *Strictly backward.* No row leads from COMPENSATING, or from a final status, to RUNNING. An operator's retry leads
-    from DEAD_LETTERED to RUNNING, so DEAD_LETTERED is neither.
--   *Every state has a next action*, unless the saga has ended or waits for an operator. It is the current message, or
-    another fact that the holder must journal (``rules.next_fact``). Every fact uses up something finite (steps,
-    attempts, recoveries). So once events stop, the saga ends or waits.
+-   *Undoing only goes backward.* No row leads from COMPENSATING or a final status to RUNNING. DEAD_LETTERED is not a
+    final status: an operator's retry leads from there to RUNNING.
+-   *Every state has a next action*, unless the saga has ended or waits for an operator. The action is the current
+    message, or another fact that the lease holder must journal (``rules.next_fact``). Every fact uses up something
+    finite: steps, attempts or recoveries. So once no more events come, the saga ends or waits.
 
-``decide`` looks up the pair (status, kind of event) in ``TABLE``; other pairs do nothing. A saga leaves the forward way
-only when no lost execution can act any more (``lost_until``), so an undo never runs at the same time as its step.
+``decide`` looks up the pair (status, kind of event) in ``TABLE``; for other pairs, nothing happens. A saga only begins
+to undo when no lost execution can act any more (``lost_until``), so an undo never runs at the same time as its step.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Row:
     """One line of the table.
 
     Args:
-        sources: the statuses it applies to.
+        sources: the statuses to which it applies.
         event: the kind of event.
         apply: computes the decision from plan, state, event and the time.
-        targets: the other statuses it can lead to.
+        targets: the other statuses to which it can lead.
         meaning: the label in the diagram; empty for a row that never changes the status.
     """
 
@@ -75,7 +75,7 @@ ROWS: tuple[Row, ...] = (
     Row((S.RUNNING,), ev.StepFailed, transitions.step_failed, (S.RUNNING, S.COMPLETED)),
     Row((S.RUNNING,), ev.StepLost, transitions.step_lost, (S.RUNNING, S.COMPLETED)),
     Row((S.PENDING, S.RUNNING), ev.WaitStarted, transitions.wait_started, (S.WAITING,), "it waits"),
-    # A step was to poll again, but its code was replaced by a wait that has none.
+    # The step polled, but a deployment has replaced it with a wait without code.
     Row((S.WAITING,), ev.WaitStarted, transitions.wait_started, ()),
     Row((S.WAITING,), ev.SignalReceived, transitions.signal_received, (S.RUNNING, S.COMPLETED), "a signal came"),
     Row((S.WAITING,), ev.WaitEnded, transitions.wait_ended, (S.RUNNING, S.COMPLETED), "the time came"),
@@ -90,7 +90,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row((S.WAITING,), ev.StepDeadLettered, transitions.step_dead_lettered, (S.DEAD_LETTERED,), "code missing"),
     Row((S.RUNNING,), ev.SagaFailed, transitions.saga_failed, (S.FAILED,), "exhausted, FAIL"),
-    # The pivot was the last step, and the cancel came while it ran: the saga has ended.
+    # The cancel came while the pivot ran, which was the last step, so the saga has ended.
     Row(
         (S.RUNNING,),
         ev.CancelRequested,
@@ -117,7 +117,8 @@ ROWS: tuple[Row, ...] = (
     Row(_ON, ev.SagaRecoveryExhausted, transitions.recovery_exhausted, ()),
     Row((S.COMPENSATING,), ev.SagaRecoveryExhausted, undoing.undoing_exhausted, (S.COMPENSATION_FAILED,), "given up"),
     Row((S.DEAD_LETTERED, *sorted(ENDED)), ev.SagaResolved, transitions.resolved, ()),
-    # Arrivals: a message, or a request of the supervisor, an operator or a caller. They only change claims.
+    # Arrivals: a message, or a request of the supervisor, an operator or a caller. They only change leases, flags and
+    # counts of attempts.
     Row((S.PENDING, S.RUNNING), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "first step claimed"),
     Row((S.WAITING,), MessageArrived, arrivals.message_arrived, (S.RUNNING,), "it polls again"),
     Row((S.COMPENSATING, S.DEAD_LETTERED), MessageArrived, arrivals.message_arrived, ()),
@@ -136,12 +137,12 @@ TABLE: dict[tuple[SagaStatus, type[Any]], Row] = {(s, row.event): row for row in
 
 
 _LONGEST_TYPE = 100
-"""A saga stores at most this many characters of an error's type."""
+"""Maximum characters that a saga stores of an error's type."""
 
 
 def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
-    """Return the next state and what to do. ``now``: epoch seconds. For an event that is a duplicate, late or
-    impossible it is the same state, and nothing to do."""
+    """Return the next state and what to do. ``now``: epoch seconds. If the event is a duplicate, late or impossible,
+    that is the same state, and nothing."""
     row = TABLE.get((state.status, type(event)))
     if row is None:
         return Decision(state)
@@ -149,7 +150,7 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
     if decision.state is state:
         return decision
     after = _settled(plan, state, decision.state, event, now)
-    # Later changes of an ended saga, such as a resolve, keep its time of ending.
+    # If an ended saga changes again, for example by a resolve, it keeps its end time.
     end = state.ended_at if state.ended else now
     attention = (after.attention or now) if needs_attention(after) else 0.0
     complete = replace(
@@ -164,8 +165,8 @@ def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
 
 
 def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now: float) -> SagaState:
-    """Return the saga with the time since when it waits for a release. A look keeps that time; any other commit ends
-    the wait, and begins one if the deployed code does not fit the next step."""
+    """Return the saga, and in it since when it waits for a release. A look at the saga keeps that time. Any other
+    commit ends the wait, and begins a new one if the deployed code does not fit the next step."""
     if not isinstance(event, ev.Fact) or not (plan.settle or before.settling_since):
         return after
     stopped = after.ended or after.status is SagaStatus.DEAD_LETTERED

@@ -1,7 +1,7 @@
-"""What the automaton is asked, and what it answers. None of it is journaled.
+"""The inputs of the automaton, and its answers. Neither are journaled.
 
-Arrivals are messages, and requests of the supervisor, operators and callers. The answer is a decision: the next state
-and an instruction to the engine. The automaton never acts.
+Inputs that are not facts are *arrivals*: messages, and requests of the supervisor, operators and callers. The answer is
+a decision: the next state, and an instruction to the engine. The automaton itself never acts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class MessageArrived(Struct, frozen=True):
 
     Args:
         index: its step.
-        undo: whether it is for the step's undo.
+        undo: whether the message is for the step's undo.
         dispatch: its number.
-        hops: how often it was copied to wait longer.
-        message_id: its id in SQS.
-        lease: the lease that the receiver would take.
+        hops: how often the message was copied to wait longer.
+        message_id: the id that SQS gave it.
+        lease: the lease for the receiver.
         sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        reason: why an operator redrove it; empty if unknown.
+        reason: why an operator redrove the message; empty if unknown.
     """
 
     index: int
@@ -42,22 +42,22 @@ class Backlog(StrEnum):
     """What the queue of a step shows about a message that no worker has claimed."""
 
     LOST = "LOST"
-    """The queue is empty, and much later messages were handled: the message is lost."""
+    """The message is lost: the queue is empty, and much later messages have been handled."""
     UNKNOWN = "UNKNOWN"
-    """The message may be lost, or its function cannot run. Or only messages that overtook it are waiting."""
+    """The message may be lost, its function may be unable to run, or only later messages may be waiting."""
     WAITING = "WAITING"
     """Messages are waiting, and this one may be among them."""
 
 
 class StallNoticed(Struct, frozen=True):
-    """The supervisor looked at the saga, or the API did after a cancel or a signal.
+    """The supervisor looks at the saga, or the API does after a cancel or a signal.
 
     Args:
-        lease: the lease it would take.
-        stale_after: seconds of silence after which the message counts as lost; the type's by default.
-        postponed_until: epoch seconds until which an open circuit breaker explains the silence; 0 without one.
-        backlog: what its queue shows about the message.
-        asked: an operator asks for the message now, if the saga waits for a release.
+        lease: the lease for whoever looks.
+        stale_after: seconds without a response after which the message counts as lost; the type's by default.
+        postponed_until: epoch seconds until which an open circuit breaker may postpone the message; 0 if there is none.
+        backlog: what the step's queue shows about the message.
+        asked: an operator wants the message sent now, even if the saga waits for a release.
     """
 
     lease: Lease
@@ -75,21 +75,21 @@ class CancelArrived(Struct, frozen=True):
 
 
 class SignalArrived(Struct, frozen=True):
-    """A caller sends a value to the step at ``index``, which waits for a signal, has waited, or will wait."""
+    """A caller sends a signal to the step at ``index``, which waits for it, has waited, or will wait."""
 
     index: int
 
 
 class RetryArrived(Struct, frozen=True):
-    """An operator retries a failed step or undo. ``lease``: the lease it would take."""
+    """An operator retries a failed step or undo. ``lease``: the operator's lease."""
 
     lease: Lease
     reason: str = ""
 
 
 class CompensateArrived(Struct, frozen=True):
-    """An operator undoes a saga that is dead-lettered or has failed; with ``force`` also a COMPLETED one, and with
-    ``force`` and a ``reason`` one past its pivot."""
+    """An operator undoes a saga that is dead-lettered or has failed. A COMPLETED saga takes ``force``, and a saga past
+    its pivot takes ``force`` and a ``reason``."""
 
     lease: Lease
     force: bool = False
@@ -97,12 +97,12 @@ class CompensateArrived(Struct, frozen=True):
 
 
 class ChildrenSeen(Struct, frozen=True):
-    """All children of a saga have ended or are undone, or this could not be journaled again and again. The supervisor
-    or the function that advances parents saw it.
+    """All children of a saga have ended or are undone, or every attempt to journal that has failed. The supervisor or
+    the function that advances parents has seen this.
 
     Args:
-        lease: the lease it would take.
-        fact: the resulting fact.
+        lease: the lease for whoever has seen it.
+        fact: the fact to journal.
         round: the step's round at that time.
     """
 
@@ -115,10 +115,10 @@ class ResolveArrived(Struct, frozen=True):
     """An operator resolves the saga.
 
     Args:
-        lease: the lease it would take.
+        lease: the operator's lease.
         reason: why.
         taken: the action that was taken.
-        steps: names of the steps undone by hand.
+        steps: names of the steps that were undone by hand.
     """
 
     lease: Lease
@@ -141,7 +141,7 @@ Event = Fact | Arrival
 
 
 class Run(Struct, frozen=True):
-    """Execute the step at ``index`` (or its undo); the state already counts the attempt."""
+    """Run the step at ``index``, or its undo. The state has counted the attempt already."""
 
     index: int
     undo: bool
@@ -149,13 +149,13 @@ class Run(Struct, frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """As the lease holder, journal this fact next; user code does not run."""
+    """As the lease holder, journal this fact. No user code runs."""
 
     fact: Fact
 
 
 class Send(Struct, frozen=True):
-    """Send the saga's current message, not to be delivered before ``not_before`` (epoch seconds)."""
+    """Send the saga's current message. It must not be delivered before ``not_before`` (epoch seconds)."""
 
     index: int
     undo: bool
@@ -164,24 +164,24 @@ class Send(Struct, frozen=True):
 
 
 class Postpone(Struct, frozen=True):
-    """Deliver the message again at ``until`` (epoch seconds). ``itself``: a copy must not take its place."""
+    """Deliver the message again at ``until`` (epoch seconds). ``itself``: no copy may replace it."""
 
     until: float
     itself: bool = False
 
 
 class Discard(Struct, frozen=True):
-    """Delete the message: it was handled, or it is stale, and then it has a reason."""
+    """Delete the message, which was handled or is stale. ``reason``: why it is stale; empty if it was handled."""
 
     reason: str = ""
 
 
 class FailDelivery(Struct, frozen=True):
-    """Report the message failed until its queue moves it to the dead-letter queue."""
+    """Report each delivery of the message as failed, so that its queue moves it to the dead-letter queue."""
 
 
 class Refuse(Struct, frozen=True):
-    """Refuse the request: the state does not allow it."""
+    """Refuse the request, because the state does not allow it."""
 
     reason: str
 
@@ -196,7 +196,7 @@ class Decision(Struct, frozen=True):
     Args:
         state: the saga from now on; the same object if nothing changed.
         then: the next instruction; ``None`` if there is none.
-        send: the message to send; if it is the current one, it is kept.
+        send: the message to send. If it is the one being handled, that is kept instead.
     """
 
     state: SagaState

@@ -1,7 +1,7 @@
 """Facts: the events of a saga that are journaled.
 
-Each is one committed journal entry, under the name that the audit trail shows. Arrivals, which are not journaled, are
-in ``commands``.
+Each fact becomes a journal entry, under the same name as in the audit trail. Arrivals, which are not journaled, are in
+``commands``.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Failure(Struct, frozen=True):
 
     @property
     def type_changed(self) -> bool:
-        """Whether the code could not be called because a stored value does not fit its types."""
+        """Whether the code was not called, because a stored value does not fit its types."""
         return self.type == TypeChanged.__name__
 
 
 LOST = Failure("Lost", "the attempt ended without a report")
 GONE = "is missing from S3, or was changed there"
-"""End of the text of a TypeChanged that new code does not fix: an object must be restored."""
+"""End of the text of a TypeChanged that takes a restored object, not new code."""
 DEADLINE = "the saga's deadline"
-"""The actor of a cancel by the saga's own ``timeout``. No caller's identity has spaces."""
+"""The actor of a cancel that the saga's own ``timeout`` causes. No caller's identity has spaces."""
 
 
 ALWAYS = Meta(extra={"always": True})
-"""Marks a field of a fact that its entry stores even if it has its default. Others are omitted then."""
+"""Marks a field that the entry of a fact always stores. Other fields are omitted if they have their default."""
 TIME = Meta(extra={"time": True})
-"""Marks a field in epoch seconds that is stored as ISO 8601."""
+"""Marks a field in epoch seconds that the entry stores as ISO 8601."""
 
 
 class Reports(StrEnum):
@@ -55,12 +55,12 @@ class Reports(StrEnum):
 
 
 class Fact(Struct, frozen=True):
-    """A journaled change. Its class declares what other parts need to know about it.
+    """A change to journal. Its class declares what other modules need to know about it.
 
-    ``action`` is its name in the audit trail. ``leaves`` is the status in which it leaves its step, if that is always
-    the same. ``gives_result``: later steps take its payload, or what it stands for, as the step's result.
-    ``published``: services that publish steps publish it under its name. ``reports`` is set if an attempt can report
-    it, and ``has_payload`` if its entry has a payload. ``why`` is its failure, if that is always the same.
+    ``leaves`` is the status in which the fact leaves its step, if that is always the same. ``gives_result``: the entry
+    is the step's result for later steps. ``published``: services that publish step events publish the fact under its
+    name. ``reports`` is set if an attempt can report the fact, and ``has_payload`` if its entry has a payload. ``why``
+    is the failure, if that is always the same.
     """
 
     leaves: ClassVar[StepStatus | None] = None
@@ -84,7 +84,7 @@ class StepFact(Fact, frozen=True):
 
 
 class StepCompleted(StepFact, frozen=True):
-    """The step ran to its end; its result is in the entry."""
+    """The step has completed. Its result is in the entry."""
 
     leaves = StepStatus.COMPLETED
     gives_result = True
@@ -97,12 +97,13 @@ class StepFailed(StepFact, frozen=True):
     """The step raised.
 
     Args:
-        failure: what it raised.
-        permanent: no further attempt makes sense.
-        rejected: the business said no.
+        failure: the error.
+        permanent: another attempt would make no sense.
+        rejected: the step raised ``Rejected``: the business said no.
         retry_at: epoch seconds of the next attempt, if there is one.
-        excused: the failure says nothing about the step's dependency: it was cancelled, or its code never began.
-        outcome_unknown: it may have taken effect: it ended after its deadline, or its result was refused.
+        excused: the failure says nothing about the step's dependency, because the step was cancelled or its code never
+            began.
+        outcome_unknown: the step may have taken effect, because it ended after its deadline or its result was refused.
     """
 
     leaves = StepStatus.FAILED
@@ -118,7 +119,7 @@ class StepFailed(StepFact, frozen=True):
 
 
 class StepLost(StepFact, frozen=True):
-    """The execution's lease expired and it left no entry: its outcome is unknown."""
+    """The lease of the execution expired, and there is no entry of its outcome, which is unknown."""
 
     leaves = StepStatus.FAILED
     published = True
@@ -130,19 +131,19 @@ class DeadLetterCause(StrEnum):
     """Why a step waits for an operator."""
 
     EXHAUSTED = "exhausted"
-    """Its attempts are used up, and its policy is to wait."""
+    """The attempts are used up, and the step's policy is to wait."""
     CODE_MISSING = "code_missing"
-    """The deployed code does not have it."""
+    """The deployed code does not have the step."""
     TYPE_CHANGED = "type_changed"
-    """Its code cannot be called with what is stored."""
+    """The code cannot be called, because a stored value does not fit its types."""
     WAIT_TIMED_OUT = "wait_timed_out"
     """No signal arrived in time."""
     CHILDREN_FAILED = "children_failed"
-    """Too many of its children failed."""
+    """Too many children of the step failed."""
     STALLED = "stalled"
     """The saga stalled too often past its pivot."""
     PIVOT_HOLDS = "pivot_holds"
-    """Its attempts are used up, and the pivot keeps the saga from being undone or from ending."""
+    """The attempts are used up, and past the pivot the saga can be neither undone nor ended."""
 
     @property
     def message_dies(self) -> bool:
@@ -151,7 +152,7 @@ class DeadLetterCause(StrEnum):
 
     @property
     def fails_step(self) -> bool:
-        """Whether this cause itself fails the step, without an attempt. With the others the step had already failed."""
+        """Whether this cause itself fails the step, without an attempt. Otherwise the step has failed before."""
         return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
 
 
@@ -160,8 +161,8 @@ class StepDeadLettered(Fact, frozen=True):
 
     Args:
         cause: why.
-        message: the message that moves to the dead letters, if one does.
-        failure: the cause in detail; if the attempts are used up, the entry of the last attempt has it.
+        message: the message that moves to the dead letters, if any.
+        failure: details of the cause. If the attempts are used up, the entry of the last attempt has them.
     """
 
     leaves = StepStatus.FAILED
@@ -181,7 +182,7 @@ class CompensationStarted(Fact, frozen=True):
 
 
 class StepCompensated(StepFact, frozen=True):
-    """The step's undo ran to its end."""
+    """The step's undo has completed."""
 
     leaves = StepStatus.COMPENSATED
     published = True
@@ -189,7 +190,7 @@ class StepCompensated(StepFact, frozen=True):
 
 
 class CompensationAttemptFailed(StepFact, frozen=True):
-    """The step's undo raised or was lost; it will be tried again at ``retry_at``."""
+    """The step's undo failed or was lost, and is retried at ``retry_at``."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_FAILED
@@ -208,7 +209,7 @@ class CompensationFailed(StepFact, frozen=True):
 
 
 class WaitStarted(StepFact, frozen=True):
-    """The step starts to wait for a signal or for a time. ``until``: epoch seconds of the end."""
+    """The step starts to wait for a signal or a time. ``until``: epoch seconds of the end of the wait."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
@@ -217,7 +218,7 @@ class WaitStarted(StepFact, frozen=True):
 
 
 class SignalReceived(Fact, frozen=True):
-    """The signal for the step at ``index`` arrived; its value is in the entry."""
+    """The step at ``index`` has received its signal. The value is in the entry."""
 
     leaves = StepStatus.COMPLETED
     gives_result = True
@@ -235,7 +236,7 @@ class WaitTimedOut(Fact, frozen=True):
 
 
 class WaitEnded(Fact, frozen=True):
-    """The time that the step at ``index`` waited for has come."""
+    """The time for which the step at ``index`` waited has come."""
 
     leaves = StepStatus.COMPLETED
     gives_result = True
@@ -244,7 +245,7 @@ class WaitEnded(Fact, frozen=True):
 
 
 class ChildrenStarted(StepFact, frozen=True):
-    """The step returned the requests of its children, which are in the entry; ``types`` are the children's types."""
+    """The step has returned its children's requests, which are in the entry. ``types``: the children's types."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
@@ -255,11 +256,11 @@ class ChildrenStarted(StepFact, frozen=True):
 
 
 class ChildrenEnded(Fact, frozen=True):
-    """The children of the step at ``index`` have ended; their results are in the entry.
+    """The children of the step at ``index`` have ended. Their results are in the entry.
 
     Args:
         completed: how many are COMPLETED.
-        failed: how many are not.
+        failed: how many have ended otherwise.
         failure: why the step has failed, if it has.
     """
 
@@ -273,14 +274,14 @@ class ChildrenEnded(Fact, frozen=True):
 
 
 class Postponed(StepFact, frozen=True):
-    """The step or its undo raised ``NotYet``: nothing failed.
+    """The step or its undo raised ``NotYet``. That is not a failure.
 
     Args:
-        message: what it waits for.
-        after: the seconds it asked for.
+        message: what the step waits for.
+        after: how many seconds later it wants to poll again.
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
-        looks: the number of polls.
+        looks: the number of polls so far.
     """
 
     message: str
@@ -291,8 +292,8 @@ class Postponed(StepFact, frozen=True):
 
 
 class StepPostponed(Postponed, frozen=True):
-    """The step raised ``NotYet``: nothing failed. ``settling``: it was not called, because a stored value does not fit
-    the deployed code, and the saga waits for a release."""
+    """The step raised ``NotYet``. ``settling``: it was not called, because a stored value does not fit the deployed
+    code, and the saga waits for a release."""
 
     leaves = StepStatus.WAITING
     reports = Reports.STEP_SUCCEEDED
@@ -301,30 +302,30 @@ class StepPostponed(Postponed, frozen=True):
 
 
 class CompensationPostponed(Postponed, frozen=True):
-    """The step's undo raised ``NotYet``: nothing failed."""
+    """The step's undo raised ``NotYet``."""
 
     leaves = StepStatus.COMPENSATION_FAILED
     reports = Reports.UNDO_SUCCEEDED
 
 
 class SagaTimedOut(Fact, frozen=True):
-    """The saga's own deadline has passed: it is undone; past its pivot it continues, and needs an operator."""
+    """The saga's own deadline has passed. The saga is undone; past its pivot it continues, and needs an operator."""
 
     why = Failure("SagaTimedOut", "the saga's own timeout has passed")
 
 
 class CancelRequested(Fact, frozen=True):
-    """An accepted cancel takes effect; or it came too late, because the pivot has completed."""
+    """An accepted cancel takes effect, or has come too late, because the pivot has completed."""
 
 
 class SagaFailed(Fact, frozen=True):
-    """The saga ends FAILED: nothing is undone."""
+    """The saga ends FAILED. Nothing is undone."""
 
 
 class SagaRecovered(Fact, frozen=True):
-    """The current message is sent again. ``stall``: its queue showed that the last one was lost, which uses up a
-    recovery attempt. ``unanswered``: how many messages in a row got no response. ``attention``: so many that the saga
-    needs an operator."""
+    """The current message is sent again. ``stall``: the queue showed that the last message was lost, which costs a
+    recovery attempt. ``unanswered``: how many messages in a row got no response. ``attention``: there were so many that
+    the saga needs an operator."""
 
     stall: Annotated[bool, ALWAYS] = True
     unanswered: int = 0
@@ -332,19 +333,19 @@ class SagaRecovered(Fact, frozen=True):
 
 
 class SagaRecoveryExhausted(Fact, frozen=True):
-    """The saga stalled too often at its current step: it is undone, or stops past its pivot."""
+    """The saga has stalled too often at its current step. It is undone; past its pivot it stops."""
 
     leaves = StepStatus.COMPENSATION_FAILED
 
 
 class SagaRetried(Fact, frozen=True):
-    """The failed step or undos got a new budget of attempts: from an operator, the parent, or a redrive."""
+    """The failed step or undos get a new budget of attempts: from an operator, the parent, or a redrive."""
 
     reason: Annotated[str, ALWAYS] = ""
 
 
 class SagaResolved(Fact, frozen=True):
-    """An operator resolved the saga; ``steps`` (by name) were undone by hand."""
+    """An operator has resolved the saga. ``steps`` names the steps that were undone by hand."""
 
     reason: str
     taken: str = field(name="action")
@@ -379,4 +380,4 @@ FACTS: dict[str, type[Fact]] = {
         ChildrenEnded,
     )
 }
-"""Each fact by the name of its action."""
+"""All kinds of facts, by the name of their action."""

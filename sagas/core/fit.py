@@ -1,4 +1,4 @@
-"""Judge whether the deployed code of a step fits a saga that was started with an earlier one.
+"""Judge whether the deployed code of a step fits a saga that was started with earlier code.
 
 The saga keeps its structure: the names, order and kinds of its steps, and which of them have an undo. Code and policies
 come from the deployment. This module alone judges whether the two match (rule 18).
@@ -12,15 +12,15 @@ from sagas.core.events import Failure
 from sagas.core.states import StepState
 
 KINDS = {"": "a step", "signal": "a wait for a signal", "time": "a wait for a time", "children": "a step of children"}
-"""Each kind of step, as ``StepState.waits_for`` stores it, in words."""
+"""The name of each kind of step. The keys are those of ``StepState.waits_for``."""
 
 
 class Deployed(NamedTuple):
-    """A step as it is deployed, or as a blueprint has it.
+    """A step as it is deployed, or as a blueprint describes it.
 
     Args:
         kind: a key of :data:`KINDS`.
-        asks: whether it has code to execute.
+        asks: whether it has code to run.
         undo: whether it has an undo.
     """
 
@@ -33,7 +33,7 @@ class Fit(NamedTuple):
     """Whether the deployed code fits a step of a saga.
 
     Args:
-        forward: why the deployed code may not run the step; ``None`` if it may, or if the step needs none.
+        forward: why the deployed code may not run the step; ``None`` if it may, or if the step needs no code.
         undo: why the deployed code may not undo it; ``None`` if it may, or if there is nothing to undo.
         owes_undo: whether the step has to be undone once it has completed.
     """
@@ -44,12 +44,12 @@ class Fit(NamedTuple):
 
 
 def fit(was: StepState, now: Deployed | None, saga: str = "") -> Fit:
-    """Judge one step of a saga: as it was when the saga started (its status does not matter), and as it is deployed,
-    ``None`` if it is not. The texts name the type ``saga``."""
+    """Compare a step as it was when the saga started with the deployed step ``now``: ``None`` if there is none. The
+    step's status does not matter. ``saga``: the saga type, for the texts."""
     of_type = f" of type {saga!r}" if saga else ""
     gone = Failure("CodeGone", f"step {was.name!r}{of_type} is not in the deployed code")
     undo_gone = Failure("CodeGone", f"the undo of {gone.message}") if was.undo else None
-    by_code = was.waits_for != "children"  # children are undone one by one, whatever is deployed
+    by_code = was.waits_for != "children"  # the undo of children needs no code of the step
     if now is None:
         return Fit(gone, undo_gone if by_code else None, was.undo)
     undo = undo_gone if by_code and not now.undo else None

@@ -1,4 +1,4 @@
-"""What can hold a saga before a step: the step's circuit breaker, and an operator's pause.
+"""What can stop a saga before a step: the step's circuit breaker, or an operator's pause.
 
 A circuit breaker is a pure automaton (Nygard, "Release It!", 2007, chapter "Circuit Breaker").
 
@@ -8,13 +8,13 @@ A circuit breaker is a pure automaton (Nygard, "Release It!", 2007, chapter "Cir
     probed     --success-->  closed    --failure-->  open    --no outcome, or no report-->  half-open
     any        --an operator-->                     closed
 
-Time alone makes an open breaker half-open: no write is needed. The probe is a saga, which has one execution at a
-time. So the outcome of that saga, reported by its function or by a takeover, is the outcome of the probe. Outcomes of
-other sagas that began before the breaker opened change nothing until it is closed.
+An open breaker becomes half-open by time alone, without a write. The admitted saga is the probe. A saga has one
+execution at a time, so the outcome of the probe is clear: the probe's function or a takeover reports it. Outcomes of
+executions that began before the breaker opened change nothing until it is closed.
 
-A refused saga returns at a random time, in a range that grows with the age of the outage. However many sagas wait for a
-breaker, they read it less and less often. Once it is closed they return over about as long as it had been open, not all
-at once.
+A refused saga returns at a random time, in a range that grows with the age of the outage. So waiting sagas read the
+breaker less and less often, however many they are. Once it is closed, they do not return all at once, but over about as
+long as it had been open.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from enum import StrEnum
 from sagas.core.states import SagaState
 
 PROBE_POLL = 5.0
-"""Least delay in seconds of a message that meets another saga's probe, unless the open period is shorter."""
+"""Minimum seconds for which a message waits while another saga is the probe, unless the open period is shorter."""
 LONGEST_SPREAD = 840.0
-"""Seconds over which returns are spread at most. With a short open period before, a wait fits SQS's longest delay."""
+"""Maximum seconds over which returns are spread. With a short open period, this fits into SQS's longest delay."""
 
 
 class AttemptOutcome(StrEnum):
-    """What the outcome of an attempt says about the step's dependency."""
+    """What an attempt says about the step's dependency."""
 
     SUCCESS = "SUCCESS"
     FAILURE = "FAILURE"
     NONE = "NONE"
     """The attempt ended for another reason: the business said no, the error is permanent, it was cancelled, its code
-    never began, or its worker died. It may not have called the dependency, so it neither closes a breaker nor counts as
-    a failure."""
+    never began, or its worker died. It may not have called the dependency, so the breaker ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a breaker opens, and for how many seconds."""
+    """The failures in a row that open a breaker, and the seconds for which it opens."""
 
     threshold: int
     open_for: float
@@ -54,13 +53,13 @@ class BreakerState:
     """One breaker. Times are epoch seconds; 0 means never.
 
     Args:
-        failures: consecutive failures; while it is not closed, those that opened it.
-        open_until: end of the open period; 0 when closed.
-        probe: the saga that was admitted.
-        probe_until: when the probe counts as dead unless it has reported.
+        failures: failures in a row; while the breaker is not closed, those that opened it.
+        open_until: end of the open period; 0 if the breaker is closed.
+        probe: the saga that was admitted as the probe.
+        probe_until: when the probe counts as lost if it has not reported.
         closed_at: when it was last closed.
         opened_at: when it last left the closed state.
-        revision: stamp of the write that made this state; empty if it was never written.
+        revision: stamp of the write that stored this state; empty if it was never stored.
     """
 
     failures: int = 0
@@ -83,16 +82,17 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The breaker after a message asked to pass. ``wait_until``: epoch seconds at which it returns; 0 to pass."""
+    """The answer to a message. ``state``: the breaker afterwards. ``wait_until``: epoch seconds at which the message
+    returns; 0 if it is admitted."""
 
     state: BreakerState
     wait_until: float = 0.0
 
 
 def spread(limits: Limits, state: BreakerState, now: float) -> float:
-    """Return the seconds over which the sagas that wait for a breaker spread their return.
+    """Return the seconds over which the sagas that wait for a breaker spread their returns.
 
-    That is how long it has not been closed, at least one open period, and at most what a message can be delayed.
+    That is how long the breaker has not been closed, at least one open period, and at most a message's longest delay.
     """
     return min(max(limits.open_for, now - state.opened_at if state.opened_at else 0.0), LONGEST_SPREAD)
 
@@ -101,7 +101,7 @@ def admit(
     limits: Limits, state: BreakerState, saga_id: str, now: float, probe_until: float, chance: float
 ) -> Admission:
     """Admit a saga through a closed breaker, or as the only probe of a half-open one. ``now``: epoch seconds.
-    ``probe_until``: epoch seconds by which the saga will have reported, or count as dead."""
+    ``probe_until``: epoch seconds at which the saga, as the probe, counts as lost if it has not reported."""
     if state.closed or state.probed_by(saga_id, now):
         return Admission(state)
     later = spread(limits, state, now) * chance
@@ -113,16 +113,14 @@ def admit(
 
 
 def opened(limits: Limits, state: BreakerState, now: float) -> BreakerState:
-    """Open a closed breaker if the failures in a row reach its threshold; else return the same object. ``now``: epoch
-    seconds."""
+    """Open a closed breaker if it has enough failures in a row; else return the same object. ``now``: epoch seconds."""
     if not state.closed or state.failures < limits.threshold:
         return state
     return replace(state, open_until=now + limits.open_for, opened_at=now)
 
 
 def probe_ended(limits: Limits, state: BreakerState, saga_id: str, outcome: AttemptOutcome, now: float) -> BreakerState:
-    """Return a breaker after an attempt of a saga ended; the same object unless it was the probe. ``now``: epoch
-    seconds."""
+    """Return a breaker after a saga's attempt; the same object unless the saga is the probe. ``now``: epoch seconds."""
     if state.closed or state.probe != saga_id:
         return state
     free = replace(state, probe="", probe_until=0.0)
@@ -137,10 +135,10 @@ def closed(state: BreakerState, now: float) -> BreakerState:
 
 
 def silent_until(limits: Limits, state: BreakerState) -> float:
-    """Return until when (epoch seconds) a message may still be delayed by this breaker; 0 for never.
+    """Return until when (epoch seconds) this breaker may still delay messages; 0 for never.
 
-    An operator may close a breaker well before its open period ends. A message that was refused just before is delayed
-    until the end of that period, plus the spread.
+    If an operator closes the breaker early, a message that was refused just before still waits until the end of the
+    open period, plus the spread.
     """
     if state.closed:
         last = state.closed_at and state.closed_at + limits.open_for
@@ -172,11 +170,11 @@ class Scope:
 
     @property
     def text(self) -> str:
-        """The scope as it is stored and displayed: ``TYPE``, ``TYPE/STEP`` or ``TYPE#ID``."""
+        """The scope as a text, to store and display: ``TYPE``, ``TYPE/STEP`` or ``TYPE#ID``."""
         return self.name + (f"/{self.step}" if self.step else "") + (f"#{self.saga_id}" if self.saga_id else "")
 
     def covers(self, state: SagaState) -> bool:
-        """Whether a saga is in this scope at its current step."""
+        """Whether a saga at its current step is in this scope."""
         step = state.current
         at_step = not self.step or (step is not None and step.name == self.step)
         return state.saga == self.name and at_step and self.saga_id in ("", state.saga_id)
@@ -187,13 +185,13 @@ class Pause:
     """A pause, or one that has ended. Times are epoch seconds; 0 means never.
 
     Args:
-        at: when it began.
+        at: when the pause began.
         by: the operator.
         reason: why.
-        starts_only: new sagas are refused, and those in flight continue.
-        starts: new sagas are accepted, and wait before their first step.
+        starts_only: new sagas are refused, and sagas in flight continue.
+        starts: new sagas are accepted, but wait before their first step.
         undos: undos wait, too.
-        resumed_at: when it ended; 0 until then.
+        resumed_at: when the pause ended; 0 until then.
     """
 
     at: float = 0.0
@@ -206,11 +204,11 @@ class Pause:
 
     @property
     def on(self) -> bool:
-        """Whether it is in effect."""
+        """Whether the pause is in effect."""
         return bool(self.at) and not self.resumed_at
 
     def holds(self, *, undo: bool) -> bool:
-        """Whether steps, or undos, may not begin."""
+        """Whether the pause stops steps or, with ``undo``, undos."""
         return self.on and not self.starts_only and (self.undos or not undo)
 
 

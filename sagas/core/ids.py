@@ -1,7 +1,7 @@
 """The ids of sagas, and the rules for keys, correlation ids and reasons.
 
-The id of a saga is derived from its idempotency key, and that of a child from its parent. So a repeated start starts
-nothing. The API checks the rules for keys, correlation ids and reasons, and so does the client before it sends them.
+The id of a saga is derived from its idempotency key, and the id of a child from its parent. So a repeated start starts
+nothing. Both the API and the client check the rules for keys, correlation ids and reasons.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from collections.abc import Iterable
 from sagas.core.states import COUNTERS, Parent, SagaState, StepState
 
 LONGEST_KEY = 256
-"""Characters that an idempotency key may have."""
+"""Maximum characters of an idempotency key."""
 KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
-"""Only these characters: HTTP defines no encoding for others, and it strips spaces at either end."""
+"""The valid idempotency keys. HTTP defines no encoding for other characters, and strips spaces at either end."""
 
 LONGEST_CORRELATION_ID = 128
-"""Characters a caller's correlation id may have; :data:`KEY_PATTERN` holds for it, too."""
+"""Maximum characters of a caller's correlation id, which must also match :data:`KEY_PATTERN`."""
 
 LONGEST_CANCEL_REASON = 500
-"""Characters that the reason of a cancel may have: until it is journaled, the reason is in the control item."""
+"""Maximum characters of a cancel's reason. The control item stores it until it is journaled."""
 
 LONGEST_REASON = 4_000
-"""Characters that any other reason may have: a page of the audit trail, with a hundred, must fit into an answer."""
+"""Maximum characters of any other reason. A page of the audit trail may have a hundred, and must fit into an answer."""
 
 
 def id_for_key(saga: str, key: str) -> str:
-    """Return the saga id of an idempotency key."""
+    """Return the saga id for an idempotency key."""
     return id_from(saga, key)
 
 
 def id_from(*parts: object) -> str:
-    """Return the id derived from these parts: a UUID of version 8 from SHA-256 (RFC 9562, section 5.8)."""
+    """Return an id derived from these parts: a UUID of version 8 with SHA-256 (RFC 9562, section 5.8)."""
     raw = bytearray(hashlib.sha256("\n".join(map(str, parts)).encode()).digest()[:16])
     raw[6] = 0x80 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)
@@ -48,11 +48,11 @@ def types_hash(types: Iterable[str]) -> str:
 
 
 _PER_COUNTER = 4
-"""Children in flight per counter. A transaction takes a counter for about ten milliseconds; a step runs far longer."""
+"""Children in flight per counter. A transaction holds a counter for about ten milliseconds; a step takes longer."""
 
 
 def children_ids(parent: SagaState) -> list[str]:
-    """Return the ids of all children that a saga may have started, by step, position and round."""
+    """Return the ids of all children that a saga may have started, ordered by step, position and round."""
     return [
         child_id(parent.saga_id, step.name, position, round_)
         for step in parent.steps
@@ -63,7 +63,7 @@ def children_ids(parent: SagaState) -> list[str]:
 
 
 def counters(step: StepState) -> int:
-    """Return the number of counters for the first ends of a step's children. Each child's end reads all of them."""
+    """Return how many counters count the first ends of a step's children. Each child's end reads all of them."""
     return min(COUNTERS, math.ceil((step.fan_out.at_once or step.fan_out.children) / _PER_COUNTER))
 
 

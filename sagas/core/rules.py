@@ -1,6 +1,6 @@
-"""The plan of a saga, and the predicates that several transitions share.
+"""The plan of a saga, and the rules that several transitions share.
 
-A plan has the numbers and policies of a saga type, and no code. Each predicate is a pure function of plan and state.
+A plan has the numbers and policies of a saga type, but no code. Each rule is a pure function of plan and state.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ from sagas.core.states import SagaState, SagaStatus, StepState, StepStatus
 from sagas.errors import TypeChanged
 
 SHORT_WAIT = 5.0
-"""Seconds up to which a message is hidden. A longer wait takes a new message or a copy: SQS counts each receive, and
-limits the number of hidden messages."""
+"""Maximum seconds for which a message is hidden. A longer wait takes a new message or a copy, because SQS counts each
+receive, and limits the number of hidden messages."""
 LONG_WAIT = 900.0
-"""Seconds up to which a message is delayed, which is SQS's limit. A saga that waits longer has no message; the
-supervisor sends one shortly before the end."""
+"""Maximum seconds for which a message is delayed: SQS's limit. A saga that waits longer has no message until the
+supervisor sends one, shortly before the end."""
 _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _LOOKS, _LOOK_AGAIN = (60.0, 180.0, 420.0, 720.0), 300.0
-"""Seconds after which a saga that waits for a release is looked at, and the seconds between later looks."""
+"""Seconds from when a saga begins to wait for a release until each look at it, and seconds between later looks."""
 _MOST_DOUBLINGS = 10
-"""Limit of the doublings of a silence."""
+"""How often the seconds without a response are doubled at most."""
 _LONGEST_SILENCE = 3600.0
-"""Seconds after which an unanswered message is sent again at the latest. Once its function can run again, a saga
-continues within that time."""
+"""Maximum seconds until an unanswered message is sent again: a saga continues that soon after its function can."""
 _READY = (StepStatus.PENDING, StepStatus.RETRYING)
 _STARTED = (StepStatus.FAILED, StepStatus.RETRYING, StepStatus.RUNNING, StepStatus.WAITING)
 
@@ -62,20 +61,20 @@ class StepPlan:
     """One step's policies.
 
     Args:
-        executions: most executions in one budget.
-        exhausted: the policy when they are used up.
-        forward: why the deployed code may not run it; ``None`` if it may. See :func:`sagas.core.fit.fit`.
-        undo: why the deployed code may not undo it; ``None`` if it may.
-        owes_undo: once completed, it has to be undone.
-        undo_executions: most executions of its undo in one budget.
-        undo_when_started: undo it also if it failed or its outcome is unknown.
-        undo_needs_result: its undo takes the step's own result, so it cannot be called without one.
-        asks: it has code to execute; a wait without code begins on its own.
-        wait: most seconds that it waits, after its code has run.
-        on_timeout: the policy when no signal arrived in time, or too many of its children failed.
-        concurrency: how many of its children may be under way at a time.
-        tolerate: how many of them may fail.
-        one_by_one: they are undone one after the other, not all at once.
+        executions: maximum executions in one budget.
+        exhausted: the policy if they are used up.
+        forward: why the deployed code may not run the step; ``None`` if it may. See :func:`sagas.core.fit.fit`.
+        undo: why the deployed code may not undo the step; ``None`` if it may.
+        owes_undo: whether the step has to be undone once it has completed.
+        undo_executions: maximum executions of the undo in one budget.
+        undo_when_started: undo the step also if it has failed or its outcome is unknown.
+        undo_needs_result: the undo takes the step's own result, so it cannot be called without one.
+        asks: whether the step has code. A wait without code begins on its own.
+        wait: maximum seconds for which the step waits, after its code has run.
+        on_timeout: the policy if no signal arrives in time, or too many children fail.
+        concurrency: how many children may be in flight at a time.
+        tolerate: how many children may fail.
+        one_by_one: children are undone one after the other, not all at once.
     """
 
     executions: int = 1
@@ -96,13 +95,13 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of one saga, in its own order, and its limits.
+    """The steps of one saga, in its order, and its limits.
 
     Args:
-        steps: one for each step that the saga was started with.
-        max_recovery_attempts: stalls after which it is no longer recovered.
-        stale_after: seconds of silence after which a message counts as lost.
-        settle: seconds for which a saga whose next step does not fit the deployed code waits for a release.
+        steps: a plan for each step that the saga was started with.
+        max_recovery_attempts: stalls after which the saga is no longer recovered.
+        stale_after: seconds without a response after which a message counts as lost.
+        settle: seconds for which the saga waits for a release if the deployed code does not fit its next step.
     """
 
     steps: tuple[StepPlan, ...]
@@ -117,31 +116,31 @@ def forward(state: SagaState) -> bool:
 
 
 def ready(state: SagaState) -> bool:
-    """Whether the step under the cursor can be executed."""
+    """Whether the step under the cursor can run."""
     return state.current is not None and state.current.status in _READY
 
 
 def quiet_until(state: SagaState, stale_after: float) -> float:
-    """Return until when silence is not a stall (rule 9). A requested wait is not, and each stall doubles the time
-    allowed. So does each unanswered message, up to an hour."""
+    """Return until when a missing response does not mean a stall (rule 9). Requested waits do not count, and each stall
+    doubles the time. So does each unanswered message, up to an hour."""
     quiet = max(state.updated_at, state.not_before, state.lost_until if state.undoing else 0.0)
     stalls, silence = (2 ** min(n, _MOST_DOUBLINGS) for n in (state.recovery.attempts, state.unanswered))
     return quiet + max(stale_after * stalls, min(stale_after * silence, _LONGEST_SILENCE))
 
 
 def in_wait(state: SagaState) -> bool:
-    """Whether the saga waits for a signal, a time or its children, and not to poll again."""
+    """Whether the saga waits for a signal, a time or its children. Waiting for the next poll does not count."""
     return state.status is SagaStatus.WAITING and state.polling is None
 
 
 def waits_without_code(plan: Plan, state: SagaState, index: int) -> bool:
-    """Whether a step needs no code next: it waits, or is about to wait and has no code of its own."""
+    """Whether a step needs no code next, because it waits, or has no code and is about to wait."""
     waiting = in_wait(state) and index == state.cursor
     return waiting or (bool(state.steps[index].waits_for) and not plan.steps[index].asks)
 
 
 def order_to_obey(state: SagaState) -> Fact | None:
-    """Return the fact by which an ended saga begins to undo at its parent's request; ``None`` without a request."""
+    """Return the fact with which an ended saga begins to undo at its parent's request; ``None`` without one."""
     if state.order is None or not state.order.open:
         return None
     if state.status in (SagaStatus.COMPLETED, SagaStatus.FAILED):
@@ -155,10 +154,9 @@ def long_wait(state: SagaState, now: float) -> bool:
 
 
 def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
-    """Return why the deployed code cannot do what the saga needs next; ``None`` if it can, or if no code is needed.
+    """Return why the deployed code does not fit what the saga does next; ``None`` if it does, or if no code is needed.
 
-    A wait that has begun needs no code. Only a signal that has not come in time does: nobody could send it while its
-    wait was not deployed.
+    A wait that has begun only needs code to time out: nobody can send a signal while the wait is not deployed.
     """
     step = state.current
     if step is None:
@@ -172,12 +170,12 @@ def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
 
 
 def settles(plan: Plan, state: SagaState, now: float) -> bool:
-    """Whether a saga that does not fit the deployed code still waits for a release (rule 18)."""
+    """Whether a saga that the deployed code does not fit still waits for a release (rule 18)."""
     return now < (state.settling_since or now) + plan.settle
 
 
 def next_look(plan: Plan, state: SagaState, now: float) -> float:
-    """Return when (epoch seconds) to look again whether a release has come: soon at first, and at the end."""
+    """Return when (epoch seconds) to check for a new release: soon at first, and once more at the end."""
     since = state.settling_since or now
     waited = now - since
     rare = _LOOKS[-1] + _LOOK_AGAIN * ((waited - _LOOKS[-1]) // _LOOK_AGAIN + 1)
@@ -185,7 +183,8 @@ def next_look(plan: Plan, state: SagaState, now: float) -> float:
 
 
 def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
-    """Return the failure of the step or undo that does not fit the deployed code, once no release is awaited."""
+    """Return the fact that the step or undo has failed because the deployed code does not fit it; ``None`` while the
+    saga may wait for a release."""
     step, failure = state.current, misfit(plan, state, now)
     if step is None or failure is None or settles(plan, state, now):
         return None
@@ -196,8 +195,7 @@ def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 
 def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
-    """Return the fact that a time has come: the saga's own deadline, past its pivot, or the end of its wait. ``None``
-    before."""
+    """Return the fact that a time has come: the deadline past the pivot, or the end of a wait; ``None`` before."""
     if state.past_pivot and 0.0 < state.ends_at <= now:
         return SagaTimedOut()
     step = state.current
@@ -209,7 +207,7 @@ def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 
 def out_of_budget(plan: Plan, state: SagaState) -> bool:
-    """Whether the current step has used up its executions. If its code does not fit, their number is unknown."""
+    """Whether the current step has used up its executions. Without code that fits, their maximum is unknown."""
     step = state.steps[state.cursor]
     if plan.steps[state.cursor].forward is not None:
         return False
@@ -226,7 +224,7 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
     """Return the fact that the lease holder must journal next; ``None`` if user code runs next, or if the saga waits
     for a release (:func:`misfit`). ``now``: epoch seconds.
 
-    An accepted signal comes before a cancel: its sender got a response, and it may have to be undone.
+    An accepted signal comes before a cancel: its sender got a response, and its step may have to be undone.
     """
     if state.ended:
         return order_to_obey(state)
@@ -249,7 +247,7 @@ def next_fact(plan: Plan, state: SagaState, now: float) -> Fact | None:
 
 
 def _fact_of_cancel(state: SagaState) -> Fact:
-    """Return the next fact of a cancel or a deadline: first it is journaled, then undoing starts."""
+    """Return the next fact of a cancel or a deadline. First it is journaled, then undoing starts."""
     by_time = state.cancel.by == DEADLINE
     if state.cancel.journaled:
         return CompensationStarted("timeout" if by_time else "cancel")
@@ -257,7 +255,7 @@ def _fact_of_cancel(state: SagaState) -> Fact:
 
 
 def _fact_without_code(plan: Plan, state: SagaState, now: float) -> Fact | None:
-    """Return the next fact if no code runs: the saga stalled too often, or the step only waits."""
+    """Return the next fact if no code is to run: the saga has stalled too often, or its step only waits."""
     step = state.current
     if step is None or (step.status not in _READY and state.waiting_for != "retry"):
         return None
@@ -280,14 +278,14 @@ def _fact_after_exhaustion(plan: Plan, state: SagaState) -> Fact | None:
 
 
 def _dead_lettered(plan: Plan, state: SagaState, step: StepState) -> StepDeadLettered:
-    """Return the fact that the current step has failed and waits for an operator."""
+    """Return the fact that the current step waits for an operator."""
     if step.timed_out and step.waits_for == "children":
         why = Failure(TypeChanged.__name__, state.unreadable) if state.unreadable else Failure("ChildrenFailed")
         return StepDeadLettered(state.cursor, DeadLetterCause.CHILDREN_FAILED, failure=why)
     if step.timed_out:
         return StepDeadLettered(state.cursor, DeadLetterCause.WAIT_TIMED_OUT, failure=WaitTimedOut.why)
     if plan.steps[state.cursor].exhausted != "DEAD_LETTER" or state.recovery.exhausted:
-        # Its message was not meant to die, or is lost.
+        # The policy does not dead-letter the message, or the message is lost.
         why = Failure("PivotHolds", pivot_holds(state))
         return StepDeadLettered(state.cursor, DeadLetterCause.PIVOT_HOLDS, failure=why)
     return StepDeadLettered(state.cursor, DeadLetterCause.EXHAUSTED)
@@ -301,22 +299,21 @@ def pivot_holds(state: SagaState) -> str:
 
 
 def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected: bool) -> str:
-    """Return the policy for the current step, which has failed for good. Past the pivot the saga continues, or waits
-    for an operator."""
+    """Return the policy for the current step, which has failed for good. Past the pivot nothing is undone."""
     own = plan.steps[state.cursor]
-    if state.unreadable:  # its children have completed, so nothing has failed for good
+    if state.unreadable:  # the children have completed, so nothing has failed for good
         return "DEAD_LETTER"
     policy = "COMPENSATE" if rejected else own.on_timeout if step.timed_out else own.exhausted
     return "DEAD_LETTER" if policy in ("COMPENSATE", "FAIL") and state.past_pivot else policy
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
-    """Whether a fact that leaves the forward way must wait because a lost execution may still act (rule 5)."""
+    """Whether a fact that ends the way forward must wait because a lost execution may still act (rule 5)."""
     return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
 
 
 def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
-    """Return the fact by which a takeover closes the execution that its predecessor may have left open (rule 4)."""
+    """Return the fact with which a takeover closes an execution that the predecessor may have left open (rule 4)."""
     step = state.current
     if step is not None and forward(state) and step.status is StepStatus.RUNNING:
         return StepLost(state.cursor, step.attempts.made)
@@ -331,7 +328,7 @@ def takeover_fact(plan: Plan, state: SagaState, now: float) -> Fact:
 
 
 def undoable(plan: Plan, index: int, step: StepState) -> bool:
-    """Whether undoing includes this step. An undo whose code is missing is included, and fails."""
+    """Whether undoing includes this step. It does if the undo's code is missing; the undo then fails."""
     if step.waits_for == "children":
         return step.fan_out.requests_seq > 0 and step.status in (
             StepStatus.COMPLETED,
@@ -347,15 +344,15 @@ def undoable(plan: Plan, index: int, step: StepState) -> bool:
 
 
 def undo_pending(step: StepState) -> StepStatus:
-    """Return the status of a step before its (next) undo: COMPLETED, or FAILED if it never completed."""
+    """Return the status of a step before its next undo: COMPLETED, or FAILED if it has never completed."""
     return StepStatus.COMPLETED if step.result_seq else StepStatus.FAILED
 
 
 def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
-    """Point the cursor at the next step to undo, last completed first; end the saga if there is none.
+    """Point the cursor at the next step to undo, the last first. End the saga if there is none.
 
-    Steps at ``below`` and after it were passed: a step is not undone out of order because a later release gives it an
-    undo. A retry undoes only the steps whose undo has failed, and grants each a new budget in its turn.
+    Steps from ``below`` on are done with: if a later release gives one an undo, it is not undone out of order. A retry
+    only undoes the steps whose undo has failed, and grants each a new budget.
     """
     state = replace(state, polling=None)
     for index in reversed(range(below)):
@@ -365,7 +362,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
                 continue
             step = replace(step, status=undo_pending(step), undo_attempts=step.undo_attempts.renewed())
         if undoable(plan, index, step):
-            if step.waits_for == "children":  # the saga waits until they are undone
+            if step.waits_for == "children":  # the saga waits until the children are undone
                 step = replace(step, status=StepStatus.WAITING, undo_attempts=step.undo_attempts.claimed())
             return replace(
                 state.with_step(index, step),
@@ -382,7 +379,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
 
 
 def has_failed(state: SagaState) -> bool:
-    """Whether the saga counts as failed: neither cancelled nor rejected, unless an undo failed."""
+    """Whether the saga counts as failed. Cancelled and rejected sagas only do so if an undo has failed."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
     # A saga that had completed and is undone for its parent or by an operator has not failed.
     by_itself = state.cause != "parent" and bool(state.error_seq or state.cause != "operator")
@@ -390,7 +387,7 @@ def has_failed(state: SagaState) -> bool:
 
 
 def step_in_trouble(state: SagaState) -> str:
-    """Return the name of the step that makes a saga need an operator."""
+    """Return the name of the step for which a saga needs an operator."""
     undone = (step.name for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED)
     current = state.current.name if state.current else state.steps[-1].name
     in_doubt = state.in_doubt[:1] if state.ended and state.status is not SagaStatus.FAILED else ()
@@ -400,7 +397,7 @@ def step_in_trouble(state: SagaState) -> str:
 def needs_attention(state: SagaState) -> bool:
     """Whether the saga belongs on the attention list."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
-    # If a child is FAILED, its parent has failed or tolerates it.
+    # A FAILED child does not need an operator: its parent has failed, too, or tolerates the failure.
     if state.parent is not None and state.status is SagaStatus.FAILED:
         stuck = ()
     overdue = state.overdue and forward(state)

@@ -24,7 +24,7 @@ class SagaStatus(StrEnum):
 
 
 ENDED = frozenset(map(SagaStatus, ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")))
-"""The final statuses: such a saga changes only at someone's request."""
+"""The final statuses. A saga with such a status only changes on request."""
 
 
 class StepStatus(StrEnum):
@@ -45,8 +45,8 @@ class Attempts(Struct, frozen=True):
     """How often a step or an undo was executed.
 
     Args:
-        made: executions claimed, never reset.
-        at_grant: value of ``made`` when the current budget was granted.
+        made: how many executions were claimed, in all.
+        at_grant: the value of ``made`` when the current budget was granted.
     """
 
     made: int = 0
@@ -54,27 +54,27 @@ class Attempts(Struct, frozen=True):
 
     @property
     def used(self) -> int:
-        """How many of the current budget are used."""
+        """How many executions of the current budget are used."""
         return self.made - self.at_grant
 
     def claimed(self) -> Attempts:
-        """With one more execution."""
+        """The counts with one more execution."""
         return Attempts(self.made + 1, self.at_grant)
 
     def given_back(self) -> Attempts:
-        """Without the last execution, whose code could not be called."""
+        """The counts without the last execution, because its code could not be called."""
         return Attempts(self.made - 1, self.at_grant)
 
     def excused(self) -> Attempts:
-        """With the last execution, but without a charge to the budget: nothing failed."""
+        """The counts with the last execution, but not charged to the budget, because nothing failed."""
         return Attempts(self.made, self.at_grant + 1)
 
     def renewed(self) -> Attempts:
-        """With a full budget."""
+        """The counts with a full budget."""
         return Attempts(self.made, self.made)
 
     def settled(self) -> Attempts:
-        """After a success: the budget no longer matters."""
+        """The counts after a success, when the budget no longer matters."""
         return Attempts(self.made)
 
 
@@ -82,13 +82,13 @@ class FanOut(Struct, frozen=True):
     """The children of a step.
 
     Args:
-        children: how many it has.
-        handed_out: how many of them were dispatched to be started.
-        at_once: how many of them may be under way at a time; 0 for all.
-        tolerate: how many of them may fail.
-        one_by_one: they are undone one after the other.
-        requests_seq: the journal entry that has their requests; 0 before it exists.
-        of: the hash of their types, in order; empty before they exist.
+        children: how many children the step has.
+        handed_out: how many children were handed out to be started.
+        at_once: how many children may be in flight at a time; 0 for all.
+        tolerate: how many children may fail.
+        one_by_one: children are undone one after the other.
+        requests_seq: the number of the journal entry with their requests; 0 before it exists.
+        of: a hash of their types, in order; empty before the entry exists.
     """
 
     children: int = 0
@@ -107,18 +107,18 @@ class StepState(Struct, frozen=True):
         name: the step's name when the saga started.
         status: its status.
         attempts: its executions.
-        undo_attempts: the executions of its undo.
-        result_seq: the journal entry that holds its result; 0 if there is none.
-        outcome_unknown: an execution's outcome is unknown and no later one completed.
-        postponed: an execution raised ``NotYet``, and no later one completed.
-        undo: it had an undo when the saga started, and is not undone.
+        undo_attempts: its undo's executions.
+        result_seq: the number of the journal entry with its result; 0 if there is none.
+        outcome_unknown: the outcome of an execution is unknown, and no later execution completed.
+        postponed: an execution raised ``NotYet``, and no later execution completed.
+        undo: the step had an undo when the saga started, and is not undone.
         waits_for: ``signal``, ``time`` or ``children`` if the step is a wait; else empty.
-        round: how often an operator restarted its wait, or its failed children.
-        signalled: a signal for this round was accepted; its value is in the inbox, or taken.
+        round: how often an operator has restarted its wait or its failed children.
+        signalled: a signal for this round was accepted. Its value is in the inbox, or was taken from there.
         timed_out: no signal arrived in time, or too many children failed.
         fan_out: its children.
         pivot: once it has completed, nothing before it is undone.
-        result: its result is the saga's, although it is not the last step.
+        result: the step's result is the saga's result, although the step is not the last one.
     """
 
     name: str
@@ -139,12 +139,12 @@ class StepState(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """The right to change the saga. It is free only after a release, not after it has expired.
+    """The right to change the saga. An expired lease is still held until another worker takes it over.
 
     Args:
-        owner: a nonce, fresh for each claim.
-        expires_at: epoch seconds after which it may be taken over.
-        act_until: epoch seconds after which its holder's function can no longer act.
+        owner: a nonce, different for each claim.
+        expires_at: epoch seconds after which the lease may be taken over.
+        act_until: epoch seconds after which the holder's function can no longer act.
     """
 
     owner: str
@@ -153,7 +153,7 @@ class Lease(Struct, frozen=True):
 
 
 class DeadMessage(Struct, frozen=True):
-    """The message that moves to the dead letters. The same dispatch and hops with another id is its redrive."""
+    """The message that moves to the dead letters. Its redrive has the same dispatch and hops, but another id."""
 
     dispatch: int
     hops: int
@@ -165,7 +165,7 @@ class Progress(Struct, frozen=True):
 
     Args:
         fraction: from 0 to 1.
-        message: what it is doing.
+        message: what the execution is doing.
         at: epoch seconds of the report.
     """
 
@@ -175,14 +175,14 @@ class Progress(Struct, frozen=True):
 
 
 class Polling(Struct, frozen=True):
-    """The current step polls: it raised ``NotYet``.
+    """The polling of the current step, which has raised ``NotYet``.
 
     Args:
-        since: epoch seconds of the first poll, from which the step's poll timeout counts; moved on by any time in which
-            the saga could not poll.
-        looks: the number of polls.
-        message: what it waits for.
-        after: the seconds it asked for.
+        since: epoch seconds from which the step's poll timeout counts: the first poll, plus any time in which the saga
+            could not poll.
+        looks: the number of polls so far.
+        message: what the step waits for.
+        after: how many seconds later the step wants to poll again.
         due: epoch seconds at which the next poll is due.
     """
 
@@ -194,10 +194,10 @@ class Polling(Struct, frozen=True):
 
 
 class Purge(Struct, frozen=True):
-    """The purge of a saga. Once it has begun, nothing else can change the saga.
+    """The purge of a saga. From its beginning on, nothing else can change the saga.
 
     Args:
-        at: epoch seconds of its beginning.
+        at: epoch seconds at which the purge began.
         by: ``supervisor``, or the identity of the caller.
         reason: ``retention``, or the caller's reason.
     """
@@ -208,7 +208,7 @@ class Purge(Struct, frozen=True):
 
 
 COUNTERS = 16
-"""Most counters of a step's children: an item takes a thousand writes per second, and one transaction at a time."""
+"""Maximum counters per step. An item takes a thousand writes per second, and one transaction at a time."""
 
 
 class Parent(Struct, frozen=True):
@@ -217,9 +217,9 @@ class Parent(Struct, frozen=True):
     Args:
         saga_id, saga: the parent and its type.
         step: the parent's step.
-        position: the position of this child in the step, from 0.
-        round: how often the step's failed children had been started again by then.
-        counters: the number of counters for the first ends of the step's children.
+        position: this child's position in the step, from 0.
+        round: how often the step's failed children had been started again before this child's start.
+        counters: how many counters count the first ends of the step's children.
     """
 
     saga_id: str
@@ -234,8 +234,8 @@ class Order(Struct, frozen=True):
     """A parent's request to undo a saga that has ended.
 
     Args:
-        number: the number of the undo attempt of the parent's step, from 1.
-        open: undoing has not begun.
+        number: the number of the parent step's undo attempt, from 1.
+        open: undoing has not begun yet.
     """
 
     number: int
@@ -246,10 +246,10 @@ class Cancel(Struct, frozen=True):
     """A cancel of a saga.
 
     Args:
-        at: epoch seconds at which the cancel was accepted; 0 without one.
-        by: the caller, until it is journaled.
-        reason: why, until it is journaled.
-        journaled: whether it is journaled.
+        at: epoch seconds at which the cancel was accepted; 0 if there is none.
+        by: the caller; empty once the cancel is journaled.
+        reason: why; empty once the cancel is journaled.
+        journaled: whether the cancel is journaled.
     """
 
     at: float = 0.0
@@ -263,14 +263,14 @@ class Recovery(Struct, frozen=True):
 
     Args:
         attempts: stalls since the last progress.
-        exhausted: whether there were too many of them.
+        exhausted: whether there were too many stalls.
     """
 
     attempts: int = 0
     exhausted: bool = False
 
     def progressed(self) -> Recovery:
-        """After progress: earlier stalls no longer count."""
+        """The stalls after progress: earlier ones no longer count."""
         return Recovery(0, self.exhausted)
 
 
@@ -280,43 +280,43 @@ class SagaState(Struct, frozen=True):
     Args:
         saga_id: a UUID.
         saga: the saga type's name.
-        version: the type's version when it started.
-        correlation_id: the same in all its messages and log lines; empty if only the first entry has room for it.
-        steps: its steps in execution order, as they were when it started.
-        cursor: the step to run, or the one to undo.
-        seq: the last committed journal entry.
+        version: the type's version when the saga started.
+        correlation_id: the id in all its messages and log lines; empty if only the first entry has room for it.
+        steps: its steps in order of execution, as they were when it started.
+        cursor: the position of the step to run or undo.
+        seq: the number of the last committed journal entry.
         token: the fencing token; every claim increases it.
         dispatch: the number of the current message.
-        lease: the lease that is held, if any.
-        not_before: nothing runs before; of a wait, when it ends.
-        lost_until: until when a lost execution may still act.
+        lease: the lease, if it is held.
+        not_before: when the next execution may begin, or a wait ends.
+        lost_until: the time until which a lost execution may still act.
         cancel: the accepted cancel.
-        rejected: the failing step was rejected, so the saga is undone whatever the step's policy.
-        failed: it counts as a failed saga of its type, whatever happened later.
+        rejected: the failed step raised ``Rejected``, so the saga is undone whatever the step's policy is.
+        failed: it counts as a failed saga of its type, whatever has happened since.
         cause: why undoing began (``failure``, ``cancel``, ``timeout``, ``recovery``, ``operator``, ``parent``).
         recovery: its stalls.
-        unanswered: messages in a row that were sent again without a response.
+        unanswered: how many messages in a row were sent again without a response.
         dead: the message that moves to the dead letters.
-        error_seq: the journal entry of the error that ended the forward way; 0 if there is none.
+        error_seq: the number of the journal entry with the error that ended the way forward; 0 if there is none.
         error_type: the type of that error, or of the last undo that failed for good; empty if there is none.
-        resolution_seq: the journal entry of an operator's resolve.
-        unreadable: which part of the request or of a result does not fit the deployed code, and why; without the value.
-        digest: of all results so far, each with its entry (``sagas.store.journal.entry_hash``); empty if it is unknown.
-        head: the hash of the entry at ``seq``, which covers all before it. See ``sagas.store.journal.entry_hash``.
-        attention: since when it needs an operator.
-        created_at: when it was started.
+        resolution_seq: the number of the journal entry of an operator's resolve.
+        unreadable: which part of the request or a result does not fit the deployed code, and why; without its value.
+        digest: a digest of all results so far (see ``sagas.store.journal.entry_hash``); empty if it is unknown.
+        head: the hash of the entry ``seq``, which covers all earlier entries. See ``sagas.store.journal.entry_hash``.
+        attention: when it began to need an operator.
+        created_at: when the saga was started.
         updated_at: when the last change was committed.
-        ended_at: when it reached its final status; 0 before.
-        progress: the progress of the current execution; removed by the next claim or commit.
-        purge: the purge that has begun; its lease is never released.
-        polling: the current step raised ``NotYet``.
-        deadline: when the saga is cancelled unless it has ended.
-        overdue: its deadline passed after its pivot had completed: it continues, and needs an operator.
+        ended_at: when it reached its final status.
+        progress: the progress of the current execution. The next claim or commit removes it.
+        purge: the purge that has begun. Its lease is never released.
+        polling: set if the current step has raised ``NotYet``.
+        deadline: when the saga is cancelled if it has not ended.
+        overdue: the deadline has passed after the pivot. The saga continues, and needs an operator.
         parent: the saga that started it.
-        order: its parent's request to undo it after its end.
-        paused: it waits, without a message, until its type is resumed.
-        settling_since: since when it waits for a release, because its next step does not fit the deployed code.
-        retrying_undos: only the undos that have failed are run, because they are retried.
+        order: its parent's request to undo it, made after its end.
+        paused: a pause has stopped it; it has no message until it is resumed.
+        settling_since: when it began to wait for a release, because the deployed code does not fit its next step.
+        retrying_undos: a retry runs, only of the undos that had failed.
     """
 
     saga_id: str
@@ -372,12 +372,12 @@ class SagaState(Struct, frozen=True):
 
     @property
     def current(self) -> StepState | None:
-        """The step under the cursor, or none past the last."""
+        """The step under the cursor; ``None`` past the last step."""
         return self.steps[self.cursor] if self.cursor < len(self.steps) else None
 
     @property
     def result_step(self) -> StepState:
-        """The step whose result is the saga's: the one that its type named when it started, else its last."""
+        """The step whose result is the saga's: the one that the type declared when the saga started, else the last."""
         return next((step for step in self.steps if step.result), self.steps[-1])
 
     @property
@@ -392,14 +392,14 @@ class SagaState(Struct, frozen=True):
 
     @property
     def joins(self) -> bool:
-        """Whether it waits for its children: to end, or to be undone."""
+        """Whether the saga waits for its children to end or to be undone."""
         step, waits = self.current, self.status in (SagaStatus.WAITING, SagaStatus.COMPENSATING)
         children = step is not None and step.waits_for == "children" and step.status is StepStatus.WAITING
         return waits and children and self.polling is None
 
     @property
     def past_pivot(self) -> str:
-        """The name of its pivot, if that has completed, or an execution of it may have taken effect; else empty.
+        """The name of the pivot if it has completed or may have taken effect; else empty.
 
         From then on the saga only goes forward, and only an operator can undo it.
         """
@@ -408,19 +408,19 @@ class SagaState(Struct, frozen=True):
 
     @property
     def ends_at(self) -> float:
-        """When the saga's own deadline takes effect; 0 without one, or if the saga is being undone or has ended. Past
-        its pivot the deadline only puts the saga on the attention list, unless it is there already."""
+        """When the saga's own deadline takes effect; 0 if there is none, or if the saga is being undone or has ended.
+        Past the pivot the deadline only puts the saga on the attention list, unless it is there already."""
         listed = self.past_pivot and (self.overdue or self.status is SagaStatus.DEAD_LETTERED)
         return 0.0 if self.ended or self.undoing or self.cancel.at or listed else self.deadline
 
     def in_time(self, due: float) -> float:
-        """Return when the supervisor looks at the saga: at ``due``, or at the saga's own deadline if that comes first.
-        Past the pivot the lease holder handles the deadline. Both are epoch seconds."""
+        """Return when the supervisor looks at the saga: at ``due``, or earlier at the saga's own deadline. Past the
+        pivot a lease holder handles the deadline itself. All times are epoch seconds."""
         return due if self.lease and self.past_pivot else min(due, self.ends_at or due)
 
     @property
     def in_doubt(self) -> tuple[str, ...]:
-        """Names of steps in doubt: with an execution of unknown outcome that nothing settles (rule 11)."""
+        """The names of steps in doubt: the outcome of an execution is unknown, and nothing will settle it (rule 11)."""
         if not self.undoing and not self.ended:
             return ()
         settled = (StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATED)

@@ -1,6 +1,6 @@
 """Format times and durations, and clean texts for AWS and for terminals.
 
-Stored times are ISO 8601 in UTC with milliseconds: such strings sort by time.
+Stored times are ISO 8601 in UTC with milliseconds, so they sort by time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 _LENGTH = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = 3_660 * 86_400
-"""Seconds of the longest length, ten years: every time that long ago or ahead has a date."""
+"""The longest duration in seconds, ten years. Times that far in the past or future are valid dates."""
 
 
 def iso(seconds: float) -> str:
@@ -25,31 +25,31 @@ def iso(seconds: float) -> str:
 
 @lru_cache(maxsize=64)
 def _to_the_second(seconds: int) -> str:
-    # A step writes 15 times, most of them within a second or two of each other.
+    # cached, because a step stores 15 timestamps, most of them within a second or two
     return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
 
 
 def epoch(text: str) -> float:
-    """Return epoch seconds, to the millisecond, for a time in the format of :func:`iso`."""
+    """Return epoch seconds with milliseconds for a time in the format of :func:`iso`."""
     return round(datetime.fromisoformat(text).timestamp(), 3)
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds in ``90s``, ``15m``, ``2h`` or ``12d``; ``None`` for other texts, and above 3660 days."""
+    """Return the seconds of ``90s``, ``15m``, ``2h`` or ``12d``; ``None`` for other texts, and above 3660 days."""
     length = _LENGTH.fullmatch(text)
     seconds = float(int(length[1]) * _UNITS[length[2]]) if length is not None else None
     return None if seconds is None or seconds > _LONGEST else seconds
 
 
 def so_long_ago(text: str, now: float) -> str | None:
-    """Return the time ``90s``, ``15m``, ``2h`` or ``12d`` ago in the format of :func:`iso`; ``None`` for other texts.
+    """Return when ``90s``, ``15m``, ``2h`` or ``12d`` ago was, in the format of :func:`iso`; ``None`` for other texts.
     ``now``: epoch seconds."""
     seconds = seconds_of(text)
     return None if seconds is None else iso(now - seconds)
 
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""A character that SQS accepts in no body and no attribute, and S3 in no list of keys."""
+"""Characters that SQS refuses in bodies and attributes, and S3 in lists of keys."""
 
 
 def sendable(text: str) -> str:
@@ -61,7 +61,7 @@ def sendable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` as one line without control characters, which a terminal could act on."""
+    """Return ``text`` as one line, without the control characters on which a terminal would act."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())
 
@@ -88,7 +88,7 @@ def clock_time(text: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a span with one or two units: ``0.12 s``, ``12.3 s``, ``2 min 5 s``, ``3 h 20 min``, ``2 d 4 h``."""
+    """Return a duration with one or two units: ``0.12 s``, ``12.3 s``, ``2 min 5 s``, ``3 h 20 min``, ``2 d 4 h``."""
     seconds = max(seconds, 0.0)
     if seconds < 60:
         return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
@@ -100,7 +100,7 @@ def span(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return a span rounded down to one unit: ``8 s``, ``3 min``, ``5 h``, ``12 d``."""
+    """Return a duration, rounded down to one unit: ``8 s``, ``3 min``, ``5 h``, ``12 d``."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -113,5 +113,5 @@ def ago(text: str | None, now: float) -> str:
 
 
 def between(begin: str | None, end: str | None) -> str:
-    """Return the span between two ISO 8601 times; empty if one is unknown."""
+    """Return the duration between two ISO 8601 times; empty if one is unknown."""
     return span(epoch(end) - epoch(begin)) if begin and end else ""

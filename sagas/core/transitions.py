@@ -1,4 +1,4 @@
-"""Apply each journaled fact to a state. A fact that is not about the execution under way changes nothing."""
+"""Apply each journaled fact to a state. A fact that is not about the current execution changes nothing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from sagas.core.states import (
 )
 
 _LONGEST_UNREADABLE = 300
-"""Characters up to which the saga stores why a value does not fit; its journal has more."""
+"""Maximum characters that a saga stores about why a value does not fit. The journal has more."""
 
 
 def committed(state: SagaState) -> SagaState:
-    """Return the state with one more entry; it counts as a response."""
+    """Return the state with one more entry, which also counts as a response."""
     return replace(state, seq=state.seq + 1, unanswered=0)
 
 
@@ -51,7 +51,7 @@ def send_current(state: SagaState) -> Send:
 
 
 def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
-    """After a commit: journal the next fact, or release the lease and send the current message."""
+    """Continue after a commit: journal the next fact, or release the lease and send the current message."""
     fact = next_fact(plan, state, now) or owed_by_time(plan, state, now)
     if fact is None:
         idle = state.ended or state.status is SagaStatus.DEAD_LETTERED or long_wait(state, now)
@@ -63,7 +63,7 @@ def proceed(plan: Plan, state: SagaState, now: float) -> Decision:
 
 
 def _running(state: SagaState, fact: ev.StepFact) -> StepState | None:
-    """Return the current step if ``fact`` is about its execution under way."""
+    """Return the current step if it runs, and ``fact`` is about this execution."""
     step = state.current
     fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
     return step if fits and state.lease and step is not None and step.status is StepStatus.RUNNING else None
@@ -76,7 +76,7 @@ def busy(state: SagaState) -> bool:
 
 
 def step_completed(plan: Plan, state: SagaState, fact: ev.StepCompleted, now: float) -> Decision:
-    """Advance the cursor; past the last step the saga is COMPLETED, unless a cancel was accepted."""
+    """Advance the cursor. Past the last step the saga is COMPLETED, unless a cancel was accepted."""
     step = _running(state, fact)
     if step is None:
         return Decision(state)
@@ -109,13 +109,13 @@ def _advanced(plan: Plan, state: SagaState, now: float) -> Decision:
 
 
 def try_again(state: SagaState, retry_at: float, now: float) -> SagaState:
-    """Try again later: with the current message, or with a new one if waiting would use up its receives (rule 8)."""
+    """Try again later with the current message, or with a new one if the wait would use up its receives (rule 8)."""
     dispatch = state.dispatch + (1 if retry_at - now > SHORT_WAIT else 0)
     return replace(state, not_before=retry_at, dispatch=dispatch)
 
 
 def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -> Decision:
-    """Retry later, or mark the step FAILED if no attempt remains or the error is permanent."""
+    """Retry later. Mark the step FAILED if no attempt remains or the error is permanent."""
     step = _running(state, fact)
     if step is None:
         return Decision(state)
@@ -132,7 +132,7 @@ def step_failed(plan: Plan, state: SagaState, fact: ev.StepFailed, now: float) -
 
 
 def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> Decision:
-    """Like a failed attempt, except that it may have taken effect."""
+    """Treat the attempt as failed, except that it may have taken effect."""
     step = _running(state, fact)
     if step is None:
         return Decision(state)
@@ -151,7 +151,7 @@ def step_lost(plan: Plan, state: SagaState, fact: ev.StepLost, now: float) -> De
 
 
 def wait_started(plan: Plan, state: SagaState, fact: ev.WaitStarted, now: float) -> Decision:
-    """Wait without a lease. A signal that was accepted before, or a time that has come, is handled at once."""
+    """Wait without a lease. If the signal was accepted before, or the time has come, the wait ends at once."""
     step = _running(state, fact) or _unasked(state, fact)
     if step is None or step.waits_for not in ("signal", "time"):
         return Decision(state)
@@ -172,19 +172,19 @@ def _unasked(state: SagaState, fact: ev.WaitStarted) -> StepState | None:
     step = state.current
     fits = step is not None and state.cursor == fact.index and step.attempts.made == fact.attempt
     ready = step is not None and step.status in (StepStatus.PENDING, StepStatus.RETRYING)
-    ready = ready or state.waiting_for == "retry"  # its code used to poll, and is missing now
+    ready = ready or state.waiting_for == "retry"  # the step polled, but its code is missing now
     return step if fits and ready and state.lease else None
 
 
 def _in_wait(state: SagaState, index: int, kind: str) -> StepState | None:
-    """Return the current step if it waits for a signal, a time or children, as ``kind`` says."""
+    """Return the current step if it waits for ``kind``: a signal, a time or children."""
     step = state.current
     fits = step is not None and state.cursor == index and step.waits_for == kind
     return step if fits and state.lease and in_wait(state) else None
 
 
 def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: float) -> Decision:
-    """Complete the step; its result is the value of the signal."""
+    """Complete the step. Its result is the value of the signal."""
     step = _in_wait(state, fact.index, "signal")
     if step is None or not step.signalled:
         return Decision(state)
@@ -194,7 +194,7 @@ def signal_received(plan: Plan, state: SagaState, fact: ev.SignalReceived, now: 
 
 
 def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> Decision:
-    """Complete the step at its time; it has no result of its own."""
+    """Complete the step at its time. Its result is null."""
     step = _in_wait(state, fact.index, "time")
     if step is None:
         return Decision(state)
@@ -204,7 +204,7 @@ def wait_ended(plan: Plan, state: SagaState, fact: ev.WaitEnded, now: float) -> 
 
 
 def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: float) -> Decision:
-    """Apply the wait's own policy, unless a signal was accepted."""
+    """Apply the wait's policy, unless a signal was accepted."""
     step = _in_wait(state, fact.index, "signal")
     if step is None or step.signalled:
         return Decision(state)
@@ -216,7 +216,7 @@ def wait_timed_out(plan: Plan, state: SagaState, fact: ev.WaitTimedOut, now: flo
 
 
 def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now: float) -> Decision:
-    """Wait for the children without a lease; the function that advances parents starts them."""
+    """Wait for the children without a lease. The function that advances parents starts them."""
     step = _running(state, fact)
     if step is None or step.waits_for != "children":
         return Decision(state)
@@ -247,8 +247,8 @@ def children_started(plan: Plan, state: SagaState, fact: ev.ChildrenStarted, now
 
 
 def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: float) -> Decision:
-    """Complete the step with the children's results; if too many failed, it has failed. If a result cannot be read, an
-    operator decides."""
+    """Complete the step with the children's results. If too many failed, it fails. An unreadable result needs an
+    operator."""
     step = _in_wait(state, fact.index, "children")
     if step is None:
         return Decision(state)
@@ -262,9 +262,9 @@ def children_ended(plan: Plan, state: SagaState, fact: ev.ChildrenEnded, now: fl
 
 
 def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: float) -> Decision:
-    """Poll again later. The execution is counted, but not charged to the budget: nothing failed.
+    """Poll again later. The execution is counted, but not charged to the budget, because nothing failed.
 
-    Its code has begun something that may never complete. An undo that needs the result cannot settle that (rule 11).
+    The code may have begun something that never completes. An undo that needs the result cannot settle that (rule 11).
     """
     step = _running(state, fact)
     if step is None:
@@ -288,7 +288,7 @@ def step_postponed(plan: Plan, state: SagaState, fact: ev.StepPostponed, now: fl
 
 
 def _not_called(state: SagaState, fact: ev.StepPostponed, step: StepState) -> SagaState:
-    """Give the attempt back and look again later: a stored value does not fit the deployed code."""
+    """Uncount the attempt and try again later, because a stored value does not fit the deployed code."""
     polls = state.polling is not None
     ready = replace(
         step, status=StepStatus.WAITING if polls else StepStatus.RETRYING, attempts=step.attempts.given_back()
@@ -303,8 +303,8 @@ def _not_called(state: SagaState, fact: ev.StepPostponed, step: StepState) -> Sa
 
 
 def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, now: float) -> Decision:
-    """Wait for an operator; the current message dies. A step that does not fit the deployed code, or which stalled too
-    often, has failed without an attempt: one that was claimed is given back."""
+    """Wait for an operator. The current message may be dead-lettered. A step that the deployed code does not fit, or
+    that stalled too often, has failed without an attempt: if one was claimed, it is uncounted."""
     step, waits_for = state.current, state.waiting_for
     if state.lease is None or step is None or fact.index != state.cursor:
         return Decision(state)
@@ -326,7 +326,7 @@ def step_dead_lettered(plan: Plan, state: SagaState, fact: ev.StepDeadLettered, 
 
 
 def unreadable_part(failure: ev.Failure | None) -> str:
-    """Return which stored value does not fit the deployed code, if that is the failure."""
+    """Return which stored value does not fit the deployed code; empty if the failure has another cause."""
     return failure.message[:_LONGEST_UNREADABLE] if failure is not None and failure.type_changed else ""
 
 
@@ -348,8 +348,7 @@ def cancel_requested(plan: Plan, state: SagaState, fact: ev.CancelRequested, now
 
 
 def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: float) -> Decision:
-    """Like a cancel, except that it is an error: undoing follows. Past the pivot it only puts the saga on the attention
-    list."""
+    """Treat a deadline as a cancel that is an error. Past the pivot it only puts the saga on the attention list."""
     if state.lease is None or busy(state) or state.cancel.journaled:
         return Decision(state)
     if state.past_pivot:
@@ -362,7 +361,7 @@ def saga_timed_out(plan: Plan, state: SagaState, fact: ev.SagaTimedOut, now: flo
 
 
 def _forward(plan: Plan, state: SagaState, now: float) -> Decision:
-    """Drop a cancel past the pivot. The saga has completed if no step remains."""
+    """Drop a cancel past the pivot. If no step remains, the saga has completed."""
     after = replace(committed(state), cancel=Cancel())
     completed = after.cursor == len(after.steps)
     return proceed(plan, replace(after, status=SagaStatus.COMPLETED) if completed else after, now)
@@ -377,7 +376,7 @@ def redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> 
     if step.timed_out:
         again = replace(again, timed_out=False, signalled=False, round=step.round + 1)
     children = step.timed_out and step.waits_for == "children"
-    if children:  # the failed ones are started again
+    if children:  # the failed children are started again
         again = replace(again, status=StepStatus.WAITING, fan_out=replace(step.fan_out, handed_out=0))
     after = replace(
         committed(state).with_step(state.cursor, again),
@@ -416,20 +415,20 @@ def recovered(plan: Plan, state: SagaState, fact: ev.SagaRecovered, now: float) 
 
 
 def stalled(state: SagaState) -> bool:
-    """Whether ``SagaRecoveryExhausted`` applies. ``max_recovery_attempts`` is not checked again: the plan may have
-    changed since the fact was journaled, and a journaled fact stays valid."""
+    """Whether ``SagaRecoveryExhausted`` applies. The limit of stalls is not checked again: the plan may have changed,
+    but a journaled fact stays valid."""
     return state.lease is not None and state.recovery.attempts > 0 and not busy(state)
 
 
 def recovery_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up the forward way; undoing follows. Past the pivot the saga waits for an operator."""
+    """Give up the way forward. Undoing follows; past the pivot the saga waits for an operator."""
     if not stalled(state) or state.recovery.exhausted:
         return Decision(state)
     return proceed(plan, replace(committed(state), recovery=replace(state.recovery, exhausted=True)), now)
 
 
 def resolved(plan: Plan, state: SagaState, fact: ev.SagaResolved, now: float) -> Decision:
-    """Take the saga off the attention list. Steps undone by hand are not undone again; a PENDING step has no effect."""
+    """Take the saga off the attention list. Steps undone by hand are not undone again. PENDING steps are ignored."""
     if state.lease is None or not state.attention:
         return Decision(state)
     after = committed(state)

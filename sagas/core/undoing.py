@@ -12,7 +12,7 @@ from sagas.core.transitions import busy, committed, proceed, released, stalled, 
 
 
 def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) -> StepState | None:
-    """Return the current step if its undo is under way; if not ``begun``, if it waits for an undo that cannot run."""
+    """Return the current step if its undo runs; without ``begun``, if it is to be undone but the undo cannot run."""
     step = state.current
     if step is None or not state.lease or state.cursor != fact.index or step.undo_attempts.made != fact.attempt:
         return None
@@ -21,7 +21,7 @@ def _being_undone(state: SagaState, fact: ev.StepFact, *, begun: bool = True) ->
 
 
 def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStarted, now: float) -> Decision:
-    """Start to undo: from here on only undos run."""
+    """Start to undo. From here on only undos run."""
     if state.lease is None or busy(state) or not _may_turn(state, fact.cause):
         return Decision(state)
     after = replace(committed(state), cause=fact.cause, dead=None, resolution_seq=0, unreadable="", polling=None)
@@ -35,13 +35,12 @@ def compensation_started(plan: Plan, state: SagaState, fact: ev.CompensationStar
 
 
 def _closed_order(state: SagaState) -> Order | None:
-    """Return the parent's request as begun."""
+    """Return the parent's request, marked as begun."""
     return None if state.order is None else replace(state.order, open=False)
 
 
 def _may_turn(state: SagaState, cause: str) -> bool:
-    """Whether undoing may begin for a cause. A later cancel changes nothing: a journaled fact stays valid until it is
-    committed."""
+    """Whether undoing may begin for a cause. A later cancel does not matter: a journaled fact stays valid."""
     if cause == "operator":
         return not forward(state) or bool(state.past_pivot)
     if cause == "parent":
@@ -70,7 +69,7 @@ def step_compensated(plan: Plan, state: SagaState, fact: ev.StepCompensated, now
 
 
 def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttemptFailed, now: float) -> Decision:
-    """Try the undo again later; without attempts left it has failed for good."""
+    """Retry the undo later. If no attempt remains, it has failed for good."""
     step = _being_undone(state, fact)
     if step is None:
         return Decision(state)
@@ -81,7 +80,7 @@ def undo_attempt_failed(plan: Plan, state: SagaState, fact: ev.CompensationAttem
 
 
 def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed, now: float) -> Decision:
-    """Call the undo again later. The execution is counted, but not charged to the budget: nothing failed."""
+    """Call the undo again later. The execution is counted, but not charged to the budget, because nothing failed."""
     step = _being_undone(state, fact)
     if step is None or state.joins:
         return Decision(state)
@@ -95,7 +94,7 @@ def undo_postponed(plan: Plan, state: SagaState, fact: ev.CompensationPostponed,
 
 
 def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: float) -> Decision:
-    """Record the failed undo and continue with the others: a failing undo stops no other."""
+    """Record the failed undo and continue with the others."""
     step = _being_undone(state, fact, begun=not fact.failure.code_missing)
     if step is None:
         return Decision(state)
@@ -107,7 +106,7 @@ def undo_failed(plan: Plan, state: SagaState, fact: ev.CompensationFailed, now: 
 
 
 def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: float) -> Decision:
-    """Run the failed undos again, each with a new budget. Undos that worked, or were done by hand, are not repeated."""
+    """Run the failed undos again, each with a new budget. Successful and manual undos are not repeated."""
     if state.lease is None:
         return Decision(state)
     after = replace(committed(state), recovery=Recovery(), resolution_seq=0, unreadable="")
@@ -116,7 +115,7 @@ def undos_redriven(plan: Plan, state: SagaState, fact: ev.SagaRetried, now: floa
 
 
 def undoing_exhausted(plan: Plan, state: SagaState, fact: ev.SagaRecoveryExhausted, now: float) -> Decision:
-    """Give up undoing: every undo that is still owed has failed."""
+    """Give up undoing. All undos that are still to be done count as failed."""
     if not stalled(state):
         return Decision(state)
     after = replace(

@@ -1,1 +1,1 @@
-"""The engine: claim, run, commit, dispatch. The only caller of the automaton."""
+"""The engine: claim, run, commit, dispatch. Only the engine calls the automaton."""

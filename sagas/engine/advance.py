@@ -1,12 +1,13 @@
-"""The only way a saga advances: arrive, decide, claim, run, journal, commit, send.
+"""Advance a saga: arrive, decide, claim, run, journal, commit, send.
 
-Workers, the supervisor, operators' calls and the in-process run all use it. The automaton decides about an arrival. Its
-decision is executed in one order, which ``docs/contributing/protocol.md`` explains and numbers:
+Sagas advance only here: for workers, the supervisor, operators' calls and the in-process run. The automaton decides
+what to do about an arrival. Its decision is always executed in this order. ``docs/contributing/protocol.md`` explains
+and numbers the rules.
 
 1.  *claim*: one conditional update takes the lease (rules 1, 6);
-2.  *run*: the step's code, or its undo, only for a message whose claim held;
+2.  *run*: the code of the step or its undo, only if the claim succeeded;
 3.  *journal*, then *commit*: one open slot at a time (rules 2, 3, 12), until no fact follows;
-4.  *send*: the next message, or keep the current one.
+4.  *send*: the next message, or postpone the current one.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class Advanced:
 
     Args:
         state: the saga afterwards.
-        then: what remains: postpone, drop or dead-letter the message, or run it (its refused claim would now hold).
-        keep_until: the message is the saga's current one, due at that time (epoch seconds).
-        lost_race: another worker, the supervisor or an operator was faster: look again.
+        then: what remains to be done: postpone, drop or dead-letter the message, or claim it again.
+        keep_until: epoch seconds at which this message, still the saga's current one, is due again.
+        lost_race: another worker, the supervisor or an operator was faster, so read the saga again.
         adopted: the first commit was an entry that a predecessor had left in the journal.
-        message: the message as it stands now: it may name a later step that its saga has reached.
+        message: the message, updated to the step that its saga has reached.
         gate: the gate that refused the claim, if one did.
     """
 
@@ -79,7 +80,7 @@ class Advancer:
         sender: the queues.
         attempt: claims and runs a message's code.
         carry: whether messages contain small results; if not, no queue contains payloads.
-        chain: the steps that this function continues with in the same invocation.
+        chain: the steps that one invocation of this function may run in a row.
         work: the service's own queues, for sagas with children.
     """
 
@@ -92,7 +93,7 @@ class Advancer:
     work: WorkSender | None = None
 
     def message(self, message: Message, invocation: Invocation, course: Course) -> Advanced:
-        """Advance the saga of a message: run its code, or find out why not."""
+        """Advance the saga of a message: run the code that it names, or decide what to do instead."""
         if message.saga not in self.registry:
             return self._of_another_release(message)
         saga_type, services = self.registry.get(message.saga), self.services
@@ -116,10 +117,10 @@ class Advancer:
             problem = Problem("$.index", "is not this step's position")
             raise InvalidRequest("the message names a step that this saga does not have", [problem])
         if code is None and state.lease is None and misfit(self.plan(state), state, services.clock.now()):
-            gate = shut_gate(services.gates, message)  # what is paused waits for no release
+            gate = shut_gate(services.gates, message)  # a paused saga does not wait for a release
             if gate is not None and message.dispatch == state.dispatch:
                 return Advanced(state, Run(state.cursor, state.undoing, 0), message=message, gate=gate)
-        # In a chain, leases are short even for work without code.
+        # In a chain, even a lease for work without code is short.
         lease = self.lease() if course.chained else lease_for(saga_type, services.clock, invocation.deadline)
         arrival = MessageArrived(
             message.index,
@@ -143,7 +144,7 @@ class Advancer:
         return Advanced(first.tombstone.state, Discard("the saga was purged"))
 
     def _commit_late(self, message: Message, pending: PendingCommit, dying: DeadMessage) -> Committed | None:
-        """Commit an outcome that waited in its queue; ``None`` if its execution no longer holds the saga."""
+        """Commit an outcome that waited in a queue; ``None`` if its execution no longer holds the saga."""
         state = self.services.control.get(message.saga_id)
         fact = pending_fact(state, message, pending) if state else None
         if state is None or fact is None:
@@ -152,7 +153,7 @@ class Advancer:
         return self.services.committer.commit(self.plan(state), correlated(state, message), fact, context)
 
     def _of_another_release(self, message: Message) -> Advanced:
-        """Let a message wait for a release whose functions know its saga's type. The saga does not change."""
+        """Let a message wait for a release that has its saga's type. The saga does not change."""
         state = self.services.control.get(message.saga_id)
         waits = None if state is None else self.await_release(state)
         if state is None or waits is None:
@@ -160,8 +161,8 @@ class Advancer:
         return Advanced(state, waits)
 
     def await_release(self, state: SagaState) -> Then | None:
-        """Let a saga wait for a release, because code that it needs is not deployed. Returns what becomes of its
-        message; ``None`` if it has waited long enough."""
+        """Let a saga wait for a release with the code that it needs. Returns what to do with its message; ``None`` if
+        the saga has waited long enough."""
         plan, now = Plan((), settle=self.registry.settle), self.services.clock.now()
         if not settles(plan, state, now):
             return None
@@ -171,7 +172,7 @@ class Advancer:
         return decision.then
 
     def _go_on(self, committed: Committed, message: Message, invocation: Invocation, course: Course) -> Advanced:
-        """Run the step claimed with a commit, and those claimed with its commit, until a message takes over."""
+        """Run the step that a commit has claimed, then the next, until a commit claims none."""
         while committed.claimed:
             state, entry, inputs = committed.state, committed.entry, message.inputs
             if entry is not None and entry.action == "StepCompleted":
@@ -195,8 +196,8 @@ class Advancer:
         return self._follow(committed, message)
 
     def _standing_for(self, state: SagaState, message: Message) -> Message:
-        """Return the message for the saga's current step. The current message of a saga that advanced within an
-        invocation stands for the saga, whatever step it was sent for."""
+        """Return the message, updated to the saga's current step. A saga that advances in a chain keeps its message,
+        which still names the step that it was sent for."""
         step = state.current
         if message.dispatch != state.dispatch or state.ended or step is None or message.index >= len(state.steps):
             return message
@@ -207,7 +208,7 @@ class Advancer:
         return replace(message, step=step.name, index=state.cursor, undo=state.undoing, inputs=(), chained=True)
 
     def refuse(self, message: Message, invocation: Invocation, error: Exception, course: Course) -> Advanced | None:
-        """Fail the attempt of a message without running its code.
+        """Fail a message's attempt without running its code.
 
         Raises: as :meth:`message`. Returns the result; ``None`` if it may not be claimed.
         """
@@ -218,7 +219,7 @@ class Advancer:
     def advance(
         self, state: SagaState, arrival: Arrival, context: EntryContext, message: Message | None = None
     ) -> Advanced:
-        """Do what an arrival needs without step code."""
+        """Handle an arrival that needs no step code."""
         plan, clock = self.plan(state), self.services.clock
         decision = decide(plan, state, arrival, clock.now())
         match decision.then:
@@ -232,15 +233,15 @@ class Advancer:
                 committed = self.services.committer.commit(plan, self._correlated(decision.state), fact, context)
                 return self._follow(committed, message)
             case _:
-                if decision.state.settling_since != state.settling_since:  # it waits for a release from now on
+                if decision.state.settling_since != state.settling_since:  # the saga now waits for a release
                     self.services.control.mark_settling(decision.state)
                 if decision.send is not None:
                     self._send(state, decision.send)
                 return Advanced(state, decision.then)
 
     def send_again(self, state: SagaState, delay: float) -> None:
-        """Send a saga's current message again. Whichever copy arrives first, the others find nothing to do. ``delay``:
-        seconds after which it may arrive at the earliest."""
+        """Send a saga's current message again. Only the copy that arrives first takes effect. ``delay``: seconds before
+        which it does not arrive."""
         send = send_current(state)
         self._send(state, structs.replace(send, not_before=max(send.not_before, self.services.clock.now() + delay)))
 
@@ -254,7 +255,7 @@ class Advancer:
         return Lease(self.services.clock.new_owner(), until, until)
 
     def _follow(self, committed: Committed, message: Message | None) -> Advanced:
-        """Send the message that follows a commit. A retry is the current message again (rule 8)."""
+        """Send the message that follows a commit. For a retry, keep the current message (rule 8)."""
         send, keep_until = committed.send, None
         if send is not None and message is not None and send.dispatch == message.dispatch:
             keep_until = send.not_before
@@ -264,7 +265,7 @@ class Advancer:
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
     def _correlated(self, state: SagaState) -> SagaState:
-        """Fill in the correlation id. A long one is stored in the first entry only."""
+        """Fill in the correlation id. Only the first entry stores a long one."""
         if state.correlation_id:
             return state
         first = self.services.journal.entries(state.saga_id, [1])[1]
@@ -287,6 +288,6 @@ class Advancer:
         )
         try:
             self.sender.send(message, send.not_before - self.services.clock.now())
-        except NotFound:  # its queue was deleted with its step: the supervisor looks at the saga
+        except NotFound:  # the queue was deleted with its step; the supervisor will handle the saga
             fields = {"saga_id": state.saga_id, "step": message.step}
             self.services.logger.warning("the step of a message has no queue in this deployment", extra=fields)

@@ -1,4 +1,4 @@
-"""Time, chance and ids. Only this module gets them from the machine, so that tests can replace it."""
+"""Time, chance and ids. Only this module gets them from the machine, so tests can replace them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Clock(Protocol):
         ...
 
     def new_owner(self) -> str:
-        """A fresh nonce for a claim, which begins with the time."""
+        """A fresh nonce for a claim. It begins with the time."""
         ...
 
     def new_salt(self) -> str:
@@ -53,8 +53,8 @@ def skipped(file: str) -> float:
 class SystemClock:
     """The machine's own clock and randomness.
 
-    On the local stack time can be skipped: ``SAGAS_CLOCK`` names the file with the skipped seconds. Without the
-    endpoint of an emulator, the variable has no effect.
+    The local stack can skip time: ``SAGAS_CLOCK`` names the file with the skipped seconds. The variable has an effect
+    only with an emulator's endpoint.
     """
 
     def __init__(self) -> None:
@@ -65,12 +65,12 @@ class SystemClock:
         return round(time.time() + (skipped(self._file) if self._file else 0.0), 3)
 
     def sleep(self, seconds: float) -> None:
-        """Block for that long."""
+        """Block for some seconds."""
         time.sleep(seconds)
 
     def chance(self) -> float:
         """A number in [0, 1)."""
-        # Not random.random(): environments restored from one snapshot would draw the same numbers.
+        # Not random.random(): environments that are restored from one snapshot would draw the same numbers.
         return _RANDOM.random()
 
     def new_id(self) -> str:
@@ -78,7 +78,7 @@ class SystemClock:
         return uuid7(self.now(), secrets.token_bytes(10))
 
     def new_owner(self) -> str:
-        """Eleven hexadecimal digits of epoch milliseconds, and eight of chance."""
+        """Eleven hexadecimal digits of epoch milliseconds, then eight random ones."""
         return f"{round(self.now() * 1000):0{_OWNER_TIME_DIGITS}x}{secrets.token_hex(4)}"
 
     def new_salt(self) -> str:
@@ -96,7 +96,7 @@ def uuid7(now: float, entropy: bytes) -> str:
 
 
 def claimed_at(owner: str) -> float:
-    """Return the epoch seconds at which the claim with that nonce was made; 0 if the nonce contains no time."""
+    """Return the epoch seconds at which a claim was made, from its nonce; 0 if the nonce contains no time."""
     try:
         return int(owner[:_OWNER_TIME_DIGITS], 16) / 1000
     except ValueError:

@@ -1,4 +1,4 @@
-"""Commit facts under a lease: journal first, pointer second."""
+"""Commit facts under a lease: write the journal entry first, then move the pointer."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ class EntryContext:
 
     Args:
         payload: the result, as JSON text.
-        details: additional details of this entry.
+        details: details in addition to those of the fact.
         actor: the actor of the audit trail.
         trace_id: the trace id of the invocation.
-        message: the current message. If it is the saga's current one, it can be dead-lettered.
-        onward: returns the lease for claiming the next step in the same write, so that the holder continues. ``None``,
-            as function or result, leaves the next step to the next message.
-        chained: the message was sent for another step, so it cannot be dead-lettered or wait for a retry of this one.
-        redriven_by: the operator who redrove the message from the dead letters. Only the retry of the saga is the
-            operator's act. Empty if unknown.
+        message: the current message. It can be dead-lettered if it is the saga's current one.
+        onward: returns the lease with which the same write claims the next step, so that the holder continues. If the
+            function or its result is ``None``, the next step waits for the next message.
+        chained: the message was sent for another step, so it cannot be dead-lettered or reused for a retry of this
+            step.
+        redriven_by: the operator who redrove the message from the dead letters: the actor of the retry, but of no later
+            entry. Empty if unknown.
     """
 
     payload: str | None = None
@@ -57,14 +58,14 @@ class EntryContext:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The result of a commit. The lease is released, unless the next step is claimed.
+    """The result of a commit. The lease is released unless the next step is claimed.
 
     Args:
         state: the saga after the last fact.
         send: the next message.
-        entry: the first committed entry: the own one, or the one already in its slot.
-        adopted: that entry is a predecessor's, committed instead of the own one.
-        claimed: the next step is already claimed: the holder continues with ``state``.
+        entry: the first committed entry: the caller's, or the one that was already in its slot.
+        adopted: a predecessor had written that entry, which was committed instead of the caller's.
+        claimed: the next step is claimed, and the holder continues with ``state``.
     """
 
     state: SagaState
@@ -75,7 +76,7 @@ class Committed:
 
 
 class Committer:
-    """Writes facts, one open slot at a time (rule 3), until none follows."""
+    """Writes a fact and those that follow from it, one open slot at a time (rule 3)."""
 
     def __init__(
         self,
@@ -108,12 +109,12 @@ class Committer:
     def _write(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[Decision, Entry | None, bool]:
-        """Journal and commit one fact, or the entry already in its slot. Returns the next fact, the entry in the slot,
-        and whether a predecessor wrote it."""
+        """Journal and commit one fact; if its slot is taken, commit the entry there. Returns the decision, the entry in
+        the slot, and whether a predecessor wrote it."""
         fact, context = self._completed(plan, state, fact, context)
         decision = self._decided(plan, state, fact, context)
         if decision.state is state:
-            # A cancel came first and the fact is no longer possible: continue with the next fact.
+            # A cancel came first, so the fact is no longer possible. Continue with the fact that is next now.
             following = next_fact(plan, state, self._clock.now())
             if following is None or following == fact:
                 raise Fenced(f"{fact.action} is no longer possible for the saga")
@@ -125,7 +126,7 @@ class Committer:
         decision = _proven(decision, state, entry)
         ends = decision.state.ended or decision.state.status is SagaStatus.DEAD_LETTERED
         if isinstance(fact, ev.WaitTimedOut) or (forward(state) and ends and not isinstance(decision.then, Write)):
-            # Rule 12: a cancel or a signal may still win here, and must leave no entry that claims otherwise.
+            # Rule 12: if a cancel or a signal comes first, the journal must have no entry that contradicts it.
             try:
                 write_contended(
                     self._clock,
@@ -142,7 +143,7 @@ class Committer:
             occupant = write_contended(self._clock, partial(self._journal.put, entry))
         if occupant is entry:
             return self._move_pointer(plan, state, fact, entry, context, decision), entry, False
-        # Rule 2. An entry under the same token counts too: two deliveries of one outcome may both be running.
+        # Rule 2 also holds for an entry under the same token: two deliveries of one outcome may run at once.
         foreign = occupant.token != entry.token
         names = [step.name for step in state.steps]
         fact = fact_of(occupant, names.index(occupant.step) if occupant.step in names else state.cursor)
@@ -151,8 +152,7 @@ class Committer:
     def _poll_again(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext, decision: Decision
     ) -> Decision:
-        """Commit without an entry: the journal already has an equal one, and a step may poll once a second for
-        days."""
+        """Commit without an entry. The journal has an equal one already, and a step may poll once a second for days."""
         after = structs.replace(decision.state, seq=state.seq)
         try:
             write_contended(self._clock, partial(self._control.commit, state, after, plan.stale_after))
@@ -175,7 +175,7 @@ class Committer:
         context: EntryContext,
         decision: Decision | None = None,
     ) -> Decision:
-        """Commit ``entry``, which is in the slot and records ``fact``. Claim the next step if the holder continues."""
+        """Commit ``entry``, which is in the slot and records ``fact``. If the holder continues, claim the next step."""
         if decision is None:
             decision = self._decided(plan, state, fact, context)
             if decision.state is state:
@@ -201,11 +201,10 @@ class Committer:
     def _completed(
         self, plan: Plan, state: SagaState, fact: ev.Fact, context: EntryContext
     ) -> tuple[ev.Fact, EntryContext]:
-        """Complete a fact with data outside of plan and state: the dead-lettered message, the end of a wait, and the
-        signal."""
+        """Complete a fact with what plan and state lack: the dead-lettered message, the end of a wait, the signal."""
         if isinstance(fact, ev.StepDeadLettered) and fact.cause.message_dies and fact.message is None:
-            # Only the current message can be dead-lettered. If it is not at hand, it is sent again and dead-lettered
-            # then. A step without code may have no queue either, so no message is dead-lettered.
+            # Only the current message can be dead-lettered. If the caller has another one, the current message is sent
+            # again and dead-lettered when it arrives.
             current = context.message is not None and context.message.dispatch == state.dispatch
             return structs.replace(fact, message=context.message) if current else ev.SagaRecovered(stall=False), context
         match fact:
@@ -236,7 +235,7 @@ class Committer:
         if before.polling is not None and index is None and before.current is not None:
             details["looked"] = {"step": before.current.name, "attempts": before.current.attempts.made}
         if _names_pivot(before, after, fact):
-            details["pivot"] = after.past_pivot  # the reason why nothing is undone from now on
+            details["pivot"] = after.past_pivot  # why nothing is undone from here on
         cancelled = isinstance(fact, ev.CancelRequested) and before.cancel.by
         if cancelled and before.cancel.reason:
             details["reason"] = before.cancel.reason
@@ -262,14 +261,14 @@ class Committer:
 
 
 def _names_pivot(before: SagaState, after: SagaState, fact: ev.Fact) -> bool:
-    """Whether a fact completes the pivot, or undoes nothing because the pivot was passed."""
+    """Whether a fact completes the pivot, or would have the saga undone but the pivot forbids it."""
     stops = isinstance(fact, ev.CancelRequested | ev.SagaTimedOut | ev.SagaRecoveryExhausted | ev.StepDeadLettered)
     pivots = isinstance(fact, ev.StepCompleted) and before.steps[fact.index].pivot
     return pivots or (stops and bool(after.past_pivot) and not after.undoing)
 
 
 def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
-    """Return the decision with the proofs for the control item, from the entry in the slot (rule 15)."""
+    """Return the decision with the control item's new hash and digest, from the entry in the slot (rule 15)."""
     head, digest = entry.hash_after(before.head), decision.state.digest
     if entry.action in RESULTS:
         digest = chained(before.digest, entry.seq, entry.payload_hash)
@@ -277,5 +276,5 @@ def _proven(decision: Decision, before: SagaState, entry: Entry) -> Decision:
 
 
 def _with_correlation(state: SagaState, before: SagaState) -> SagaState:
-    """Return a saga with its correlation id, which the control item may not have."""
+    """Return a saga with its correlation id, which the control item may lack."""
     return structs.replace(state, correlation_id=before.correlation_id)

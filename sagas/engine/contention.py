@@ -1,5 +1,5 @@
-"""Retry contended writes. If a transaction and another write touch the same item at the same moment, DynamoDB refuses
-both, and botocore retries neither."""
+"""Retry contended writes. If a transaction and another write touch the same item at the same moment, DynamoDB may
+refuse both. botocore retries neither."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sagas.store.outcomes import Contended
 _T = TypeVar("_T")
 _TRIES = 10
 _PAUSE = 0.04
-"""Maximum seconds between the first two tries; later tries are further apart."""
+"""Maximum seconds between the first two tries. Later tries are further apart."""
 
 
 def write_contended(clock: Clock, write: Callable[[], _T]) -> _T:
-    """Write, and retry while other writes touch the same item. For example, many children end at once and add to a few
+    """Write, and retry while other writes touch the same item. For example, many children end at once and update a few
     counters, or a signal comes while a worker commits. Returns the result of ``write``."""
     for tries in range(1, _TRIES):
         try:

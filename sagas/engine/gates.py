@@ -1,7 +1,7 @@
 """Gates: they can refuse the claim of a step or undo. Pauses and circuit breakers are gates.
 
-They are asked in the order of ``AttemptServices.gates``: pauses by an operator first. A circuit breaker comes last,
-because a message that it admits may be its trial.
+``AttemptServices.gates`` has them in order: pauses come first, and circuit breakers last, because a message that a
+breaker admits may be its probe.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ from sagas.store.types.pauses import Pauses
 
 
 class Gate(Protocol):
-    """Can block a message before its claim. Each method except ``cached_until`` raises ``Unavailable`` if the store is
-    unreachable."""
+    """A gate can block a message before its claim. All methods but ``cached_until`` may raise ``Unavailable``."""
 
     def cached_until(self, message: Message) -> float:
-        """Return when (epoch seconds) a message known to be blocked should return; 0 to check. Sends no request."""
+        """Return when (epoch seconds) a message should return if the cache says that it is blocked; 0 otherwise."""
         ...
 
     def is_open(self, message: Message) -> bool:
-        """Whether the message's step may be claimed at once, as far as this environment knows."""
+        """Whether the message's step may be claimed now, as far as this environment knows."""
         ...
 
     def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | Postpone | PermanentError | None:
-        """Decide about a message whose claim this gate refused, and whose step would run now.
+        """Decide about a message whose claim this gate refused although its step is due.
 
         Args:
             message: the refused one.
-            state: its saga, by a consistent read; the message is its current one.
-            act_until: epoch seconds after which the message's function can no longer act.
+            state: the message's saga, by a consistent read. This is the saga's current message.
+            act_until: epoch seconds after which the function that handles the message can no longer act.
 
         Returns:
-            ``Discard`` if the saga was set aside, ``Postpone`` to retry the message later, an error to fail the
-            attempt, or ``None`` to try again.
+            ``Discard`` if the saga was marked as paused, ``Postpone`` to handle the message later, an error to fail the
+            attempt, or ``None`` to try the claim again.
         """
         ...
 
     def silent_until(self, state: SagaState) -> float:
-        """Return until when (epoch seconds) this gate explains the silence of a saga; 0 if it does not."""
+        """Return until when (epoch seconds) this gate explains why nothing happens to a saga; 0 if it does not."""
         ...
 
 
@@ -57,7 +56,7 @@ class PauseGate:
     control: ControlItems
 
     def cached_until(self, message: Message) -> float:
-        """Return 0: the saga must be set aside, so its message must be checked."""
+        """Return 0: the message must be handled, because that marks the saga as paused."""
         return 0.0
 
     def is_open(self, message: Message) -> bool:
@@ -65,17 +64,17 @@ class PauseGate:
         return self.pauses.holding(message.saga, message.step, message.saga_id, undo=message.undo) is None
 
     def admit(self, message: Message, state: SagaState, act_until: float) -> Discard | None:
-        """Set the saga aside until it is resumed."""
+        """Mark the saga as paused, until it is resumed."""
         if not self.control.mark_paused(state):
             return None
         if self.pauses.holding_back(state, fresh=True):
             return Discard()
-        # It was resumed in the meantime: the operator's call may have run before the saga was set aside.
+        # The pause has ended in the meantime, maybe before the saga was marked.
         self.control.mark_resumed(state, state.updated_at)
         return None
 
     def silent_until(self, state: SagaState) -> float:
-        """Return 0: the supervisor does not look for a paused saga."""
+        """Return 0: the supervisor does not visit paused sagas."""
         return 0.0
 
 

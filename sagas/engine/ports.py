@@ -1,4 +1,4 @@
-"""Protocols of the engine for the layers below it and its embedding."""
+"""Protocols for what the engine calls: queues and observers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CommitObserver(Protocol):
 
 
 class EngineObserver(CommitObserver, Protocol):
-    """For metrics and logs; also called for saga types and steps that keep failing."""
+    """An observer for metrics and logs. It is also called for saga types and steps that keep failing."""
 
     def paused(self, saga: str) -> None:
         """The library has paused starts of a saga type."""

@@ -1,4 +1,4 @@
-"""The deployed saga types, and the plan of a saga."""
+"""The deployed saga types, and the plans of sagas."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from sagas.store.journal.entries import hiding
 
 
 def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: float = 0.0) -> Plan:
-    """Return the plan of a saga that was started with ``steps``. ``settle``: seconds, as in
-    :class:`~sagas.core.rules.Plan`.
+    """Return the plan of a saga that was started with ``steps``. ``settle``: as in :class:`~sagas.core.rules.Plan`.
 
     A saga keeps its steps, whatever was deployed since. A step that is not deployed has no policies.
     """
@@ -32,7 +31,7 @@ def plan_for(definition: SagaDefinition, steps: Iterable[StepState], settle: flo
         step = deployed.get(was.name)
         now = None if step is None else Deployed(step.waits_for, step.asks, step.undo is not None)
         forward, _, owes_undo = fit(was, now, definition.name)
-        # Where an undo is next, it is owed: a release in between may have added it.
+        # If an undo is next, the saga needs it, even if a later release has added it.
         undo = fit(replace(was, undo=True), now, definition.name).undo
         if step is None:
             plans.append(StepPlan(forward=forward, undo=undo, owes_undo=owes_undo))
@@ -68,10 +67,10 @@ class SagaType:
     _plans: dict[tuple[tuple[str, str, bool], ...], Plan] = field(
         default_factory=dict[tuple[tuple[str, str, bool], ...], Plan], init=False, repr=False, compare=False
     )
-    """Plans by the structure that a saga was started with. They differ only between deployments, so there are few."""
+    """Plans by the structure of the sagas. Structures only change with releases, so there are few."""
 
     def plan(self, steps: Iterable[StepState]) -> Plan:
-        """Return the plan of a saga that has these steps: see :func:`plan_for`."""
+        """Return the plan of a saga with these steps; see :func:`plan_for`."""
         steps = tuple(steps)
         structure = tuple((step.name, step.waits_for, step.undo) for step in steps)
         if structure not in self._plans:
@@ -96,7 +95,7 @@ class SagaType:
 
     @property
     def first_entry_details(self) -> dict[str, Any]:
-        """Return the details of the type for a new saga's first entry, for :meth:`steps_recorded`."""
+        """Return the type's part of the details of a new saga's first entry. :meth:`steps_recorded` reads them."""
         steps = [
             {"name": step.name, "undo": step.undo}
             | ({"waits_for": step.waits_for} if step.waits_for else {})
@@ -109,7 +108,7 @@ class SagaType:
 
     @staticmethod
     def steps_recorded(details: Mapping[str, Any]) -> tuple[StepState, ...]:
-        """Return the steps of a saga from its first entry, whatever was deployed since."""
+        """Return a saga's steps from the details of its first entry, whatever was deployed since."""
         return tuple(
             StepState(
                 str(step["name"]),
@@ -127,7 +126,7 @@ class SagaType:
         return 0.0 if timeout is None else round(created_at + timeout.total_seconds(), 3)
 
     def code(self, name: str, *, undo: bool) -> StepDefinition | UndoDefinition | None:
-        """Return the deployed code of that step, or of its undo; ``None`` without code. A wait may have none."""
+        """Return the deployed code of a step or its undo; ``None`` if there is none. A wait may have no code."""
         step = next((step for step in self.definition.steps if step.name == name), None)
         if step is None or undo:
             return step and step.undo
@@ -135,7 +134,7 @@ class SagaType:
 
     @property
     def lanes(self) -> dict[str, str]:
-        """By step without code, the step whose queue carries its messages: the next step with code, or the last."""
+        """For each step without code, the step whose queue it uses: the next step with code, or the last one."""
         coded = [position for position, step in enumerate(self.definition.steps) if step.has_lane]
         steps, lanes = self.definition.steps, dict[str, str]()
         for position, step in enumerate(steps):
@@ -145,7 +144,7 @@ class SagaType:
         return lanes
 
     def step(self, name: str) -> StepDefinition:
-        """Return the step of that name."""
+        """Return the step with that name."""
         try:
             return self.definition.step(name)
         except KeyError:
@@ -157,8 +156,8 @@ class Registry:
 
     Args:
         classes: the saga classes.
-        auto_disable: the policy of types that declare none.
-        settle: seconds for which their sagas wait for a release, as in :class:`~sagas.core.rules.Plan`.
+        auto_disable: the policy for types that declare none.
+        settle: seconds for which sagas wait for a release, as in :class:`~sagas.core.rules.Plan`.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class Registry:
 
     @classmethod
     def load(cls, text: str, auto_disable: AutoDisable | None = None, settle: float = 0.0) -> Registry:
-        """Import the classes named in a JSON list of ``module:Class``; the others as above."""
+        """Import the classes that a JSON list of ``module:Class`` names. The other parameters are the constructor's."""
         classes: list[type[Any]] = []
         for name in json.loads(text):
             module, _, qualified = str(name).partition(":")
@@ -188,14 +187,14 @@ class Registry:
         return cls(classes, auto_disable, settle)
 
     def get(self, name: str) -> SagaType:
-        """Return the saga type of that name."""
+        """Return the saga type with that name."""
         saga_type = self._types.get(name)
         if saga_type is None:
             raise NotFound(f"this service has no saga type {name!r}; it has {', '.join(sorted(self._types))}")
         return saga_type
 
     def redaction(self, name: str) -> Redaction:
-        """Return what the type of that name hides; nothing if it is not deployed."""
+        """Return what a type hides; nothing if the type is not deployed."""
         return self._types[name].definition.redaction if name in self._types else Redaction()
 
     def __contains__(self, name: str) -> bool:

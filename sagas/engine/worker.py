@@ -1,4 +1,4 @@
-"""Handle a message: advance its saga as far as this invocation can, then decide about the message."""
+"""Handle a message: advance its saga as far as this invocation can, then decide what to do with the message."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sagas.messaging.message.message import Message
 from sagas.store.outcomes import Fenced
 
 _ROUNDS = 200
-"""How many times one invocation works on the same message, such as on attempts whose retries are due within a second.
-After that the queue redelivers it, so that retries without delay do not occupy an invocation forever."""
+"""How many rounds one invocation spends on the same message, for example for retries that are due within a second. Then
+the queue redelivers it, so that retries without delay do not occupy an invocation forever."""
 _SHORT_WAIT = 1.0
-"""Seconds below which the function itself waits for a retry: SQS counts whole seconds."""
+"""For fewer seconds than this, the function itself waits for a retry, because SQS counts whole seconds."""
 _RACE = 1.0
-"""Seconds after which a message is redelivered if it lost a race with another delivery."""
+"""Seconds after which a message is redelivered if another delivery was faster."""
 _FAILING_CACHED = 60.0
-"""Seconds for which deliveries of a message on its way to the dead-letter queue fail without reading its saga. It is
-received a dozen times or more, mostly by this environment. An operator's retry uses another message."""
+"""Seconds for which deliveries of a message fail without a read of its saga, once the message is to be dead-lettered.
+It is received a dozen times or more, mostly by this environment. An operator's retry uses another message."""
 _MOST_FAILING = 1_000
 
 
 End = Discard | Postpone | FailDelivery
-"""The fate of a message."""
+"""What to do with a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Worker:
 
     advancer: Advancer
     _failing: dict[str, float] = field(default_factory=dict[str, float])
-    """Ids of messages that go to the dead-letter queue, and until when that is cached (epoch seconds)."""
+    """Ids of messages that go to the dead-letter queue, and until when they are cached (epoch seconds)."""
 
     def handle(self, message: Message, invocation: Invocation) -> tuple[End, Message]:
-        """Do what the message asks for, or find out why not. Returns the fate of the message, and the message as it
-        stands now, naming the step that its saga has reached."""
+        """Handle a message, maybe in several rounds. Returns what to do with the message, and the message, updated to
+        the step that its saga has reached."""
         services, received = self.advancer.services, message
         if self._failing.get(message.message_id, 0.0) > services.clock.now():
             return FailDelivery(), received
@@ -59,7 +59,7 @@ class Worker:
             except NotCommitted as error:
                 return self._keep(error), received
             except NewerFormat:
-                raise  # this version cannot handle it: the message waits for the newer one
+                raise  # the message waits for the newer version, which can handle it
             except Unavailable:
                 if message.pending_commit is None:
                     raise
@@ -69,7 +69,7 @@ class Worker:
         return Postpone(services.clock.now() + _RACE), received
 
     def _keep(self, error: NotCommitted) -> Discard:
-        """Send an outcome that could not be committed to its queue, instead of the current message."""
+        """Send a message with an outcome that could not be committed, in place of the current message."""
         message = error.message
         logger, fields = self.advancer.services.logger, {"saga_id": message.saga_id, "step": message.step}
         copy = with_pending(message, error.pending) if self.advancer.carry else None
@@ -81,7 +81,7 @@ class Worker:
         return Discard()
 
     def _end(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
-        """Return the fate of the message; ``None`` to check it again."""
+        """Return what to do with the message; ``None`` to handle it once more."""
         services = self.advancer.services
         match advanced.then:
             case Postpone() as postponed:
@@ -107,8 +107,8 @@ class Worker:
         return self._fail_delivery(message)
 
     def _blocked(self, advanced: Advanced, message: Message, invocation: Invocation, course: Course) -> End | None:
-        """Return the fate of a message whose refused claim would hold now: a gate was shut, or the saga has
-        changed."""
+        """Return what to do with a message whose claim was refused although its step is due: a gate was shut, or the
+        saga has changed since."""
         saga_type = self.advancer.registry.get(message.saga)
         if advanced.gate is None:
             if saga_type.code(message.step, undo=message.undo) is None:
@@ -131,7 +131,7 @@ class Worker:
         return FailDelivery()
 
     def _wait(self, until: float, message: Message, invocation: Invocation) -> Postpone | None:
-        """Wait for a short delay in the function; postpone the message for a longer one."""
+        """Wait here if the delay is short. Postpone the message if it is long."""
         clock = self.advancer.services.clock
         delay = until - clock.now()
         step = self.advancer.registry.get(message.saga).step(message.step)

@@ -29,17 +29,17 @@ from sagas.handlers.warming import warm
 from sagas.operations import OPERATIONS
 
 _NO_CALL: dict[str, Any] = {"httpMethod": "GET", "path": ""}
-"""Replaces events that are not from API Gateway. It matches no route."""
+"""Replaces events that are not from API Gateway. No route matches it."""
 SERVED = (
     *(saga_operations, list_operations, attention_operations, operator_operations, signal_operations),
     *(upkeep_operations, type_operations, breaker_operations, statistics_operations),
 )
-"""Together they serve :data:`sagas.operations.OPERATIONS`."""
+"""Together these serve :data:`sagas.operations.OPERATIONS`."""
 _PARAMETER = re.compile(r"\{(\w+)\+?\}")
 
 
 def _argument(parameter: re.Match[str]) -> str:
-    """Return the argument for a parameter of a path. ``type`` is a builtin of Python, so it is called ``name``."""
+    """Return the name of the argument for a path parameter: ``name`` for ``type``, which is a builtin of Python."""
     return "<name>" if parameter[1] == "type" else f"<{parameter[1]}>"
 
 
@@ -95,10 +95,10 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _matched(event: Any) -> dict[str, Any]:
-    """Return the call with the path of the resource that API Gateway matched, because IAM and authorizers allowed that
-    one. With decoded slashes, the caller's path can look like that of another resource.
+    """Return the call with the path of the resource that API Gateway matched, because IAM and authorizers have allowed
+    that path. The caller's path can look like that of another resource once its slashes are decoded.
 
-    A function can receive any event: events without the types of API Gateway's become ``_NO_CALL``.
+    Functions can receive any event: one that is not shaped like API Gateway's becomes ``_NO_CALL``.
     """
     call = cast("dict[str, Any]", event) if isinstance(event, dict) else dict[str, Any]()
     mappings = ("headers", "queryStringParameters", "requestContext", "pathParameters")

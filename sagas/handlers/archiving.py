@@ -24,14 +24,14 @@ _PREFIX = "audit"
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Write the records of a batch into one object, a line of JSON each.
+    """Write the records of a batch into one object, with a line of JSON per record.
 
-    Its key is ``audit/YYYY/MM/DD/HH/NUMBER-ID.jsonl.gz``, from the time, the sequence number and the id of its first
-    record, so a repeated batch writes the same object. Two shards can have the same sequence numbers. If a repeated
-    batch has other bounds, some lines are written again; saga and seq identify them.
+    The key is ``audit/YYYY/MM/DD/HH/NUMBER-ID.jsonl.gz``, from time, sequence number and id of the first record, so a
+    repeated batch writes the same object. The id is needed because two shards can have the same sequence numbers. If a
+    repeated batch has other bounds, some lines are written again. Their saga and seq identify them.
 
-    A line contains what a purge leaves of an entry: time, actor, action, saga and step. It also has ``seal``, which
-    covers payload and details, and ``prev``, the hash of the previous entry. It contains no payload and no error text.
+    A line contains what a purge leaves of an entry: time, actor, action, saga and step. It also has ``seal``, a hash
+    that covers payload and details, and ``prev``, the hash of the previous entry. It has no payload and no error text.
     Returns the object's ``key`` and its number of ``lines``, or nothing if there was nothing to write.
     """
     try:
@@ -48,7 +48,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {}
     at, number, event_id = first[0]
     key = f"{_PREFIX}/{datetime.fromtimestamp(float(at), UTC):%Y/%m/%d/%H}/{number}-{event_id}.jsonl.gz"
-    # Without a time, the same lines are the same bytes.
+    # Without the current time, the same lines give the same bytes.
     body = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
     with translated("S3"):
         connect("s3", PAYLOADS).put_object(
@@ -65,7 +65,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _line(change: str, image: Mapping[str, Any]) -> str:
-    """Return the archived line of an item. An item that is not an entry gets a line too, or nobody would notice it."""
+    """Return the archived line of an item. An item that is not an entry gets a line, too, or nobody would notice it."""
     item = {name: _plain(value) for name, value in image.items()}
     saga_id, seq = item["saga_id"]["S"], int(item["seq"]["N"])
     entry = entry_if_any(item)
@@ -80,7 +80,7 @@ def _line(change: str, image: Mapping[str, Any]) -> str:
         fields = {
             "saga_id": saga_id,
             "seq": seq,
-            # Entries are written once: the library makes no other change.
+            # The library writes each entry once and never changes it.
             "change": "written" if change == "INSERT" else "changed",
             "saga": entry.saga,
             "action": action.action,
@@ -96,7 +96,7 @@ def _line(change: str, image: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute as DynamoDB returns it: an event contains bytes in base64."""
+    """Return an attribute as DynamoDB itself would. In events, bytes are in base64."""
     match value:
         case {"B": str(text)}:
             return {"B": base64.b64decode(text)}

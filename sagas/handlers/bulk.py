@@ -1,4 +1,4 @@
-"""The function of the work queue ``bulk``: due work, and work that takes longer than a run of the supervisor."""
+"""The function of the work queue ``bulk``, for due work and for work that takes longer than a run of the supervisor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _sweep(work: Work, context: Any, engine: Bulk) -> None:
-    """Continue a part of a sweep, and send the next message."""
+    """Continue a part of a sweep, and send the next message if there is more to do."""
     follow = continue_sweep(work.details, context, engine)
     engine.queues.send_work(BULK, [Work(work.task, details, work.hops + 1) for details in follow])
 

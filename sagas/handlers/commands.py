@@ -1,4 +1,4 @@
-"""The function of the command queue: commands that callers send instead of calling the API, and events."""
+"""The function of the command queue. It executes events, and commands that callers send instead of calling the API."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from sagas.messaging.commands import (
 from sagas.messaging.limits import backoff
 
 GIVE_UP_AFTER = 15 * 60
-"""Seconds for which a command for an unknown saga or type is retried, because it may still appear."""
+"""Seconds for which a command is retried if its saga or type is unknown, because it may still appear."""
 LONGEST_AGE = 14 * 24 * 3600
-"""Seconds after which a command is rejected: SQS keeps a message that long, and a copy must not live longer."""
+"""Seconds after which a command is rejected. SQS keeps messages that long, and copies must not last longer."""
 _RESERVE = 10_000
 """Milliseconds that an invocation needs to start a command."""
 _RECEIVES_PER_COPY = 20
-"""Receives after which a copy replaces a command that cannot be executed yet: the queue gives up messages after a
+"""Receives after which a copy replaces a command that cannot be executed yet. The queue gives a message up after a
 hundred receives, and an outage may be long."""
 _MOST_FAILURES = 10
-"""Tries of a command if this code itself fails. After that, an operator has to look."""
+"""How often a command is tried if this code itself fails. Then it goes to the dead letters."""
 _LONGEST_REASON = 1_000
 _LONGEST_NAME = 256
 _QUEUE = "queue:"
@@ -74,7 +74,7 @@ class _Commands:
 
     Args:
         engine: the engine of the service.
-        sources: declarations of topics and foreign queues, by ARN.
+        sources: the declared topics and foreign queues, by ARN.
     """
 
     engine: CommandEngine
@@ -87,7 +87,7 @@ class _Commands:
         except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
             fields = {"message_id": record["messageId"]}
             telemetry().logger.error("command failed", error=type(error).__name__, at=frames(error), **fields)
-            with suppress(SagaError, KeyError, ValueError):  # during an outage of SQS the message returns on its own
+            with suppress(SagaError, KeyError, ValueError):  # during an outage of SQS, the message returns on its own
                 if _receives(record) >= _MOST_FAILURES:
                     self._bury(record, record["body"], None, f"handling it failed: {type(error).__name__}")
                     return True
@@ -125,7 +125,7 @@ class _Commands:
             raise Conflict("the command is older than 14 days and is no longer executed")
 
     def _later(self, record: dict[str, Any], command: AnyCommand, seconds: float) -> bool:
-        """Retry the command later, itself or as a copy; return whether the record may be deleted."""
+        """Have the command, or a copy of it, retried later; return whether the record may be deleted."""
         if _receives(record) < _RECEIVES_PER_COPY:
             self.engine.queues.delay_record(record, seconds)
             return False
@@ -134,7 +134,7 @@ class _Commands:
         return True
 
     def _bury(self, record: dict[str, Any], body: str, command: AnyCommand | None, reason: str) -> None:
-        """Send a command that will never succeed to the dead letters, with the reason. SQS itself would add none."""
+        """Send a command that will never succeed to the dead letters, with the reason. SQS itself would not add it."""
         attributes = {
             "reason": reason[:_LONGEST_REASON],
             "message_id": record["messageId"],
@@ -155,11 +155,11 @@ class _Commands:
 
 
 def actor_of(record: dict[str, Any]) -> str:
-    """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. That is the unique id
-    of a role with the name of its session, or of a user; AWS services have ids of their own.
+    """Return the sender of a command for the audit trail: ``queue:`` and SQS's id of the sender. That is a role's
+    unique id with the name of the session, a user's unique id, or an id of an AWS service.
 
-    This function sends copies, which name the function and the original sender. A copy of a copy names the function
-    only once, so that the sender's name still fits.
+    Copies that this function sends name the function and the original sender. A copy of a copy names the function only
+    once, so that the sender's name still fits.
     """
     sender = str(record.get("attributes", {}).get("SenderId", "unknown"))[:_LONGEST_NAME]
     sender = sender if sender.isprintable() else "unknown"
@@ -174,7 +174,7 @@ def _receives(record: dict[str, Any]) -> int:
 
 
 def _since(record: dict[str, Any]) -> float:
-    """Return when the command was first sent, in epoch seconds. A retry's copy keeps it."""
+    """Return when the command was first sent, in epoch seconds. Copies keep this time."""
     sent_at = int(record.get("attributes", {}).get("SentTimestamp", 0)) / 1000
     with suppress(ValueError):
         first = float(_attribute(record, "since"))
@@ -188,7 +188,7 @@ def _attribute(record: dict[str, Any], name: str) -> str:
 
 
 def _key_of(record: dict[str, Any], command: AnyCommand) -> str:
-    """Return the key with which a copy of a start starts the same saga as the message, whose id differs."""
+    """Return the key that a copy of a start needs to start the same saga, because the copy has another message id."""
     if not isinstance(command, Start) or command.key is not None:
         return ""
     return _attribute(record, "key") or record["messageId"]

@@ -1,4 +1,4 @@
-"""The function of the work queue ``now``: urgent work that runs no step code, such as the end of a wait."""
+"""The function of the work queue ``now``, for urgent work without step code, such as the end of a wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.handlers.warming import warm
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToAdvance, Work
 
 _SPARE = 10.0
-"""Seconds at the end of the function's time in which it starts no other saga."""
+"""Seconds at the end of the function's time in which it begins with no other saga."""
 
 
 class Now(Families, Recovering):
@@ -37,7 +37,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _look(work: Work, context: Any, engine: Now) -> None:
-    """Advance a saga; if it is not due yet, send a message for later."""
+    """Advance a saga. If it is not due yet, send a message for later."""
     saga = OneSaga.of(work)
     until = engine.codeless_advancer.look(saga.saga_id, saga.dispatch)
     if until:
@@ -46,7 +46,7 @@ def _look(work: Work, context: Any, engine: Now) -> None:
 
 
 def _children(work: Work, context: Any, engine: Now) -> None:
-    """Advance parents and children. If time runs out, send another message for the remaining ones."""
+    """Advance parents and children. If time runs out, send another message for the rest."""
     request = SagasToAdvance.of(work)
     for position, saga_id in enumerate(request.sagas):
         if position and context.get_remaining_time_in_millis() / 1000 < _SPARE:

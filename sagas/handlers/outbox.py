@@ -24,10 +24,10 @@ def _engine() -> Reading:
 
 @traced("other", "outbox")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Publish events.
+    """Publish the events of a batch.
 
-    It trusts its input, so only the event source mapping of the stream may call it. Returns ``{"published": N}``: the
-    number of events.
+    The function trusts its input, so only the stream's event source mapping may call it.
+    Returns ``{"published": N}``: the number of events.
     """
     records: Any = event.get("Records")
     if not isinstance(records, list):
@@ -40,7 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         try:
             events += events_of_change(old, new)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            # It would be retried for a day, and block all changes behind it.
+            # An error would have the batch retried for a day, and block all later changes.
             telemetry().logger.error("a change could not be published", error=type(error).__name__, at=frames(error))
             telemetry().measure("EventNotPublished", 1)
             continue

@@ -23,11 +23,11 @@ from sagas.messaging.message.message import Message, parse_record
 from sagas.messaging.postponing import Postponing
 
 _ELSEWHERE = 1.0
-"""Seconds of delay for a message from a wrong queue. It may move back and forth while two versions of a function
-disagree about the right queue."""
+"""Seconds of delay for a message in a wrong queue. While two versions of a function disagree about the right queue, it
+may move back and forth."""
 
 _RECORD_KEYS = ("saga_id", "step", "correlation_id")
-"""Fields of every log line of a record, which must not remain for the next record."""
+"""Fields of all log lines of a record. They must not remain for the next record."""
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +37,7 @@ def _engine() -> Running:
 
 
 class _Records:
-    """The records of one invocation, one after the other."""
+    """Handles the records of one invocation, one after the other."""
 
     def __init__(self, engine: Running, context: Any) -> None:
         self._engine = engine
@@ -47,7 +47,7 @@ class _Records:
 
     @cached_property
     def _postponing(self) -> Postponing:
-        """Created on first use: few invocations postpone anything."""
+        """Created on first use, because few invocations postpone a message."""
         return Postponing(self._engine.queues, os.environ, telemetry().plain_logger, self._engine.clock.chance)
 
     def done(self, record: dict[str, Any]) -> bool:
@@ -57,13 +57,13 @@ class _Records:
         try:
             return self._handle(record)
         except (InvalidRequest, NotFound) as error:
-            # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
+            # The message will never succeed, so the queue's redrive policy moves it to the dead-letter queue.
             telemetry().logger.error("message refused", reason=str(error), **fields)
             with suppress(SagaError, KeyError, AttributeError):
                 self._engine.queues.make_visible_now(record["eventSourceARN"], record["receiptHandle"])
         except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
             telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **fields)
-            with suppress(SagaError):  # during an outage of SQS it returns after its visibility timeout
+            with suppress(SagaError):  # during an outage of SQS, it returns after its visibility timeout
                 message = parse_record(record)
                 telemetry().record_failed(message.saga)
                 self._engine.queue_progress.failed(message)
@@ -75,7 +75,7 @@ class _Records:
             message = parse_record(record)
             telemetry().logger.append_keys(**{key: getattr(message, key) for key in _RECORD_KEYS})
             if elsewhere := self._engine.queues.queue_elsewhere(record, message):
-                # This function may have neither the role nor the time that the step needs.
+                # This function may lack the role or the time that the step needs.
                 telemetry().logger.warning("the message was not in its step's queue and was forwarded to it")
                 self._engine.queues.send_copy(record, _ELSEWHERE, elsewhere)
                 return True
@@ -91,7 +91,7 @@ class _Records:
                 with processing(active, message, record, invocation.lambda_context) as trace_id:
                     end, standing = self._engine.worker.handle(message, replace(invocation, trace_id=trace_id))
         except NewerFormat as newer:
-            # Each receive would bring it closer to the dead-letter queue, so a copy waits instead.
+            # Each receive would bring the message closer to the dead-letter queue, so a copy waits instead.
             telemetry().newer_format(newer, record["messageId"])
             self._engine.queues.send_copy(record, newer.retry_after)
             return True
@@ -102,12 +102,12 @@ class _Records:
             case Postpone(until, itself):
                 return self._postponing.postpone(standing, until - self._engine.clock.now(), copies=not itself)
             case FailDelivery():
-                # Without delay, so that the queue's redrive policy dead-letters it soon.
+                # No delay, so that the queue's redrive policy dead-letters the message soon.
                 self._engine.queues.delay(message, 0)
                 return False
 
     def _may_die(self, message: Message) -> bool:
-        """Whether this message is dead-lettered when its step's attempts are used up."""
+        """Whether this message is dead-lettered once its step's attempts are used up."""
         if message.saga not in self._engine.registry:
             return False
         saga_type = self._engine.registry.get(message.saga)
@@ -118,7 +118,7 @@ class _Records:
     def _time_for(self, message: Message) -> bool:
         registry = self._engine.registry
         if message.saga not in registry or registry.get(message.saga).code(message.step, undo=False) is None:
-            return True  # its step will not run
+            return True  # the step will not run
         step = registry.get(message.saga).step(message.step)
         needed = max(step.timeout, step.undo.timeout if step.undo else 0.0)
         return self._engine.clock.now() + needed + RECORDING <= self._invocation.deadline
@@ -126,10 +126,10 @@ class _Records:
 
 @traced("pubsub")
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Handle an SQS event. Returns the records to keep in the queue, as ``batchItemFailures``. For ``{"check":
-    "create"}``, which ``sagas local up`` sends, report what ``create()`` raises."""
+    """Handle an SQS event. Returns the records to keep in the queue, as ``batchItemFailures``. ``sagas local up`` sends
+    ``{"check": "create"}``: then report what ``create()`` raises."""
     if isinstance(cast("object", event), dict) and event.get("check") == "create":
-        # With this function's configuration and permissions, its messages would get the same errors.
+        # The check runs here, where messages would meet the same errors of configuration and permissions.
         problems: list[str] = []
         for saga in _engine().registry:
             try:

@@ -1,5 +1,4 @@
-"""The function of the schedule: recovers stalled sagas, purges old ones, sweeps orphans, and verifies a sample of audit
-trails."""
+"""The scheduled function. It recovers stalled sagas, purges old ones, sweeps orphans, and verifies audit trails."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _FIELDS: Mapping[str, Sequence[str]] = {
     "verify": ("sample",),
     "replay": ("since", "type", "cursor"),
 }
-"""The fields of each task's event. A field that is misspelled must not widen a task to all types."""
+"""The fields of each task's event. They are checked, because a misspelled field would widen a task to all types."""
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""Prepare a function in Lambda's init phase, in which it has a whole CPU whatever its memory."""
+"""Prepare a function in Lambda's init phase, in which it has a whole CPU whatever its memory size."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from sagas.handlers.observability.telemetry import frames, telemetry
 
 _IN_LAMBDA = "AWS_LAMBDA_INITIALIZATION_TYPE"
-"""Lambda's own variable. Without it, the module was imported elsewhere."""
+"""Lambda's own variable. Set by Lambda. If it is missing, the module was imported elsewhere."""
 
 
 def warm(*parts: Callable[[], object]) -> None:
     """Create what the first invocation needs, if this is Lambda's init phase. No request is sent.
 
-    Errors are logged and left to the first invocation, because a function that fails to initialise cannot respond.
+    Errors are only logged: a function that fails to initialise cannot respond. The first invocation meets them again.
     """
     if _IN_LAMBDA not in os.environ:
         return

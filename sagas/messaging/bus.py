@@ -1,4 +1,4 @@
-"""The EventBridge bus that a service publishes its events to."""
+"""The EventBridge bus to which a service publishes its events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sagas.aws import HOT, connect, translated
 from sagas.errors import Unavailable
 
 _MOST = 10
-"""The most events in one request."""
+"""Maximum events in one request."""
 LARGEST = 240 * 1024
-"""The most bytes of events in one request. EventBridge's limit is 256 KB including names."""
+"""Maximum bytes of events in one request. EventBridge's limit is 256 KB, including names."""
 _TRIES = 3
 
 
@@ -21,7 +21,7 @@ class EventBus:
     """An EventBridge bus.
 
     Args:
-        name: the bus's name or ARN.
+        name: the name or ARN of the bus.
         source: the source of all events.
     """
 
@@ -34,7 +34,7 @@ class EventBus:
         return connect("events", HOT)
 
     def connect(self) -> None:
-        """Create the client now instead of with the first request."""
+        """Create the client now, and not with the first request."""
         _ = self._client
 
     def put(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> int:

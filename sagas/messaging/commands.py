@@ -1,6 +1,6 @@
-"""The messages of a service's command queue: requests as to the API, and events that cause them.
+"""The messages of a service's command queue: the same requests as to the API, and events that cause them.
 
-Other messages, such as SNS notifications, are converted to commands by the service's declaration for their source.
+Other messages, such as SNS notifications, become commands as the service declares for their source.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sagas.messaging.selectors import pick
 from sagas.operations import CANCEL, SIGNAL, START
 
 LARGEST_COMMAND = 1024 * 1024
-"""The most bytes in an SQS message."""
+"""Maximum bytes of an SQS message."""
 _END = r"(?!\n)"
-"""Python's ``$`` also matches before a final newline, so patterns need this, too."""
+"""Added to patterns, because Python's ``$`` also matches before a final newline."""
 _Type = Annotated[str, Meta(min_length=1, max_length=64, description="name of the saga type")]
 _SagaId = Annotated[
     str,
@@ -88,7 +88,7 @@ class Cancel(Command, frozen=True, tag=CANCEL.name):
 
 
 class StartOn(Command, frozen=True, tag="start_on"):
-    """Start a saga for an event."""
+    """Start a saga because of an event."""
 
     type: _Type
     event: _Event
@@ -96,7 +96,7 @@ class StartOn(Command, frozen=True, tag="start_on"):
     key: _Keys = "$.id"
 
     def resolved(self) -> Start:
-        """Return the plain command."""
+        """Return the command with the event's values in place of paths."""
         parts = [self.key] if isinstance(self.key, str) else self.key
         texts = list[str]()
         for path in parts:
@@ -109,7 +109,7 @@ class StartOn(Command, frozen=True, tag="start_on"):
 
 
 class SignalOn(Command, frozen=True, tag="signal_on"):
-    """Send a signal for an event."""
+    """Send a signal because of an event."""
 
     type: _Type
     step: _StepName
@@ -118,7 +118,7 @@ class SignalOn(Command, frozen=True, tag="signal_on"):
     value: _Selector = "$.detail"
 
     def resolved(self) -> Signal:
-        """Return the plain command."""
+        """Return the command with the event's values in place of paths."""
         saga_id = pick(self.event, self.saga_id, "$.saga_id")
         if not isinstance(saga_id, str) or not _UUID.fullmatch(saga_id):
             raise InvalidRequest("the event does not fit", [Problem("$.saga_id", "must be the id of a saga, a UUID")])
@@ -139,7 +139,7 @@ def parse_command(record: Mapping[str, Any], sources: Mapping[str, Any]) -> AnyC
             return msgspec.convert({**declared, "event": _event_of_queue(record)}, AnyCommand)
         decoded: Any = msgspec.json.decode(text) if sources else None
         message = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
-        if message.get("Type") == "Notification":  # SNS delivers this to a queue
+        if message.get("Type") == "Notification":  # the form in which SNS delivers to a queue
             declared = sources.get(str(message.get("TopicArn")))
             if declared is not None:
                 return msgspec.convert({**declared, "event": _event_of_topic(message)}, AnyCommand)
@@ -150,7 +150,7 @@ def parse_command(record: Mapping[str, Any], sources: Mapping[str, Any]) -> AnyC
 
 
 def usable_key(text: str) -> str:
-    """Return an idempotency key for an event's identifier: the text, or its digest if the text is not a valid key."""
+    """Return an idempotency key from an event's identifier: the text itself, or its digest if it is not a valid key."""
     if len(text) <= LONGEST_KEY and re.fullmatch(KEY_PATTERN, text):
         return text
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -164,7 +164,7 @@ def command_schema() -> dict[str, Any]:
 
 
 def _event_of_topic(notification: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a notification to the form of EventBridge's events."""
+    """Convert an SNS notification to the form of EventBridge's events."""
     attributes: Any = notification.get("MessageAttributes") or {}
     return {
         "id": notification.get("MessageId"),

@@ -1,15 +1,15 @@
-"""How long a message can wait: the limits of SQS, and the backoff after a failure."""
+"""Limits of a message's waits: those of SQS, and the backoff after failures."""
 
 from __future__ import annotations
 
 LONGEST_DELAY = 900
-"""The limit of SQS for ``DelaySeconds``."""
+"""SQS's limit for ``DelaySeconds``."""
 LONGEST_BACKOFF = 60.0
-"""The most seconds between two tries of a message that could not be handled."""
+"""Maximum seconds between two tries of a message that could not be handled."""
 LONGEST_HIDING = 41_000
-"""In seconds, with a margin: SQS hides a message for at most 12 hours from when it was received."""
+"""Maximum seconds for which a message is hidden. SQS's limit is 12 hours from the receive; this leaves a margin."""
 
 
 def backoff(tries: int, chance: float, longest: float = LONGEST_BACKOFF) -> float:
-    """Return the seconds until the next try: about one second, then twice as long each time, at most ``longest``."""
+    """Return the seconds until the next try: about one at first, doubled with each try, at most ``longest``."""
     return min(2.0 ** min(tries - 1, 10), longest) * (1 + chance) / 2

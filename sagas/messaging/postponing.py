@@ -1,4 +1,4 @@
-"""Postpone a message without using up its receives: SQS counts every delivery as one."""
+"""Postpone messages without using up their receives. SQS counts each delivery as a receive."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from sagas.messaging.message.message import Message
 from sagas.messaging.queues import Queues
 
 _SPARE_RECEIVES = 3
-"""Receives in reserve, so that postponing never moves a message to the dead-letter queue."""
+"""Receives in reserve, so that a postponement never moves a message to the dead-letter queue."""
 _MOST_HOPS = 2_000
-"""The most copies of one message before it is given up. A copy is delayed by at least one second per hop, up to 15
-minutes. So this many copies take more than 16 days: longer than all retries of a step can take, and longer than SQS
-keeps a message (both 14 days). Such a message is in a loop, or its circuit breaker never closes."""
+"""Maximum copies of one message before it is given up. A copy is delayed by at least one second per hop, up to 15
+minutes. So this many copies take more than 16 days. The retries of a step take 14 days at most, and SQS keeps a message
+as long. Such a message is in a loop, or its circuit breaker never closes."""
 _RECEIVES_PER_COPY = 3
-"""The tries that each copy stands for, so that the backoff of a copy continues where the original stopped."""
+"""How many tries each copy counts for, so that a copy's backoff continues where the original stopped."""
 
 
 class Postponing:
-    """Postpones messages: short waits by hiding the message, long waits by sending a delayed copy.
+    """Postpones messages. For a short wait the message is hidden, for a long one a delayed copy is sent.
 
-    A hidden message counts toward the 120,000 messages in flight that SQS allows, and its next delivery counts as a
+    A hidden message counts towards the 120,000 messages in flight that SQS allows, and its next delivery costs a
     receive. A delayed copy does neither.
 
     Args:
         queues: the queues of the messages.
-        environment: the function's environment; after ``SAGAS_MAX_RECEIVES`` receives its queue gives a message up.
+        environment: the function's environment. ``SAGAS_MAX_RECEIVES``: receives after which its queue gives a message
+            up.
         logger: logs messages that are given up.
-        chance: returns a random number from 0 to 1, so that messages that failed together do not come back together.
+        chance: returns a random number from 0 to 1. Messages that failed together do not return together.
     """
 
     def __init__(
@@ -43,22 +44,22 @@ class Postponing:
         self._logger = logger
 
     def postpone(self, message: Message, seconds: float, *, copies: bool = True) -> bool:
-        """Have ``message``, or a copy of it, come back in ``seconds``; a copy takes at least a second per earlier copy.
-        Returns whether a copy was sent, so that the original can be deleted."""
+        """Have ``message`` or a copy return in ``seconds``. A copy takes at least a second per earlier copy. Returns
+        whether a copy was sent: the original can then be deleted."""
         if not copies or (seconds <= SHORT_WAIT and message.receives + _SPARE_RECEIVES < self._most_receives):
             self._queues.delay(message, seconds)
             return False
         if message.hops >= _MOST_HOPS:
             details = {"hops": message.hops, "message_id": message.message_id}
             self._logger.error("message given up", extra=details)
-            self._queues.delay(message, 0)  # this uses up its receives, and it goes to the dead-letter queue
+            self._queues.delay(message, 0)  # this uses up the receives, and the message goes to the dead-letter queue
             return False
         delay = min(max(seconds, message.hops), LONGEST_DELAY)
         self._queues.send(replace(message, hops=message.hops + 1), delay)
         return True
 
     def after_failure(self, message: Message, *, copies: bool) -> bool:
-        """Have a message that could not be handled come back after a backoff of up to a minute.
-        Returns whether a copy was sent, so that the original can be deleted."""
+        """Have a message that could not be handled return after a backoff of up to a minute. Returns whether a copy was
+        sent: the original can then be deleted."""
         tries = message.receives + _RECEIVES_PER_COPY * message.hops
         return self.postpone(message, backoff(tries, self._chance()), copies=copies)

@@ -1,4 +1,4 @@
-"""Send messages to SQS queues, and delay received ones."""
+"""Send messages to SQS queues, and delay received messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sagas.messaging.work import NOW, OneSaga, Work
 
 _COUNTS = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
 _BATCH = 10
-"""The most messages in one request."""
+"""Maximum messages in one request."""
 _REQUEST = 1_000_000
-"""The most bytes of messages in one request; the limit of SQS is 1 MiB."""
+"""Maximum bytes of messages in one request. SQS's limit is 1 MiB."""
 _ATTRIBUTES = 300
-"""The most bytes of a message's attributes."""
+"""Maximum bytes of a message's attributes."""
 
 
 class Queues:
@@ -29,8 +29,8 @@ class Queues:
 
     Args:
         routes: the queues of the steps.
-        region: AWS region; ``None`` uses the environment's.
-        endpoint_url: ``None`` uses the environment's.
+        region: AWS region; ``None`` for the environment's.
+        endpoint_url: the URL of SQS; ``None`` for the environment's.
     """
 
     def __init__(self, routes: Routes, region: str | None = None, endpoint_url: str | None = None) -> None:
@@ -43,12 +43,12 @@ class Queues:
         return connect("sqs", HOT, region=self._region, endpoint_url=self._endpoint_url)
 
     def connect(self) -> None:
-        """Create the client now instead of with the first request."""
+        """Create the client now, and not with the first request."""
         _ = self._client
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Send ``message`` to its step's queue, or to ``now``, if there is one, when it needs no author's code.
-        ``delay``: seconds until it can be delivered; beyond SQS's 15 minutes the receiver must wait longer."""
+        """Send ``message`` to its step's queue, or, if it needs no user code, to the queue ``now`` if there is one.
+        ``delay``: seconds until it can be delivered. Beyond SQS's 15 minutes, the receiver must wait longer."""
         if message.codeless and self.has_work(NOW):
             self.send_work(NOW, [OneSaga(message.saga_id, message.dispatch).work()], delay)
             return
@@ -61,7 +61,7 @@ class Queues:
             )
 
     def send_all(self, messages: Sequence[Message]) -> None:
-        """Send messages to their steps' queues without delay, up to ten per request to the same queue."""
+        """Send messages to their steps' queues without delay, up to ten per request to a queue."""
         by_queue = dict[str, list[Message]]()
         for message in messages:
             if message.codeless and self.has_work(NOW):
@@ -83,7 +83,7 @@ class Queues:
 
     def queue_elsewhere(self, record: Mapping[str, Any], message: Message) -> str | None:
         """Return the URL of a message's own queue if its record came from another queue, for example after a redrive to
-        the wrong destination; otherwise ``None``. Also ``None`` if its step has no queue."""
+        the wrong destination; ``None`` otherwise, or if its step has no queue."""
         try:
             url = self._routes.queue(message.saga, message.step)
         except NotFound:
@@ -96,7 +96,7 @@ class Queues:
         delivered, at most SQS's 15 minutes."""
         received: dict[str, Any] = record.get("messageAttributes") or {}
         attributes = dict[str, dict[str, Any]]()
-        for name, value in received.items():  # Lambda and SQS use different names
+        for name, value in received.items():  # Lambda and SQS spell the names differently
             if value["dataType"].startswith("Binary"):
                 content = {"BinaryValue": base64.b64decode(value["binaryValue"])}
             else:
@@ -119,7 +119,7 @@ class Queues:
             self._client.send_message(QueueUrl=url, MessageBody=text, MessageAttributes=named, DelaySeconds=seconds)
 
     def delay(self, message: Message, seconds: float) -> None:
-        """Hide this message for at least ``seconds``, so that it comes back then."""
+        """Hide a message for at least ``seconds``, after which it returns."""
         self._change_visibility(self._routes.queue(message.saga, message.step), message.receipt, seconds)
 
     def waiting(self, saga: str, step: str) -> int:
@@ -142,7 +142,7 @@ class Queues:
                 )
 
     def has_work(self, queue: str) -> bool:
-        """Whether this function can send to a work queue of that name."""
+        """Whether this function can send to a work queue with this name."""
         return queue in self._routes.work
 
     def work_waiting(self, queue: str) -> int:
@@ -150,7 +150,7 @@ class Queues:
         return self._count(self._routes.work_queue(queue))
 
     def delay_record(self, record: Mapping[str, Any], seconds: float) -> None:
-        """Hide a received message of any kind for ``seconds``, so that it comes back then."""
+        """Hide a received message of any kind for ``seconds``, after which it returns."""
         self._change_visibility(self._routes.by_arn(record["eventSourceARN"]), record["receiptHandle"], seconds)
 
     def _count(self, url: str) -> int:
@@ -159,11 +159,11 @@ class Queues:
         return sum(int(answer["Attributes"].get(name, 0)) for name in _COUNTS)
 
     def representative(self, saga: str, step: str) -> str:
-        """Return the step that represents all steps that share this step's queue."""
+        """Return the step that stands for all steps that share this step's queue."""
         return self._routes.representative(saga, step)
 
     def make_visible_now(self, source_arn: str, receipt: str) -> None:
-        """Make a message that can never succeed visible at once, so that it reaches the dead-letter queue soon."""
+        """Make a message visible at once that can never succeed, so that it soon reaches the dead-letter queue."""
         self._change_visibility(self._routes.by_arn(source_arn), receipt, 0)
 
     def _change_visibility(self, url: str, receipt: str, seconds: float) -> None:
@@ -178,7 +178,7 @@ def _attributes_of(message: Message) -> dict[str, Any]:
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Split messages into requests within SQS's limits: at most ten messages each, and a limit on bytes."""
+    """Split messages into requests within the limits of ten messages and of bytes."""
     batch, size = list[Message](), 0
     for message in messages:
         added = len(message.body.encode()) + _ATTRIBUTES

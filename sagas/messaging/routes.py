@@ -12,15 +12,14 @@ from typing import Any
 from sagas.errors import NotFound
 
 _ROOM = 64
-"""The most characters of a derived name before its token. SQS allows 80 in all."""
+"""Maximum characters of a derived name before its token. SQS allows 80 in all."""
 TYPES_FILE = "sagas-types.json"
-"""A file next to the code of a function, with the saga types that do not fit its environment variables."""
+"""A file next to a function's code, with the saga types that do not fit into its environment variables."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def derived_name(saga: str, queue: str, token: str) -> str:
-    """Return the derived name of a queue. ``token``: distinguishes the services of an account and region, at most 15
-    characters."""
+    """Return the derived name of a queue. ``token``: up to 15 characters that distinguish services."""
     plain = _UNFIT.sub("_", f"{saga}-{queue}")
     if plain != f"{saga}-{queue}" or len(plain) > _ROOM:
         digest = hashlib.sha256(f"{saga}-{queue}".encode()).hexdigest()[:8]
@@ -35,7 +34,7 @@ class Routes:
     Args:
         base: the start of every queue's URL, without a slash at the end.
         queues: queue names by saga and step.
-        lanes: by saga, for each step without a queue, the step whose queue it uses.
+        lanes: by saga, the steps without a queue, each with the step whose queue it uses.
         work: names of the service's own work queues that the function can send to.
     """
 
@@ -53,9 +52,9 @@ class Routes:
     ) -> Routes:
         """Read the routes from the JSON in a function's environment.
 
-        Lambda allows 4 KB for all environment variables of a function. So queues are not listed: their names are
+        Lambda allows 4 KB for all environment variables of a function, so queues are not listed: their names are
         derived from a token. ``shared`` is a queue for all steps of a saga. ``groups`` has queues that some steps
-        share; it can also be in a file if the variables have no room.
+        share. If the variables have no room for it, a file has it.
         """
         data: dict[str, Any] = json.loads(text)
         token, shared, grouped = data["token"], data.get("shared"), data.get("groups", groups or {})
@@ -73,7 +72,7 @@ class Routes:
         return f"{self.base}/{name}"
 
     def representative(self, saga: str, step: str) -> str:
-        """Return the first of the steps that share this step's queue; it represents the queue."""
+        """Return the first of the steps that share this step's queue. It stands for all of them."""
         queues = self.queues.get(saga, {})
         return next((other for other, name in queues.items() if name == queues.get(step)), step)
 
@@ -84,5 +83,5 @@ class Routes:
         return f"{self.base}/{self.work[name]}"
 
     def by_arn(self, arn: str) -> str:
-        """Return the URL of the queue with that ARN."""
+        """Return the URL of the queue with an ARN."""
         return f"{self.base}/{arn.rsplit(':', 1)[-1]}"

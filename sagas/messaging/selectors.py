@@ -1,4 +1,4 @@
-"""Selectors: what to take from an event. A selector is a path such as ``$.detail.id``, or JSON that contains paths."""
+"""Selectors, which say what to take from an event: a path such as ``$.detail.id``, or JSON with paths in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_QUOTE = 100
 
 
 def wrong_paths(selector: object) -> Iterator[str]:
-    """Yield the texts of a selector that start with a dollar sign but are not paths."""
+    """Yield those texts of a selector that start with a dollar sign but are not paths."""
     match selector:
         case str() if selector.startswith("$") and not is_path(selector):
             yield selector
@@ -38,7 +38,7 @@ def has_paths(selector: object) -> bool:
 
 
 def pick(event: Any, selector: Any, where: str) -> Any:
-    """Replace each path in a selector by what the event has there. ``where``: the selector's own place, for errors."""
+    """Replace each path in a selector with the event's value there. ``where``: the selector's own place, for errors."""
     match selector:
         case dict():
             named = cast("dict[str, Any]", selector)

@@ -1,7 +1,7 @@
-"""The messages of a service's own work queues, with which its functions pass work to each other.
+"""The messages of a service's own work queues, by which its functions hand work to each other.
 
-A message names a task and its details: sagas to advance or purge, a range to sweep, or one saga that can advance
-without the author's code. A lost message does no harm: the tables record the work, and the supervisor finds it again.
+A message names a task and its details: sagas to recover or purge, a range to sweep, or a saga that can advance without
+user code. A lost message does no harm, because the tables record the work and the supervisor finds it again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from sagas.formats import FORMAT, check_format
 BULK = "bulk"
 """The queue for work that is not urgent: recovery, purges and sweeps."""
 NOW = "now"
-"""The queue for short, urgent work: ends of waits. A service has it if any saga waits."""
+"""The queue for short, urgent work, such as ends of waits. A service has it if any of its sagas waits."""
 LOOK = "look"
 """The task of the queue ``now`` that advances one saga."""
 CHILDREN, START = "children", "start"
-"""Its tasks that advance parents and children, and that start children."""
+"""The tasks of the queue ``now`` that advance parents and children, and that start children."""
 MOST_HOPS = 1_000
-"""The most messages in a chain, each sent by the one before. A longer chain is a loop: at up to five minutes per
-message, this many take three days."""
+"""Maximum messages in a chain, in which each message sends the next. A longer chain is a loop: at up to five minutes
+per message, this many take three days."""
 
 
 class Work(msgspec.Struct, frozen=True):
     """A message of a work queue. New fields need a default; unknown fields are ignored.
 
     Args:
-        task: the name of the task.
-        details: the task's parameters; JSON only.
-        hops: the number of messages before this one in a chain.
+        task: the task's name.
+        details: the task's parameters, as JSON builtins.
+        hops: how many messages preceded this one in a chain.
         format: the version of the message format.
     """
 
@@ -60,7 +60,7 @@ class DueSagas(msgspec.Struct, frozen=True):
 
     Args:
         sagas: the time since which each saga is due, and its id.
-        until: epoch seconds at which the message expires; sagas that are still due then are found again.
+        until: epoch seconds at which the message expires. Sagas that are still due then are found again.
     """
 
     sagas: Annotated[list[tuple[_Time, _Uuid]], Meta(min_length=1, max_length=100)]
@@ -81,7 +81,7 @@ class OneSaga(msgspec.Struct, frozen=True):
 
     Args:
         saga_id: the saga's id.
-        dispatch: the number of the saga's message that this one replaces; it becomes stale with that. 0 if it replaces
+        dispatch: the number of the saga's message that this one replaces; it becomes stale with that. 0 if there is
             none.
     """
 
@@ -111,7 +111,7 @@ class SagasToAdvance(msgspec.Struct, frozen=True):
 
     Args:
         sagas: their ids.
-        thorough: whether to also complete work that an earlier task may have left unfinished.
+        thorough: whether to also complete work that an earlier task may not have finished.
     """
 
     sagas: Annotated[list[_Uuid], Meta(min_length=1, max_length=100)]
@@ -133,7 +133,7 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
     Args:
         saga_id: the parent's id.
         step: the parent's step.
-        round: how often the step's failed children were restarted before.
+        round: how often the step's failed children had been restarted before.
         first: the first position, from 0.
         count: how many.
     """
@@ -155,7 +155,7 @@ class ChildrenToStart(msgspec.Struct, frozen=True):
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """The part of a message that is read first: in a newer format, the other fields may differ."""
+    """The part of a message that is read first, because the other fields may differ in a newer format."""
 
     format: Any = None
 

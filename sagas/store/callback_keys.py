@@ -18,7 +18,7 @@ _Stage = Literal["AWSCURRENT", "AWSPREVIOUS"]
 _FRESH = 300.0
 """Seconds for which a key is cached. After that time a new key is in use everywhere."""
 _LEAST_AGE = 10.0
-"""Minimum age of the cache before an unknown key is read again, or each forged token would cost a request."""
+"""Minimum seconds between reads of an unknown key. Otherwise each forged token would cost a request."""
 _LEAST_BYTES = 32
 """Minimum bytes of a key: as many as the signature."""
 
@@ -28,7 +28,7 @@ class CallbackKey:
     """A key.
 
     Args:
-        id: eight characters that tokens name it by, derived from the secret.
+        id: eight characters derived from the secret, by which tokens name the key.
         secret: its bytes.
     """
 
@@ -40,7 +40,7 @@ class CallbackKeys:
     """Reads a secret, and caches it for five minutes.
 
     Args:
-        secret_id: its name or ARN.
+        secret_id: the secret's name or ARN.
         now: returns the time, in epoch seconds.
         region: the secret's region; ``None`` for the environment's.
         endpoint_url: the URL of Secrets Manager; ``None`` for the environment's.
@@ -55,14 +55,14 @@ class CallbackKeys:
         self._cache: dict[_Stage, tuple[CallbackKey | None, float]] = {}
 
     def signing(self) -> CallbackKey:
-        """Return the key to sign with."""
+        """Return the key for signing."""
         key = self._get("AWSCURRENT", _FRESH)
         if key is None:
             raise SagaError(f"the secret that signs callback URLs is shorter than {_LEAST_BYTES} bytes")
         return key
 
     def named(self, key_id: str) -> CallbackKey | None:
-        """Return the valid key of that id, the current or the previous one; ``None`` if there is none."""
+        """Return the current or previous key if it has this id; ``None`` otherwise."""
         for freshness in (_FRESH, _LEAST_AGE):
             for stage in ("AWSCURRENT", "AWSPREVIOUS"):
                 key = self._get(stage, freshness)
@@ -71,7 +71,7 @@ class CallbackKeys:
         return None
 
     def _get(self, stage: _Stage, freshness: float) -> CallbackKey | None:
-        """Return the key of a version, at most ``freshness`` seconds old; during an outage, the cached one."""
+        """Return the key of a version, read at most ``freshness`` seconds ago; during an outage, the cached key."""
         now, cached = self._now(), self._cache.get(stage)
         if cached is None or now - cached[1] > freshness:
             try:
@@ -90,7 +90,7 @@ class CallbackKeys:
                 answer: dict[str, Any] = client.get_secret_value(SecretId=self._secret_id, VersionStage=stage)
             except ClientError as error:
                 if stage == "AWSPREVIOUS" and code_of(error) == "ResourceNotFoundException":
-                    return None  # it was never rotated
+                    return None  # the secret was never rotated
                 raise
         secret: bytes = str(answer.get("SecretString") or "").encode() or answer.get("SecretBinary") or b""
         if len(secret) < _LEAST_BYTES:

@@ -14,17 +14,17 @@ from sagas.errors import Ambiguous, SagaError, Unavailable
 from sagas.store.outcomes import Contended, Refused, Unwritable
 
 _PAGE = 100
-"""Most items of a BatchGetItem."""
+"""Maximum items of a BatchGetItem."""
 _BATCH = 25
-"""Most items of a BatchWriteItem."""
+"""Maximum items of a BatchWriteItem."""
 
 
 _AGAIN = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"})
-"""Temporary reasons of a canceled transaction."""
+"""Temporary reasons for a canceled transaction."""
 
 
 def _canceled(reasons: Sequence[Any]) -> SagaError:
-    """Return the error for a canceled transaction, from the reasons of its writes, in order."""
+    """Return the error for a canceled transaction. ``reasons``: those of its writes, in order."""
     codes = {place: reason.code for place, reason in enumerate(reasons) if reason is not None}
     failed = {place: reasons[place].raw_item for place, code in codes.items() if code == "ConditionalCheckFailed"}
     if failed:
@@ -34,10 +34,10 @@ def _canceled(reasons: Sequence[Any]) -> SagaError:
 
 
 class SharedConnection(Connection):
-    """PynamoDB's connection, on the execution environment's only session. All its errors are this library's."""
+    """PynamoDB's connection, with the execution environment's only session. All errors it raises are this library's."""
 
     config: Config = HOT
-    """Timeouts and retries of its client. Set them before the first request."""
+    """The client's timeouts and retries. They must be set before the first request."""
 
     @property
     def client(self) -> Any:
@@ -47,25 +47,25 @@ class SharedConnection(Connection):
         return self._client
 
     def serve(self, model: Any) -> None:
-        """Have a model use this connection instead of one of its own."""
+        """Let a model use this connection, and not one of its own."""
         own = model._get_connection()
         if own.table_name not in self._tables:
             self.add_meta_table(own.get_meta_table())
         own.connection = self
 
     def get_consumed_capacity_map(self, return_consumed_capacity: str) -> dict[str, str]:
-        """Do not ask for consumed capacity: PynamoDB would in every request, and nothing reads it."""
+        """Return nothing, so that no request asks for the consumed capacity, which nothing reads."""
         return {}
 
     def dispatch(self, operation_name: str, operation_kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Make a request and return the answer."""
+        """Send a request and return the answer."""
         with translated("DynamoDB", lost=Ambiguous):
             try:
                 return cast("Any", super()).dispatch(operation_name, operation_kwargs)
             except ClientError as error:
                 code = code_of(error)
                 if code == "ConditionalCheckFailedException":
-                    answer = cast("Any", error.__cause__).response  # PynamoDB's own error lacks the item
+                    answer = cast("Any", error.__cause__).response  # PynamoDB's error does not have the item
                     raise Refused("the condition failed", {0: answer.get("Item")}) from error
                 if code == "TransactionConflictException":
                     raise Contended(f"DynamoDB {operation_name}: conflict") from error

@@ -1,4 +1,4 @@
-"""JSON builtins as a DynamoDB map. PynamoDB's own dynamic map adds members when it is read back."""
+"""JSON builtins as a DynamoDB map. PynamoDB's own dynamic map would add members when it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pynamodb.attributes import Attribute
 from pynamodb.constants import MAP
 
 MARK = "encrypted1:"
-"""The prefix of an encrypted payload, which JSON never starts with."""
+"""The prefix of an encrypted payload. JSON never starts with it."""
 
 
 class DocumentAttribute(Attribute[dict[str, Any]]):
@@ -36,7 +36,8 @@ def packed(value: Any) -> dict[str, Any]:
         case int() | float():
             return {"N": json.dumps(value)}
         case str():
-            # An exception's text may contain lone surrogates, as file names do; DynamoDB's strings are UTF-8.
+            # DynamoDB's strings are UTF-8, but an exception's text may contain lone surrogates, for example from file
+            # names.
             return {"S": value.encode(errors="backslashreplace").decode()}
         case dict():
             return {"M": {key: packed(member) for key, member in cast("dict[str, Any]", value).items()}}
@@ -47,7 +48,7 @@ def packed(value: Any) -> dict[str, Any]:
 
 
 def unpacked(stored: dict[str, Any]) -> Any:
-    """Return the original JSON builtin; a whole number becomes an ``int``."""
+    """Return the original JSON builtin. A whole number becomes an ``int``."""
     [(kind, value)] = stored.items()
     match kind:
         case "NULL":

@@ -1,14 +1,14 @@
-"""Payloads encrypted before they leave the function: AES-256-GCM, with KMS data keys per saga.
+"""Encrypt payloads before they leave the function: AES-256-GCM, with KMS data keys per saga.
 
-Each encrypted text contains its data key, wrapped by KMS. Tables, buckets and backups are unreadable without
-``kms:Decrypt``, no entry is needed to decrypt another, and a purge that deletes a saga's payloads deletes its
-keys. KMS binds a wrapped key to the saga's id, and AES-GCM binds each text to its place within the saga. Both are
-stored with the payload and never change. Nothing is bound to the name of a stack, construct, service or table, so
-payloads stay readable when these change. An environment encrypts with the last key that it decrypted for the saga, and
-requests a new one from KMS only if there is none.
+Each encrypted text contains its data key, wrapped by KMS. So tables, buckets and backups are unreadable without
+``kms:Decrypt``, each entry can be decrypted on its own, and a purge deletes a saga's keys together with its payloads.
+KMS binds a wrapped key to the saga's id, and AES-GCM binds each text to its place in the saga. Both are stored with the
+payload and never change. Nothing is bound to the name of a stack, construct, service or table, so payloads stay
+readable if these change. An environment encrypts with the last key that it has used for the saga, and only requests a
+new one from KMS if it has none.
 
-AES-GCM comes from ``cryptography``, not the AWS Encryption SDK. The SDK supports many keys and algorithms, calls KMS
-for each payload, and needs 20 MB in the layer. This library needs one KMS key and one algorithm.
+AES-GCM comes from ``cryptography``, not the AWS Encryption SDK. The SDK calls KMS for each payload, and needs 20 MB in
+the layer for its many keys and algorithms. This library only needs one of each.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sagas.store.documents import MARK
 from sagas.store.outcomes import Changed
 
 _NONCE = 12
-"""Random bytes: with some dozens of payloads per key, two are practically never the same."""
+"""Bytes of a random nonce. With some dozens of payloads per key, no two nonces are ever the same in practice."""
 _LENGTH = 2
 """Bytes that hold the length of a wrapped key."""
 _CACHED_KEYS = 1_000
-"""Unwrapped data keys that an environment caches: it calls KMS once for a saga that runs there."""
+"""How many unwrapped data keys an environment caches. So it calls KMS once for a saga that runs there."""
 
 
 class PayloadEncryption:
@@ -109,12 +109,12 @@ class PayloadEncryption:
 
 
 def _context(saga_id: str) -> dict[str, str]:
-    """Return the encryption context: KMS binds a data key to it and logs it, and a policy can require it."""
+    """Return the encryption context. KMS binds a data key to it and logs it, and a policy can require it."""
     return {"sagas:id": saga_id}
 
 
 def _bound_to(saga_id: str, place: str) -> bytes:
-    """Return the associated data that AES-GCM binds a payload to."""
+    """Return the associated data to which AES-GCM binds a payload."""
     return f"{saga_id}/{place}".encode()
 
 

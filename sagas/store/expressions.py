@@ -10,7 +10,7 @@ from typing import Any
 
 @lru_cache(maxsize=512)
 def placeholders(expressions: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the attributes by placeholder, and the values, that expressions use. DynamoDB refuses unused ones."""
+    """Return the attributes and the values that expressions use, by placeholder. DynamoDB refuses unused ones."""
     names = {f"#{name}": name for name in re.findall(r"#(\w+)", expressions)}
     return names, tuple(dict.fromkeys(re.findall(r":\w+", expressions)))
 

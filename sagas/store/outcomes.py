@@ -10,12 +10,12 @@ from sagas.errors import SagaError, Unavailable
 
 
 class Refused(SagaError):
-    """A conditional write failed, because the stored state is no longer the one that the caller had read.
+    """A conditional write failed, because the stored state is no longer the state that the caller had read.
 
     Args:
         message: one line of text.
-        items: the existing item by the number of the write whose condition failed, which is 0 outside a transaction.
-            ``None`` if there is no item, or the write did not request it.
+        items: the existing items, by the number of each write whose condition failed: 0 outside a transaction. ``None``
+            if there is no item, or the write did not request it.
     """
 
     def __init__(self, message: str, items: Mapping[int, dict[str, Any] | None]) -> None:
@@ -24,26 +24,26 @@ class Refused(SagaError):
 
 
 class Contended(Unavailable):
-    """Another write touched the same item, or capacity ran out: try again soon. Nothing was written."""
+    """Another write touched the same item, or capacity ran out. Try again soon. Nothing was written."""
 
 
 class Unwritable(SagaError):
-    """DynamoDB never accepts a write of the transaction, for a reason other than a condition. Nothing was written."""
+    """DynamoDB refused a write of a transaction for good, for a reason other than a condition. Nothing was written."""
 
 
 class Changed(SagaError):
-    """A stored payload is missing, unreadable, changed, or from another saga."""
+    """A stored payload is missing, is unreadable, was changed, or belongs to another saga."""
 
     def __init__(self, saga_id: str) -> None:
         super().__init__(f"a payload of saga {saga_id} is missing, was changed, or belongs to another saga")
 
 
 class Fenced(SagaError):
-    """A worker with a higher fencing token is running: stop, keep the message, write nothing more."""
+    """A worker with a higher fencing token has taken over: stop, keep the message, and write nothing more."""
 
 
 class FlagWon(SagaError):
-    """A flag was set between read and write, without a lease: a cancel, or a signal for the current step. ``state`` is
+    """A cancel or a signal for the current step was accepted between read and write. That takes no lease. ``state``:
     the saga as it is now."""
 
     def __init__(self, state: SagaState, what: str) -> None:

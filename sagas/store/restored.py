@@ -1,9 +1,9 @@
-"""Trim restored tables: remove entries and joins that are newer than the restored table of sagas.
+"""Trim restored tables: remove entries and joins from after the time of the restored table of sagas.
 
-DynamoDB restores tables one by one, to slightly different times. Missing items are lost, so entries and joins are
+DynamoDB restores tables one by one, to slightly different times. Missing items would be lost, so entries and joins are
 restored to a later time than the sagas. All surplus items were written after the time of the sagas. A parallel scan
-filters by time, and its results are compared with the sagas a hundred at a time, so memory does not grow with the
-tables. No saga may run on the tables yet. An interrupted run can be repeated.
+filters by time, and compares a hundred results at a time with the sagas, so memory does not grow with the tables. No
+saga may run on the tables yet. An interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sagas.store.connection import SharedConnection
 from sagas.store.control.mapping import Item, attributes_of, number_in
 
 _SEGMENTS = 32
-"""Segments of a table that are scanned in parallel."""
+"""How many segments of a table are scanned in parallel."""
 _TOGETHER = 100
-"""Items that are compared with their sagas at once: DynamoDB reads up to 100 per request."""
+"""How many items are compared with their sagas at a time. DynamoDB reads up to 100 per request."""
 _BEFORE = 3_600.0
 """Seconds of overlap. A function may write an entry up to 15 minutes after its time, and its clock may be off."""
 
@@ -37,8 +37,8 @@ class Trimmed:
     """The result of a run.
 
     Args:
-        scanned: items that DynamoDB scanned.
-        removed: items that were removed.
+        scanned: how many items DynamoDB scanned.
+        removed: how many items were removed.
     """
 
     scanned: int
@@ -46,15 +46,14 @@ class Trimmed:
 
 
 def time_of_restore(connection: SharedConnection, table: str) -> float | None:
-    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored but, for example,
-    imported."""
+    """Return the epoch seconds to which DynamoDB restored a table; ``None`` if it was not restored by DynamoDB."""
     described = connection.dispatch("DescribeTable", {"TableName": table})["Table"]
     restored: datetime | None = described.get("RestoreSummary", {}).get("RestoreDateTime")
     return None if restored is None else restored.timestamp()
 
 
 def trim_audit(connection: SharedConnection, sagas: str, audit: str, restored_to: float) -> Trimmed:
-    """Remove entries that are newer than the table of sagas. Each saga is then as it was at that time.
+    """Remove entries that the sagas have not committed yet, so that each saga is as it was at the time of its table.
     ``restored_to``: epoch seconds to which the table of sagas was restored."""
 
     def trim(entries: Sequence[Item]) -> int:
@@ -70,13 +69,13 @@ def _comes_later(entry: Item, saga: Item | None) -> bool:
     if saga is None:
         return "purge" not in entry  # tombstones of purged sagas stay
     seq = number_in(entry, "seq")
-    # One entry may be ahead of its saga, if the saga has its claim: the next worker adopts it.
+    # One entry may be ahead of its saga, under the token of the saga's claim. The next worker adopts it.
     ahead = number_in(saga, "seq") + 1, number_in(saga, "token")
     return seq > number_in(saga, "seq") and (seq, number_in(entry, "token")) != ahead
 
 
 def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to: float) -> Trimmed:
-    """Remove ends that their children have not reached yet, and correct the counts of those joins. ``restored_to``:
+    """Remove outcomes that their children have not reached yet, and correct the counts of those joins. ``restored_to``:
     epoch seconds to which the table of sagas was restored."""
     changed = set[str]()
 
@@ -91,7 +90,7 @@ def trim_joins(connection: SharedConnection, sagas: str, joins: str, restored_to
 
 
 def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) -> int:
-    """Remove the early ends of a join, and correct its counts; return their number."""
+    """Remove the early outcomes of a join, and correct its counts; return how many were removed."""
     request = {
         "TableName": joins,
         "KeyConditionExpression": "#join = :join",
@@ -106,7 +105,7 @@ def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) 
     counts = Counter(
         f"{end['part']['S'].partition('#')[0]}_{end['how']['S']}" for end in ends if end["part"]["S"] not in removed
     )
-    # Counts first: while an early end remains, another run would correct them again.
+    # The counts come first: while an early outcome remains, a repeated run corrects them again.
     total = attributes_of({"join": join, "part": "sum#00", **counts})
     connection.dispatch("PutItem", {"TableName": joins, "Item": total})
     others = [item for item in items if item["part"]["S"].startswith("sum#") and item["part"] != total["part"]]
@@ -116,7 +115,7 @@ def _trim_join(connection: SharedConnection, sagas: str, joins: str, join: str) 
 
 
 def _still_to_come(connection: SharedConnection, sagas: str, ends: Sequence[Item]) -> list[Item]:
-    """Return the ends that their children have not reached yet."""
+    """Return the outcomes that their children have not reached yet."""
     children = {_child_of(end): end for end in ends}
     restored = _sagas(connection, sagas, children, "status", "order")
     return [end for end in ends if not _has_come(end, restored.get(_child_of(end), {}))]
@@ -132,7 +131,7 @@ def _has_come(end: Item, child: Item) -> bool:
     phase, order = end["part"]["S"].partition("#")[0], number_in(child, "order")
     if phase == FORWARD:
         return order != 0 or ("status" in child and child["status"]["S"] in ENDED)
-    number = int(phase[1:])  # of the undoing; negative in the child, once that has ended
+    number = int(phase[1:])  # the number of the undo; negative in the child once that undo has ended
     return order > number or -order >= number
 
 
@@ -150,8 +149,7 @@ def _scan_recent(
     attributes: Sequence[str],
     handle: Callable[[Sequence[Item]], int],
 ) -> Trimmed:
-    """Scan a table with several threads for items written since that time, or shortly before. ``restored_to``: epoch
-    seconds."""
+    """Scan a table with several threads for items from about ``restored_to`` (epoch seconds) or later."""
     stopped = Event()
     request = {
         "TableName": table,
@@ -179,7 +177,7 @@ def _scan_recent(
         try:
             wait(segments, return_when=FIRST_EXCEPTION)
         finally:
-            stopped.set()  # by an error, or by Ctrl-C
+            stopped.set()  # interrupted by an error or Ctrl-C
     parts = [segment.result() for segment in segments]
     return Trimmed(sum(part.scanned for part in parts), sum(part.removed for part in parts))
 

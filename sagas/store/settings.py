@@ -12,16 +12,16 @@ class StoreSettings:
     Args:
         sagas_table: the table of control items.
         audit_table: the table of journal entries.
-        payload_bucket: the bucket of payloads too large for an entry; empty for none.
-        payload_limit: bytes of JSON above which a payload goes to S3.
-        shards: number of partitions that an index key is spread over.
+        payload_bucket: the bucket for payloads that are too large for an entry; empty if there is none.
+        payload_limit: maximum bytes of JSON in an entry. Larger payloads go to S3.
+        shards: over how many partitions an index key is spread.
         region: AWS region; ``None`` for the environment's.
         endpoint_url: the URL of DynamoDB and S3; ``None`` for the environment's.
-        retention: seconds after its end at which a saga is purged; 0 keeps sagas for good.
-        key_retention: seconds for which tombstones and their idempotency keys are kept.
+        retention: seconds from a saga's end to its purge; 0 keeps sagas for good.
+        key_retention: seconds for which tombstones, and so idempotency keys, are kept.
         joins_table: the table of children's outcomes; empty if no saga has children.
-        payload_key: ARN of the KMS key that encrypts payloads; empty for none.
-        never_expiring: saga types whose sagas are kept for good, because only they record which objects they own.
+        payload_key: ARN of the KMS key that encrypts payloads; empty if there is none.
+        never_expiring: saga types whose sagas are kept for good, because nothing else records which objects they own.
     """
 
     sagas_table: str

@@ -1,4 +1,4 @@
-"""The tables as PynamoDB models. A model belongs to a table's name, so it is created at run time."""
+"""The tables as PynamoDB models. A model has the name of its table, so models are created at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sagas.store.settings import StoreSettings
 
 
 class StepAttribute(MapAttribute[Any, Any]):
-    """A step inside a control item. Defaults are left out, because every byte costs money."""
+    """A step inside a control item. Defaults are not stored, because every byte costs money."""
 
     name = UnicodeAttribute()
     status = UnicodeAttribute()
@@ -62,12 +62,13 @@ class DeadAttribute(MapAttribute[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The models and the connections of a pair of tables. Models are PynamoDB's, whose attributes are dynamic.
+    """The models and the connections of a pair of tables. Models are typed as ``Any``, because PynamoDB's attributes
+    are dynamic.
 
     Args:
         control, entry, streak, watermark, scan_position, join: the models.
-        connection: the connection of the models and of all other requests.
-        best_effort: a connection that tries once and waits at most a second, for writes that are not worth a wait.
+        connection: the connection for the models and all other requests.
+        best_effort: a connection that tries once and waits a second at most, for writes that may fail.
     """
 
     control: Any
@@ -80,7 +81,7 @@ class Tables:
     best_effort: SharedConnection
 
     def connect(self) -> None:
-        """Create the clients for starting a saga and running a step before the first request needs them."""
+        """Create the clients that starts and steps use, ahead of the first request."""
         _ = self.connection.client
 
 
@@ -216,7 +217,7 @@ def _entry(settings: StoreSettings) -> type[Model]:
 
 @lru_cache(maxsize=32)
 def tables_for(settings: StoreSettings) -> Tables:
-    """Return the models of these tables. They are cached by settings, because creating them takes a while."""
+    """Return the models of these tables. They are cached by settings, because they take a while to create."""
     connection = SharedConnection(region=settings.region, host=settings.endpoint_url)
     best_effort = SharedConnection(region=settings.region, host=settings.endpoint_url)
     best_effort.config = BEST_EFFORT
@@ -247,7 +248,8 @@ def tables_over(settings: StoreSettings, connection: SharedConnection, best_effo
         resent = NumberAttribute(null=True)
 
     class ScanPositionItem(Model):
-        """The scan position of a shard of due sagas. Stored in the table of sagas, under a key no saga can have."""
+        """The scan position of a shard of due sagas. Stored in the table of sagas, under a key that no saga can
+        have."""
 
         Meta = _meta(settings.sagas_table)
         saga_id = UnicodeAttribute(hash_key=True)

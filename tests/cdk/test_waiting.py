@@ -229,7 +229,6 @@ def test_a_type_that_only_waits_has_nothing_of_its_own(options: dict[str, Any]) 
     service, template = synthesized(Reminder, Trip, **options)
     assert _of(template, "reminder") == []
     assert _of(template, "trip") != []
-    assert part(template, part="work_function", name="now", waits='{"reminder": ["papers", "rest"]}')
     with pytest.raises(DefinitionError, match="reminder only waits, so it has no dead-letter queue"):
         service.dead_letter_queue(Reminder)
     with pytest.raises(DefinitionError, match="papers only waits, so it has no queue and no function"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import uuid
 import zipfile
 from decimal import Decimal
@@ -208,3 +209,22 @@ def test_a_malformed_message_ends_in_the_dead_letter_queue_and_harms_no_other(lo
 
     letter = poll("the malformed message in the dead-letter queue", dead_lettered)
     sqs.delete_message(QueueUrl=dead, ReceiptHandle=letter["ReceiptHandle"])
+
+
+def test_the_readme_of_the_events_invokes_each(local_stack: Stack) -> None:
+    """What it says of the responses is what the deployed functions answer."""
+    functions, answers = local_stack.client("lambda"), dict[str, dict[str, Any]]()
+    names = [each["FunctionName"] for each in functions.list_functions(MaxItems=100)["Functions"]]
+    readme = (REPOSITORY / "events" / "README.md").read_text()
+    for part, file in re.findall(r"`invoke (\w+) (\w+\.json)`", readme):
+        [name] = [name for name in names if part in name]
+        answer = functions.invoke(FunctionName=name, Payload=(REPOSITORY / "events" / file).read_bytes())
+        answers[file] = json.loads(answer["Payload"].read())
+    statuses = {file: answer["statusCode"] for file, answer in answers.items() if file.startswith("api_")}
+    assert {status for file, status in statuses.items() if file.startswith("api_start")} <= {200, 202}
+    assert [statuses[f"api_{name}.json"] for name in ("list", "get_saga", "audit", "cancel")] == [200, 404, 404, 404]
+    assert answers["sqs_step.json"] == {"batchItemFailures": []}
+    assert len(answers["sqs_malformed.json"]["batchItemFailures"]) == 3
+    assert {"found", "swept", "verified"} <= {key for answer in answers.values() for key in answer}
+    bodies = set(re.findall(r"`sagas start [a-z-]+ --file events/(\w+\.json)", readme))
+    assert bodies | answers.keys() == {file.name for file in (REPOSITORY / "events").glob("*.json")}

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from sagas import CircuitBreaker, Saga, step, wait_for
+from sagas import CircuitBreaker, Retry, Saga, step, wait_for
 from sagas.client.read.next_action import next_action
+from sagas.core import arrivals, rules
 from sagas.core.commands import Postpone
-from sagas.errors import Conflict, NotFound, Unavailable
+from sagas.core.rules import Plan
+from sagas.core.states import SagaState
+from sagas.engine import advance
+from sagas.errors import Conflict, NotFound, SagaError, Unavailable
 from tests.engine.changing import First, WithoutPay, WithoutUndo, deployed, in_flight
 from tests.support.bench import Bench
-from tests.support.sagas import FAIL, LOG, Order
+from tests.support.sagas import FAIL, LOG, Order, perform
 
 SETTLE = 900
 
@@ -22,7 +26,10 @@ SETTLE = 900
 @pytest.fixture
 def settling(bench: Callable[..., Bench]) -> Callable[..., Bench]:
     """Make a bench whose sagas wait fifteen minutes for a release."""
+    return settling_in(bench)
 
+
+def settling_in(bench: Callable[..., Bench]) -> Callable[..., Bench]:
     def make(*classes: type[Any]) -> Bench:
         made = bench(*classes)
         made.stack.settle_seconds = SETTLE
@@ -201,9 +208,9 @@ class Numbers(Saga[Order], name="values", version="2"):
     def count(self) -> int:
         return 3
 
-    @step(circuit_breaker=CircuitBreaker(failure_threshold=1))
+    @step(retry=Retry.constant(max_retries=0, delay=0), circuit_breaker=CircuitBreaker(failure_threshold=1))
     def use(self, count: int) -> None:
-        LOG.append(str(count))
+        perform(str(count))
 
 
 def test_a_value_that_the_code_cannot_read_uses_up_no_attempt(settling: Callable[..., Bench]) -> None:
@@ -223,6 +230,25 @@ def test_a_value_that_the_code_cannot_read_uses_up_no_attempt(settling: Callable
     b.engine = b.deploy(Texts)
     b.run()
     assert (b.status(saga_id), LOG, b.state(saga_id).unreadable) == ("COMPLETED", ["three"], "")
+
+
+def test_a_value_that_the_code_cannot_read_closes_no_breaker(settling: Callable[..., Bench]) -> None:
+    """It says nothing of what the step depends on."""
+    b = settling(Numbers)
+    FAIL["3"] = RuntimeError()
+    b.start("values")
+    b.deliver("values", "count")
+    b.deliver("values", "use")
+    (opened,) = b.engine.breakers.states().values()
+    b.engine = b.deploy(Texts)
+    saga_id = b.start("values")
+    b.deliver("values", "count")
+    b.engine = b.deploy(Numbers)
+    b.clock.advance(opened.open_until - b.clock.now() + 60)
+    b.deliver("values", "use")
+    assert b.show(saga_id)["waiting"]["kind"] == "release"
+    (state,) = b.engine.breakers.states().values()
+    assert (state.closed, state.probe) == (False, "")
 
 
 def test_a_value_that_no_release_reads_needs_an_operator(settling: Callable[..., Bench]) -> None:
@@ -290,3 +316,20 @@ def test_a_wait_that_nobody_could_answer_does_not_time_out(settling: Callable[..
     b.engine.operations.retry("asks", saga_id, "the code is back", "ada")
     b.run()
     assert b.show(saga_id)["waiting"]["kind"] == "signal", "it waits the whole time again"
+
+
+def test_code_that_is_not_there_is_never_passed_in_silence(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If nobody asked whether the code fits, the message would die visibly."""
+    b = bench(First)
+    in_flight(b, "book")
+    deployed(b, WithoutPay)
+    for module in (advance, arrivals, rules):
+        monkeypatch.setattr(module, "misfit", _fits)
+    with pytest.raises(SagaError, match="step 'pay' has no code to run"):
+        b.deliver("change", "pay")
+
+
+def _fits(plan: Plan, state: SagaState, now: float) -> None:
+    return None

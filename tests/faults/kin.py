@@ -119,7 +119,8 @@ def _counts(items: list[dict[str, Any]], outcomes: dict[str, str]) -> Iterator[s
 
 def _results(remains: Families, parent: SagaState, step: StepState) -> Iterator[str]:
     """What the step resulted in are its children's results, in order: here each results in its number."""
-    ended = [entry for entry in remains.entries(parent.saga_id) if entry["action"] == "ChildrenEnded"]
+    entries = remains.entries(parent.saga_id)
+    ended = [entry for entry in entries if (entry["action"], entry["step"]) == ("ChildrenEnded", step.name)]
     if sum(not entry["error"] for entry in ended) > 1:
         yield "the children ended twice"
     for entry in ended:

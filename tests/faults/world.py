@@ -194,9 +194,11 @@ class CrashWorld:
                 self.engine.finder.run("recover", TICK)
             self._engine = None
 
-    def deploy(self, *classes: type[Any]) -> None:
-        """From now on functions have the code of these sagas alone; without any, of those that there were first."""
-        self.registry, self._engine = Registry(classes) if classes else self._registries[0], None
+    def deploy(self, *classes: type[Any], settle: float = 0.0) -> None:
+        """From now on functions have the code of these sagas alone; without any, of those that there were first. What
+        does not fit waits for a release for ``settle`` seconds."""
+        self.registry = Registry(classes, None, settle) if classes else self._registries[0]
+        self._engine = None
 
     # What answers, and what is seen.
 

@@ -124,6 +124,21 @@ def test_a_current_message_for_another_step_is_dropped_and_the_current_one_is_se
     assert json.loads(sent["body"])["step"] == "book"
 
 
+def test_no_step_runs_without_idempotency(site: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message stays in its queue, and the saga goes on once the variable is gone."""
+    s = site(Trip)
+    saga_id = s.begin("trip")
+    monkeypatch.setenv("POWERTOOLS_IDEMPOTENCY_DISABLED", "1")
+    [record] = s.stack.receive("trip", "book")
+    with pytest.warns(UserWarning, match="idempotency"):
+        assert _handle([record]) == [record["messageId"]]
+    assert LOG == []
+    monkeypatch.delenv("POWERTOOLS_IDEMPOTENCY_DISABLED")
+    assert _handle([record]) == []
+    assert LOG == ["book:1"]
+    assert s.engine.reader.state("trip", saga_id).cursor == 1
+
+
 FROM_LATER: dict[str, Any] = {"format": FORMAT + 1, "saga": {"renamed": "trip"}, "step": "\ud800"}
 """A message of a newer version."""
 ATTRIBUTES: dict[str, Any] = {

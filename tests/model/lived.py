@@ -29,7 +29,7 @@ from sagas.core.commands import (
 from sagas.core.rules import Plan
 from sagas.core.states import Lease, SagaState, SagaStatus, StepState
 from sagas.engine.registry import SagaType, plan_for
-from tests.model.pairs import HOUR, WAITS, Release, Script, definition, with_new_undos
+from tests.model.pairs import WAIT, WAITS, Release, Script, definition, with_new_undos
 
 FIRST = Send(0, False, 1)
 """The message of a new saga."""
@@ -70,6 +70,8 @@ class Life:
         due: when the supervisor looks at it.
         asked: when an operator asked for its message last.
         retried: it came to rest, and was retried.
+        served: by act, whether a function with the second release journaled it.
+        turn: how many functions have had a turn since the second release came.
     """
 
     old: Release
@@ -88,6 +90,8 @@ class Life:
     due: float = 0.0
     asked: float = 0.0
     retried: bool = False
+    served: list[bool] = field(default_factory=list[bool])
+    turn: int = 0
 
     @classmethod
     def begin(cls, old: Release, new: Release, script: Script) -> Life:
@@ -136,6 +140,10 @@ class Life:
         self.settled = self.settled or waits
         if waits and script.returns:
             self.deployed = self.old
+        back = self.retried or self.back_at >= 0 or (self.settled and script.returns)
+        if script.mixed and self.deployed_at >= 0 and not back:
+            self.turn += 1
+            self.deployed = self.new if self.turn % script.mixed else self.old
         if waits and script.asks and self.asked < self.now:
             self.asked = self.now
             self.arrive(StallNoticed(self._lease(), asked=True))
@@ -208,11 +216,12 @@ class Life:
 
     def _journaled(self, by: Plan, fact: Any) -> Decision:
         if isinstance(fact, ev.WaitStarted):
-            fact = structs.replace(fact, until=self.now + HOUR)
+            fact = structs.replace(fact, until=self.now + WAIT)
         failure: ev.Failure | None = getattr(fact, "failure", None)
         error = failure.type if failure is not None and (failure.code_missing or failure.type_changed) else ""
         if not isinstance(fact, ev.SagaRecovered):
             self.acts.append(Act(type(fact).__name__, getattr(fact, "index", -1), error))
+            self.served.append(self.deployed is self.new)
         return decide(by, self.state, fact, self.now)
 
     @property
@@ -233,7 +242,7 @@ class Life:
         if code.kind == "children":
             return ev.ChildrenStarted(run.index, run.attempt, 1, ("leg",)), ""
         if code.kind == "signal":
-            return ev.WaitStarted(run.index, run.attempt, self.now + HOUR), ""
+            return ev.WaitStarted(run.index, run.attempt, self.now + WAIT), ""
         if run.index == self.script.fails:
             return ev.StepFailed(run.index, run.attempt, ev.Failure("RuntimeError"), permanent=True), ""
         return ev.StepCompleted(run.index, run.attempt), ""
@@ -261,6 +270,8 @@ def scripts(old: Release) -> Iterator[Script]:
             yield from (later._replace(cancels=WAITS), later._replace(returns=True))
             yield from (at_once._replace(back=deploys + more) for more in (1, 2, 3))
             yield from (one._replace(cancels=deploys + more) for one in (at_once, later) for more in (0, 1))
+            yield from (one._replace(mixed=each) for one in (at_once, later) for each in (2, 3))
+            yield from (later._replace(mixed=2, back=deploys + 2), later._replace(mixed=3, cancels=deploys + 1))
 
 
 def some_script(old: Release, chance: Random) -> Script:

@@ -74,7 +74,7 @@ MISTAKES: dict[str, tuple[str, Any]] = {
     "the undo of another kind counts": ("fit", _undo_of_another_kind),
     "plain code runs in place of a wait": ("fit", _any_kind_runs),
     "nothing waits for a release": ("settles", _at_once),
-    "a message that is sent again begins the time anew": ("_settled", _forgotten),
+    "a message that is sent again restarts the time": ("_settled", _forgotten),
     "the time counts from the last change": ("settles", _since_the_last_change),
     "what has begun needs its code": ("misfit", _what_has_begun),
     "each search begins at the top": ("next_undo", _from_the_top),

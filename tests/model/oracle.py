@@ -17,6 +17,8 @@ class Met(Protocol):
     deployed_at: int
     back_at: int
     cancelled_at: int
+    served: list[bool]
+    """By act: whether a function with the second release journaled it. Asked only while functions have either."""
 
 
 class Oracle:
@@ -31,6 +33,7 @@ class Oracle:
         self.steps = [part for part in life.old if not part.retired]
         self._old, self._new = ({part.name: part for part in release} for release in (life.old, life.new))
         self._deployed_at, self._back_at, self._cancelled_at = life.deployed_at, life.back_at, life.cancelled_at
+        self._served = life.served
         self._with_new_undos = with_new_undos(life.old, life.new)
         self._returned = False
         self.acts: list[Act] = []
@@ -67,8 +70,11 @@ class Oracle:
     @property
     def _code(self) -> dict[str, Part]:
         """What is deployed."""
-        came = 0 <= self._deployed_at <= len(self.acts)
-        back = self._returned or 0 <= self._back_at <= len(self.acts)
+        place = len(self.acts)
+        if self.script.mixed and not self._returned:
+            return self._new if place < len(self._served) and self._served[place] else self._old
+        came = 0 <= self._deployed_at <= place
+        back = self._returned or 0 <= self._back_at <= place
         return self._new if came and not back else self._old
 
     def _misfit(self, place: int) -> str:
@@ -155,9 +161,10 @@ class Oracle:
         return self._turned("failure") if place == self.script.fails else ""
 
     def _turned(self, cause: str) -> str:
-        code, self._cause = self._code, cause
+        self._cause = cause
         if cause == "cancel":
             self._act("CancelRequested")
+        code = self._code
         self._act("CompensationStarted")
         below = len(self.steps)
         while (place := self._next(below, code)) is not None:

@@ -10,11 +10,12 @@ from itertools import permutations, product
 from random import Random
 from typing import Any, NamedTuple
 
-from sagas import Saga, children, sleep, step, wait_for
+from sagas import Context, Saga, children, sleep, step, wait_for
 from sagas.authoring.definition.definition import SagaDefinition, definition_of
-from tests.support.sagas import perform
+from tests.faults.sagas import STAGE
 
-HOUR = 3600.0
+WAIT = 1_200.0
+"""Seconds that each wait takes: more than those for which a saga waits for a release."""
 
 
 class Part(NamedTuple):
@@ -49,6 +50,8 @@ class Script(NamedTuple):
         back: the first release is deployed again once the saga has done so many acts; -1 for never.
         asks: an operator asks for its message at each look while it waits for a release.
         keeps_new_undos: the retry meets the first release with the undos that the second has added.
+        mixed: until the first release is back, every so many-th function has it still; 0 for none.
+        pauses: its type is paused once the saga has done so many acts, for ten minutes; -1 for never.
     """
 
     fails: int = -1
@@ -60,6 +63,8 @@ class Script(NamedTuple):
     back: int = -1
     asks: bool = False
     keeps_new_undos: bool = False
+    mixed: int = 0
+    pauses: int = -1
 
 
 WAITS = 1_000
@@ -69,18 +74,19 @@ class Leg(Saga[str], name="leg"):
     """A child."""
 
     @step
-    def go(self, request: str) -> None:
-        perform(request)
+    def go(self, request: str, ctx: Context) -> int:
+        STAGE.act(request, ctx)
+        return 0
 
 
 def _members(part: Part) -> Iterator[tuple[str, Any]]:
     name = part.name
 
-    def code(self: Any) -> None:
-        perform(name)
+    def code(self: Any, ctx: Context) -> None:
+        STAGE.act(name, ctx)
 
-    def undo(self: Any) -> None:
-        perform(f"-{name}")
+    def undo(self: Any, ctx: Context) -> None:
+        STAGE.act(f"undo_{name}", ctx)
 
     def legs(self: Any) -> list[str]:
         return [name]
@@ -89,9 +95,9 @@ def _members(part: Part) -> Iterator[tuple[str, Any]]:
     if part.kind == "children":
         made = children(Leg, retired=part.retired)(legs)
     elif part.kind == "time":
-        made = sleep(timedelta(seconds=HOUR), retired=part.retired)
+        made = sleep(timedelta(seconds=WAIT), retired=part.retired)
     elif part.kind == "signal":
-        made = wait_for(str, timeout=timedelta(seconds=HOUR), retired=part.retired)
+        made = wait_for(str, timeout=timedelta(seconds=WAIT), retired=part.retired)
         made = made(code) if part.undo else made
     else:
         made = step(retired=part.retired)(code)

@@ -33,7 +33,7 @@ def wrong(old: Release, new: Release, script: Script) -> str:
         if retried or status not in ("DEAD_LETTERED", "COMPENSATION_FAILED"):
             break
         found = life.retry()
-    if life.settled is not oracle.waited and life.cancelled_at < 0:
+    if life.settled is not oracle.waited and life.cancelled_at < 0 and not script.mixed:
         return f"it waited for a release: {life.settled}"
     if life.looks > MOST_LOOKS:
         return f"{life.looks} looks in vain"

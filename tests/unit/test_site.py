@@ -137,7 +137,8 @@ def test_defaults_are_shown_as_they_are_written() -> None:
     assert "| `find_by` | none |" in page
     assert "| `on_exhausted` | `None` |" in page
     assert not re.search(r"`<\w", page)
-    assert "| `timeout` | `30.0` | how long an attempt can take from the start of its code" in page
+    assert "| `timeout` | `None` | how long an attempt can take from the start of its code" in page
+    assert "| `open_for` | `30.0` | seconds" in page
     assert "| `concurrency` | `40` |" in page
     assert page.count("| `on_timeout` |") == 1
 

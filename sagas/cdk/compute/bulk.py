@@ -6,7 +6,6 @@ delay the end of a wait. A service has ``now`` only if one of its sagas waits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -139,7 +138,6 @@ class WorkFunction(SagaFunction, Part):
         environment: its variables.
         also: other work queues that the function sends to.
         listing: whether the function lists the sagas of a type, to count consecutive failures.
-        waits: the steps of the sagas that only wait and so have no function, by saga type.
     """
 
     def __init__(
@@ -153,7 +151,6 @@ class WorkFunction(SagaFunction, Part):
         environment: Mapping[str, str],
         also: Sequence[sqs.Queue] = (),
         listing: bool = False,
-        waits: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         kind, options = work.kind, work.kind.options_in(shared.options)
         super().__init__(
@@ -168,8 +165,7 @@ class WorkFunction(SagaFunction, Part):
             # A message can cause another message in this queue. Messages count these hops themselves.
             recursive=True,
         )
-        more = {"waits": json.dumps(waits)} if waits else {}
-        tag_part(self.function, "work_function", name=kind.name, **more)
+        tag_part(self.function, "work_function", name=kind.name)
         if kind.lists:
             allow_all_sagas(self.role, shared.tables)
         else:

@@ -177,11 +177,6 @@ class Catalogue:
         return any(saga.works_now for saga in self.sagas)
 
     @property
-    def waits(self) -> dict[str, list[str]]:
-        """The steps of each saga that only waits, by saga type."""
-        return {saga.name: [step.name for step in saga.steps] for saga in self.sagas if not saga.has_code}
-
-    @property
     def families(self) -> frozenset[str]:
         """The names of the sagas that have children or are children."""
         parents = [saga for saga in self.sagas if saga.children]

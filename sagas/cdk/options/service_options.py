@@ -222,7 +222,7 @@ class SagaServiceProps(TypedDict, total=False):
 _INSTEAD = {
     **dict.fromkeys(
         ("retry", "undo_retry", "step_timeout"),
-        "give it to a base class of the sagas, as in class Ours(Saga[T], retry=...): there tests know it, too",
+        "give it to a base class of the sagas, as in class Ours(Saga[T], retry=...), so that it also applies in tests",
     ),
     "chain": "steps that share a function are always chained",
     "queue_names": "names of queues are always derived from saga, step and service",

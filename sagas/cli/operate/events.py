@@ -1,4 +1,4 @@
-"""``sagas commands`` and ``sagas events``: schemas of messages, and events published again."""
+"""``sagas commands`` and ``sagas events``: print schemas of messages, and publish events again."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def events_schema() -> None:
 @on_target
 def replay(
     target: Target,
-    since: Annotated[Moment, moment(help="Publish the events since")],
+    since: Annotated[Moment, moment(help="Publish the events since TIME")],
     name: OneType = None,
 ) -> None:
-    """Publish events again from the journals, with the ids they already have."""
+    """Publish events again from the journals. Each event keeps its id."""
     published = target.client().replay_events(datetime.fromisoformat(since.at(target.now())), name)
     if target.as_json:
         emit({"published": published})

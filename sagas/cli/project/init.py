@@ -16,39 +16,39 @@ import typer
 from sagas.cli.output import fail, say
 
 _SUFFIX = ".tmpl"
-"""Suffix of every file of the template, so tools do not read it as code, tests or settings of this library."""
+"""The suffix of all template files, so tools do not take the files for code, tests or settings of this library."""
 
 _HARMLESS = frozenset({".git", ".venv"})
-"""Entries that the target directory may already have."""
+"""Files and folders that the target directory may already have."""
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,39}")
 _RESERVED = frozenset({"lambda-sagas", "sagas"})
-"""The project depends on one of these packages and would hide the other."""
+"""Names that a project cannot have, because it would hide a package that it needs."""
 
 
 class Example(StrEnum):
-    """What the project's first saga shows. All but the first replace the template's own saga."""
+    """The feature that the project's first saga shows. All values but the first replace the template's own saga."""
 
-    CHECKOUT = "checkout"
+    TRIP = "trip"
     APPROVAL = "approval"
     FAN_OUT = "fan-out"
 
 
 _SAGAS = {
-    Example.CHECKOUT: ("functions.trip:Trip",),
+    Example.TRIP: ("functions.trip:Trip",),
     Example.APPROVAL: ("functions.expense:Expense",),
     Example.FAN_OUT: ("functions.shipment:Shipment", "functions.shipment:Parcel"),
 }
 _OF_AN_EXAMPLE = ("README.md", "events/", "functions/trip.py", "infra/stack.py", "sagas.lock.json", "tests/test_")
-"""Files of the template that other examples replace."""
+"""Files of the template that the other examples replace."""
 
 
 def init(
     directory: Annotated[Path, typer.Argument(help="Target directory; created if missing, must be empty")],
     name: Annotated[
-        str | None, typer.Option(help="Name of project and stack; by default that of the directory")
+        str | None, typer.Option(help="Name of the project and the stack; by default the directory's name")
     ] = None,
-    example: Annotated[Example, typer.Option(help="What the first saga shows")] = Example.CHECKOUT,
+    example: Annotated[Example, typer.Option(help="Feature that the first saga shows")] = Example.TRIP,
 ) -> None:
     """Create a project with a first saga, its tests and the CDK app that deploys it."""
     project_name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
@@ -68,7 +68,7 @@ def init(
     sagas = ", ".join(f'"{saga}"' for saga in _SAGAS[example])
     values = {"{{name}}": project_name, "{{version}}": version("lambda-sagas"), "{{sagas}}": sagas}
     entries = dict(_template(files("sagas.cli") / "template", PurePosixPath()))
-    if example is not Example.CHECKOUT:
+    if example is not Example.TRIP:
         entries = {path: source for path, source in entries.items() if not path.as_posix().startswith(_OF_AN_EXAMPLE)}
         entries |= dict(_template(files("sagas.cli") / "examples" / example, PurePosixPath()))
     try:
@@ -90,7 +90,7 @@ def init(
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
-    """Yield each file of the template below ``folder`` with its path in the project."""
+    """Yield the files of the template below ``folder``, each with its path in the project."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _template(entry, path / entry.name)

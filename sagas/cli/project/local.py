@@ -6,8 +6,8 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -43,7 +43,10 @@ def up(
     app_command: Annotated[
         str, typer.Option("--app", help="Command that synthesizes the CDK app")
     ] = "python -m infra.app",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1")] = 4566,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the emulator on 127.0.0.1; by default 4566, or a free one"),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when the stack is ready; stop it with `sagas local down`")
     ] = False,
@@ -51,7 +54,7 @@ def up(
         Path | None, typer.Option(file_okay=False, help="Directory that keeps the state between runs")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Deploy code whenever it is edited; sagas and their state stay")
+        bool, typer.Option("--watch", help="Deploy code whenever you edit it; sagas and their state stay")
     ] = False,
     enforce_iam: Annotated[
         bool,
@@ -83,8 +86,8 @@ def up(
         option = "--enforce-iam" if enforce_iam else "--allow-origin"
         raise typer.BadParameter("cannot be combined with --endpoint", param_hint=option)
     if seed is not None:
-        _words_of(seed)  # refuses an invalid command before anything starts
-    # The CDK and boto3 take time to load, and no help text needs them.
+        _words_of(seed)  # refuse an invalid command before anything starts
+    # Imported late: the CDK and boto3 take time to load, and no help text needs them.
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
     from sagas.local.stack import up as start_stack
@@ -145,7 +148,7 @@ def tick(
     stale_after: StaleAfter = None,
     advance: Annotated[float | None, length(help="Skip LENGTH first, on all clocks and ctx.now")] = None,
 ) -> None:
-    """Recover stalled sagas now, or skip time and run everything that becomes due."""
+    """Recover stalled sagas now, or skip time and do everything that becomes due."""
     from sagas.client import SagaClient
     from sagas.local.clock import StackClock
     from sagas.local.errors import LocalStackError
@@ -166,7 +169,7 @@ def tick(
 
 
 def _words_of(command: str) -> list[str]:
-    """Return the words of a command that is run without a shell."""
+    """Split a command that is run without a shell into words."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -177,7 +180,7 @@ def _words_of(command: str) -> list[str]:
 
 
 def _run_seed(command: str | None) -> None:
-    """Run the command. If it fails, print that and keep the stack."""
+    """Run the command of ``--seed``. If the command fails, say so and keep the stack."""
     if command is None:
         return
     words = _words_of(command)
@@ -200,7 +203,7 @@ def _console() -> Generator[str | None]:
     try:
         try:
             serving = listening(target, PORT)
-        except InvalidRequest:  # the console of another stack uses that port
+        except InvalidRequest:  # the console of another stack uses the default port
             serving = listening(target, 0)
     except SagaError as error:
         say(f"No console: {error}")
@@ -211,14 +214,14 @@ def _console() -> Generator[str | None]:
 
 
 def _name_misfits() -> None:
-    """Print how many sagas in flight do not fit the code that was just deployed. A process of its own imports it: this
-    one may have imported older code."""
+    """Print how many sagas in flight do not fit the code that was just deployed. A new process imports this code,
+    because the current process may have imported older code."""
     command = [sys.executable, "-c", "from sagas.cli.main import main; main()", "check", "--local", "--json"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the words are ours
     try:
         changes: list[dict[str, Any]] = json.loads(checked.stdout)["changes"]
     except ValueError:
-        return  # the code cannot be imported, which the deployment has said
+        return  # the code cannot be imported, and the deployment has already said so
     stopped = dict[str, dict[tuple[str, str], int]]()
     for change in changes:
         if change["incompatible"]:
@@ -236,11 +239,17 @@ def _show(
     enforce_iam: bool = False,
     console: str | None = None,
 ) -> None:
+    from sagas.client import SagaClient
+
+    steps: Mapping[str, Iterable[str]] = description.functions
+    with suppress(SagaError):
+        if description.api_url:  # the API also lists steps that have no function
+            steps = {view["type"]: [step["name"] for step in view["steps"]] for view in SagaClient.local().types()}
     say(f"API      {description.api_url}")
     credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"
     say(f"Emulator {description.endpoint_url} ({description.region}, {credentials})")
-    for saga, steps in (description.functions | description.waits).items():
-        say(f"Saga     {saga}: {' -> '.join(steps)}")
+    for saga, names in steps.items():
+        say(f"Saga     {saga}: {' -> '.join(names)}")
     if description.pid is not None:
         say("Logs     of a saga: sagas logs ID [--follow]; of the emulator: .sagas/emulator.log")
     say("All other details are in .sagas/local.json.")

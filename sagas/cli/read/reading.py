@@ -30,7 +30,7 @@ from sagas.core.text import moment
 if TYPE_CHECKING:
     from sagas.client import Page, SagaView
 
-_Limit = Annotated[int, typer.Option(min=1, max=100, help="Most sagas to list")]
+_Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of sagas to list")]
 _Cursor = Annotated[str | None, typer.Option(help="Continue where an earlier list ended")]
 
 
@@ -134,7 +134,7 @@ def result(
 def list_sagas(
     target: Target,
     name: OneType = None,
-    status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas of this status")] = None,
+    status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas with this status")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait")] = False,
     find: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only sagas with this search key; repeatable")
@@ -176,7 +176,7 @@ def attention(
     incidents: Annotated[bool, typer.Option("--incidents", help="Only counts, by type, step and error type")] = False,
     wide: Wide = False,
 ) -> None:
-    """List the sagas that need an operator, and why; the longest waiting first."""
+    """List the sagas that need an operator, and the reasons. The longest waiting come first."""
     client = target.client()
     if incidents:
         answer = client.incidents(name)
@@ -210,14 +210,14 @@ def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None
 def audit(
     target: Target,
     saga: SagaRef,
-    traces: Annotated[bool, typer.Option("--trace", help="Include stack traces and their trace ids")] = False,
+    traces: Annotated[bool, typer.Option("--trace", help="Include stack traces, with trace ids")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the entries' hashes; exit with 1 if one does not match")
     ] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Include its children, in one time line")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Include its children, all in the order of time")] = False,
     wide: Wide = False,
 ) -> None:
-    """Show the audit trail of a saga: every change and its actor, oldest first."""
+    """Show the audit trail of a saga: each change and its actor, oldest first."""
     client, name, saga_id = target.client(), saga.type, saga.saga_id
     if tree:
         entries = list(trail_of(client, family_with(client, saga.show(client))))
@@ -255,7 +255,7 @@ def types(target: Target, wide: Wide = False) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
+    """Add the commands of this module to ``app``."""
     named = {"start": start, "show": show, "result": result, "list": list_sagas, "audit": audit}
     for name, command in (named | {"attention": attention, "types": types}).items():
         app.command(name)(command)

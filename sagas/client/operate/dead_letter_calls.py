@@ -1,4 +1,4 @@
-"""Calls on dead-letter queues. They go to SQS with the caller's credentials, because the API has no such calls."""
+"""Calls on dead-letter queues. They use SQS with the caller's credentials, because the API has no such calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.client.transport import Transport
 from sagas.errors import NotFound, SagaError
 from sagas.messaging.message.redriving import check_reason
 
-if TYPE_CHECKING:  # the client is one of these
+if TYPE_CHECKING:  # SagaClient derives from this class
     from sagas.client.client import SagaClient
 
 
@@ -29,7 +29,7 @@ class DeadLetterCalls:
     _arn = ""
 
     def caller(self) -> str:
-        """Return the ARN of the caller, which audit trails have; empty if STS does not return it."""
+        """Return the ARN of the caller, for audit trails; empty if STS does not return it."""
         if not self._arn:
             endpoint = self._endpoints.endpoint_url
             with suppress(SagaError), translated("STS"):
@@ -40,7 +40,8 @@ class DeadLetterCalls:
         return self._arn
 
     def dead_letters(self, type: str, limit: int = 100) -> list[DeadLetter]:
-        """Return messages in the dead-letter queue of a type. They stay there, but are hidden from others for a moment.
+        """Return messages in the dead-letter queue of a type. They stay there, but are hidden from other readers for a
+        moment.
 
         Raises:
             NotFound: the type does not exist.
@@ -58,9 +59,10 @@ class DeadLetterCalls:
         return self._dead_letter_queue(type).count()
 
     def delete_letter(self, type: str, message_id: str) -> DeadLetter:
-        """Delete one message, which no saga needs, from the dead-letter queue of a type.
+        """Delete one message that no saga needs from the dead-letter queue of a type.
 
-        The queue is read until the message is found. Messages that were read are hidden for a moment.
+        The queue is read until the message is found. Messages that were read are hidden from other readers for a
+        moment.
 
         Args:
             type: the saga type.
@@ -87,11 +89,11 @@ class DeadLetterCalls:
         *,
         reason: str = "",
     ) -> Redrive:
-        """Move dead-lettered messages back to their queues. Their sagas continue at the failed step.
+        """Move dead-lettered messages back to their queues, so their sagas continue at the failed step.
 
-        SQS moves all messages of a type, also after this call has returned. With ``saga_id`` or ``reason``, or if the
+        SQS moves all messages of a type, and may still do so after this call. With ``saga_id`` or ``reason``, or if the
         endpoint cannot do that, the client moves them one by one: it reads the whole queue page by page, and hides
-        messages from others while it does. Only then do the audit trails have the caller's ARN.
+        messages from other readers in that time. Only then do the audit trails have the caller's ARN.
 
         Args:
             type: the saga type.
@@ -121,11 +123,11 @@ class DeadLetterCalls:
         """Delete stale messages from the dead-letter queue of a type.
 
         A message is stale if its saga has ended, has continued without it, for example after :meth:`retry`, or was
-        resolved by an operator. If it were received again, it would do nothing, or something unwanted. Messages stay if
-        their saga waits for an operator, may need them, or does not exist.
+        resolved by an operator. A step that received it again would do nothing, or something unwanted. Messages stay in
+        the queue if their saga waits for an operator, may need them, or does not exist.
 
-        The whole queue is read page by page, and each stale message is deleted at once. The other messages are hidden
-        from others while this runs.
+        The whole queue is read page by page, and each stale message is deleted at once. The others are hidden in this
+        time.
 
         Args:
             type: the saga type.

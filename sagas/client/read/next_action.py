@@ -1,4 +1,4 @@
-"""The next action of a saga: the advice of the command line, and the first button of the console."""
+"""The next action on a saga: the command line recommends it, and the console has it as the first button."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import epoch
 
 _LETTER_KEPT = 13 * 86400
-"""Seconds after which SQS may have deleted a dead letter: it keeps a message for 14 days from its first sending."""
+"""Seconds after which SQS may have deleted a dead letter: SQS keeps a message for 14 days after it was first sent."""
 _LEASE_SLACK = 5.0
-"""Seconds of clock difference before a lease counts as expired."""
+"""A lease counts as expired this many seconds late, because clocks differ."""
 _CODE = ("CodeGone", "TypeChanged")
 _CODE_OF_STEP = (
     "Deploy the code of step {step} again, then run `sagas retry {id}`. "
@@ -30,7 +30,7 @@ _VALUE = (
 
 
 class Do(StrEnum):
-    """An action on a saga."""
+    """An action that an operator can take on a saga."""
 
     RETRY = "retry"
     REDRIVE = "redrive"
@@ -46,16 +46,16 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """The next action of a saga, and its effect.
+    """The next action on a saga, and its effect.
 
     Args:
-        do: the action; ``NOTHING`` if there is none, or only waiting.
-        title: label of its button.
-        problem: a headline; empty if there is no problem.
-        means: the situation, and what the action runs again.
+        do: the action; ``NOTHING`` if there is nothing to do, or only to wait.
+        title: the label of the button.
+        problem: the headline of the problem; empty if there is no problem.
+        means: the explanation of the situation, and of what the action runs again.
         step: the step with the problem; empty if there is none.
-        runbook: anchor in ``docs/operations/runbook.md``; empty if there is none.
-        others: alternatives, the likeliest first.
+        runbook: the anchor in ``docs/operations/runbook.md``; empty if there is none.
+        others: alternative actions, the likeliest first.
     """
 
     do: Do
@@ -67,7 +67,7 @@ class NextAction:
     others: tuple[Do, ...] = ()
 
     def command(self, name: str, saga_id: str) -> str:
-        """Return its shell command; empty if there is none."""
+        """Return the shell command of the action; empty if there is none."""
         return command_of(self.do, name, saga_id, self.step)
 
 
@@ -84,19 +84,19 @@ def command_of(do: Do, name: str, saga_id: str, step: str = "") -> str:
 
 
 def next_action(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Return the next action of a saga. ``now``: epoch seconds."""
+    """Return the next action on a saga. ``now``: epoch seconds."""
     action, pivot = _next_action(saga, now), saga.get("past_pivot")
     if not pivot:
         return action
-    others = tuple(do for do in action.others if do not in (Do.CANCEL, Do.COMPENSATE))  # the API refuses both
+    others = tuple(do for do in action.others if do not in (Do.CANCEL, Do.COMPENSATE))  # the API refuses these
     held = f"The saga is past its pivot {pivot}, so only `sagas compensate --force --reason ...` undoes it."
     means = f"{action.means} {held}" if action.problem else ""
     return replace(action, means=means, others=others)
 
 
 def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Return the action without regard to pivots."""
-    overdue = reason_of(saga).startswith("its deadline")  # past its pivot it runs all the same
+    """Return the next action as if the saga had no pivot."""
+    overdue = reason_of(saga).startswith("its deadline")  # past its pivot, a saga continues after its deadline
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if (saga.get("attention") and not overdue) or saga["status"] in (
@@ -112,7 +112,7 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
 
 
 def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAction:
-    """Return the action of a saga that runs, or waits without an operator."""
+    """Return the next action on a saga that runs, or that waits for something other than an operator."""
     waiting = saga.get("waiting")
     if waiting and waiting["kind"] == "release":
         others = (Do.RECOVER, Do.CANCEL) if saga["status"] != SagaStatus.COMPENSATING else (Do.RECOVER,)
@@ -155,14 +155,14 @@ def release_awaited(saga: Mapping[str, Any]) -> str:
 
 
 def reason_of(saga: Mapping[str, Any]) -> str:
-    """Return why a saga needs an operator; empty if it needs none."""
+    """Return why a saga needs an operator; empty if it does not."""
     attention = saga.get("attention")
     return str(attention["reason"]) if attention else ""
 
 
 def error_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the step of a saga's error, its type and its message; empty texts if unknown. Errors of undos come first:
-    they need an operator."""
+    """Return the step, the type and the message of a saga's error; empty texts if unknown. Errors of undos take
+    precedence, because they need an operator."""
     attention: Mapping[str, Any] = saga.get("attention") or {}
     listed: Mapping[str, Any] | None = attention.get("error")
     if listed is None or not listed.get("undo"):
@@ -174,7 +174,7 @@ def error_of(saga: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _needed(saga: Mapping[str, Any], now: float) -> NextAction:
-    """Return the action of a saga that needs an operator. The order of reasons is that of the API."""
+    """Return the next action on a saga that needs an operator. Reasons are checked in the API's order."""
     why, (step, kind, _) = reason_of(saga), error_of(saga)
     gone = kind.endswith(_CODE) or "deploy" in why
     if saga["status"] == SagaStatus.COMPENSATION_FAILED:

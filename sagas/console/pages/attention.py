@@ -1,4 +1,4 @@
-"""The page *Attention*: what needs an operator, grouped by problem, the worst first."""
+"""The page *Attention*: everything that needs an operator, grouped by problem, the worst problems first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sagas.console.desk import LABELS, Desk
 
 _WAITING = 50
 _LISTED = 50
-"""Sagas of a group that the page lists."""
+"""The page lists at most this many sagas per group."""
 _WORST = ("undo failed", "dead-lettered", "in doubt", "code gone", "failed", "recovery exhausted", "stalled")
 _NEXT = (
     "messages without a saga",
@@ -26,7 +26,7 @@ _NEXT = (
     "waits for you",
 )
 KINDS = (*_WORST, *_NEXT)
-"""Kinds of problems, the worst first."""
+"""The kinds of problems, the worst first."""
 _LEVELS = {
     "undo failed": "bad",
     "failed": "bad",
@@ -39,23 +39,23 @@ _LEVELS = {
 
 @dataclass(slots=True)
 class Group:
-    """Sagas that have the same problem, or one thing that is not a saga.
+    """A group of sagas with the same problem, or a problem of something else, such as a queue or a breaker.
 
     Args:
         kind: one of :data:`KINDS`.
-        name: of the saga type.
+        name: the saga type.
         title: the problem.
-        error: the error's type and text.
-        means: what it means, and what to do.
-        runbook: anchor in the runbook.
-        do: the primary action; empty if there is none or it is a link.
-        label: of the primary button.
+        error: the type and message of the error.
+        means: the meaning of the problem, and what to do.
+        runbook: the anchor in the runbook.
+        do: the primary action; empty if there is none, or if the button is a link.
+        label: the label of the primary button.
         others: further actions.
-        link: URL of the primary button, if it is a link.
-        since: the earliest time.
-        sagas: of the group, each with a remark.
-        more: number of further sagas or messages.
-        anchor: id in the page. It identifies the group after a refresh, so that ticked sagas stay ticked.
+        link: the URL of the primary button, if the button is a link.
+        since: the time at which the problem began.
+        sagas: the sagas of the group, each with a remark.
+        more: the number of further sagas or messages.
+        anchor: the id in the page. It identifies the group after a refresh, so ticked sagas stay ticked.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class Group:
 
     @property
     def level(self) -> str:
-        """How bad it is: ``bad``, ``warn`` or ``info``."""
+        """The level of the problem: ``bad``, ``warn`` or ``info``."""
         return _LEVELS.get(self.kind, "warn")
 
 
@@ -104,8 +104,8 @@ def show(desk: Desk, request: Request) -> Response:
 
 
 def groups_of(desk: Desk) -> tuple[list[Group], int]:
-    """Return all groups, the worst and then the longest waiting first, and the number of sagas in them if there may be
-    more that need an operator, else 0."""
+    """Return all groups, the worst and then the longest waiting first. Also return the number of sagas in them if there
+    may be further sagas that need an operator, else 0."""
     source, now = desk.source, desk.clock()
     (needed, more), leased, breakers, types, waiting = source.together(
         source.attention,
@@ -164,7 +164,7 @@ def _of_sagas(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float) -> It
         tried = next((each for each in saga.get("steps", ()) if each["name"] == step), None)
         attempts = max(tried["attempts"], tried["undo_attempts"]) if tried else 0
         group.sagas.append(_item(saga, f"attempt {attempts}" if attempts else ""))
-    # An error may contain redacted values of the request. One full saga per group says which.
+    # An error may contain values of the request. To redact them, read one full saga per group.
     full = desk.source.in_full([*heads.values()])
     for group in found.values():
         if (head := heads.get(group.anchor)) is not None:
@@ -192,16 +192,16 @@ def _stalled(leased: Iterable[Mapping[str, Any]], now: float) -> Iterable[Group]
 
 
 def _letters(desk: Desk, needed: Iterable[Mapping[str, Any]], now: float, *, more: bool) -> Iterable[Group]:
-    """Return the leftover messages in dead-letter queues: no saga waits for them."""
+    """Return the leftover messages in dead-letter queues, for which no saga waits."""
     waiting = dict[str, int]()
     for saga in needed:
-        # A step whose code is missing, or whose wait timed out, has no dead letter.
+        # A saga whose code is missing, or whose wait timed out, has no dead letter.
         has_one = saga["status"] == "DEAD_LETTERED" and kind_of(saga, next_action(saga, now)) == "dead-lettered"
         waiting[saga["type"]] = waiting.get(saga["type"], 0) + (has_one and "timed out:" not in reason_of(saga))
     for name, count in desk.source.letters_of_all().items():
         expected: int | None = waiting.get(name, 0)
         if more:
-            # The list was not read to its end. Each DEAD_LETTERED saga may have a message.
+            # Only part of the list was read, so assume that each DEAD_LETTERED saga has a message.
             expected = desk.source.dead_lettered(name)
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
@@ -240,7 +240,7 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
 
 
 def _sweeps(desk: Desk) -> Iterable[Group]:
-    """Return stopped sweeps, and orphans that are only reported."""
+    """Return stopped sweeps, and orphans that sweeps only report."""
     for sweep in desk.source.sweeps():
         counts, name = sweep["counts"], sweep["type"]
         if sweep["stopped"]:

@@ -57,9 +57,9 @@ class AttemptServices:
     """Services of an attempt.
 
     Args:
-        delay: makes a message return after some seconds, in case its worker dies.
+        delay: makes a message return after some seconds if its worker dies.
         connect: makes the clients of ``ctx.client``.
-        goes_on: called with each further step that an invocation continues with.
+        goes_on: called with the message of each further step that an invocation runs.
         callback_url: makes the URL of a public wait, from saga, id and step.
         accept: puts a signal into the inbox, as ``sagas.store.signals.inbox.Inbox`` does.
         gates: gates that may refuse a claim, in order.
@@ -109,7 +109,7 @@ class NotCommitted(Unavailable):
 
 
 def lease_for(saga_type: SagaType, clock: Clock, deadline: float) -> Lease:
-    """Return a fresh lease. It ends after ``lock_expiry``, or as soon as its holder's function can no longer act.
+    """Return a fresh lease. It expires after ``lock_expiry``, or earlier if its holder's function ends earlier.
     ``deadline``: epoch seconds at which Lambda stops the function."""
     act_until = round(deadline + SKEW, 3)
     expiry = round(clock.now() + saga_type.definition.lock_expiry.total_seconds(), 3)
@@ -124,7 +124,7 @@ class Attempt:
         saga_type: the message's saga type, which has the code.
         message: the current message.
         invocation: the invocation that handles it.
-        course: the state that the steps of one invocation share.
+        course: state that the steps of one invocation share.
 
     ``shut`` is the gate that refused the claim, if one did.
     """
@@ -162,8 +162,7 @@ class Attempt:
         return self.complete(held, payload)
 
     def claim(self) -> SagaState | None:
-        """Lock the saga and count the attempt without a read, unless the last commit did so. Refused while a gate is
-        shut."""
+        """Lock the saga and count the attempt, without a read, unless the last commit did. A shut gate refuses this."""
         held = self._course.take()
         if held is None:
             self.shut = shut_gate(self._services.gates, self._message)
@@ -193,7 +192,7 @@ class Attempt:
         return held and correlated(held, message)
 
     def _lease(self, timeout: float) -> Lease:
-        """Return a fresh lease for code with that timeout."""
+        """Return a fresh lease for code with this timeout."""
         lease = lease_for(self._type, self._services.clock, self._invocation.deadline)
         needed = self._course.lease_end(self._services.clock.now(), timeout)
         return structs.replace(lease, expires_at=min(lease.expires_at, needed))
@@ -201,7 +200,7 @@ class Attempt:
     def _onward(self, state: SagaState, send: Send) -> Lease | None:
         """Return the lease for the next step, if this invocation has its code and enough time.
 
-        It returns the same lease each time: an earlier try may have taken it, and its answer been lost.
+        Each call returns the same lease: an earlier commit may have taken it although its response was lost.
         """
         if self._next is not None:
             return self._next
@@ -222,7 +221,7 @@ class Attempt:
         return self._next
 
     def _delay_until_after(self, lease_end: float) -> None:
-        """Make the message return soon after the lease, which ends before the queue's visibility timeout."""
+        """Make the message return soon after the lease expires, not at the queue's visibility timeout."""
         try:
             until = self._course.comes_back(lease_end)
             self._services.delay(self._message, until - self._services.clock.now())
@@ -232,11 +231,11 @@ class Attempt:
             self._services.logger.warning("the message returns only after its visibility timeout", extra=fields)
 
     def execute(self, held: SagaState) -> str | None:
-        """Run the code with the inputs it names; return the result as JSON text.
+        """Run the code with its inputs; return the result as JSON text.
 
-        If the store stays unreachable while they are read, the attempt fails although no code ran. The claim counted
-        it, so that a crash counts, and only a journaled outcome may end a claim. Code never runs after its lease has
-        expired: another worker may have started.
+        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran: the
+        claim has counted the attempt, and only a journaled outcome may end a claim. Code never starts after its lease
+        has expired, because another worker may have started it.
         """
         message, services, definition = self._message, self._services, self._type.definition
         clock, lock_expiry, needed_until = services.clock, definition.lock_expiry.total_seconds(), math.inf
@@ -285,8 +284,8 @@ class Attempt:
         return payload
 
     def _inputs(self, held: SagaState) -> dict[str, Value]:
-        """Return the values that the code names, by parameter. Proven payloads come from the message, the others from
-        the journal, with retries while the lease lasts."""
+        """Return the code's inputs by parameter. Payloads that the saga's digest proves come from the message, the
+        others from the journal, with retries while the lease lasts."""
         needed = inputs_needed(self._code.parameters, held)
         cached = self._course.cached(self._message.inputs, held.digest)
         missing = [seq for seq in needed.values() if seq not in cached]
@@ -296,7 +295,7 @@ class Attempt:
             try:
                 read = self._patiently(until, lambda: journal.entries(saga_id, missing))
             except Changed as error:
-                # Without its inputs the saga waits for an operator, as after a change of type.
+                # The saga waits for an operator, as if the type of an input had changed.
                 names = " or ".join(name for name, seq in needed.items() if seq in missing)
                 raise TypeChanged(f"the stored value of {names} {ev.GONE}") from error
             cached |= {seq: Value(read[seq].payload, read[seq].hidden) for seq in missing}
@@ -308,7 +307,7 @@ class Attempt:
             self._context.begin(self._code.timeout)
 
     def _cancel_accepted(self) -> bool:
-        """Whether a cancel was accepted; not while the store is unreachable."""
+        """Whether a cancel was accepted; false if the store is unreachable."""
         try:
             state = self._services.control.get(self._message.saga_id)
         except Unavailable:
@@ -316,12 +315,13 @@ class Attempt:
         return state is not None and bool(state.cancel.at)
 
     def _answer(self, held: SagaState, type_: Any, value: object) -> None:
-        """Send a signal to the running step. The commit of its wait is then refused, and the signal is used."""
+        """Send a signal to the running step. When its wait is committed, the signal ends it."""
         data, index = encode(value, type_), self._message.index
         payload = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
         hidden = self._type.definition.redaction.hidden.get(self._message.step, ())
         signal = SentSignal(payload, content_hash(data), EntryContext().actor, self._services.clock.now(), hidden)
-        # A refusal means that another signal or a cancel came first, or the lease is lost. The commit finds out.
+        # The answer does not matter: if another signal or a cancel came first, or the lease is lost, the commit
+        # notices.
         stale_after = self._type.definition.stale_after.total_seconds()
         write_contended(self._services.clock, partial(self._services.accept, held, index, signal, stale_after))
 
@@ -338,7 +338,7 @@ class Attempt:
                 return self.fail(held, WrongResult(excess))
             return self._commit(held, ev.ChildrenStarted(index, step.attempts.made, many, types), payload, {})
         if step.waits_for and code.waits_for:
-            # The step's code has run. The wait begins, and is not a result yet.
+            # The step's code has run and its wait begins. There is no result yet.
             until = self._until or round(self._services.clock.now() + code.wait, 3)
             return self._commit(held, ev.WaitStarted(index, step.attempts.made, until), None, {})
         hidden = hiding(self._type.definition.redaction.hidden.get(step.name, ()))
@@ -362,7 +362,7 @@ class Attempt:
             fact, details = step_failure(
                 *failure, cancelled=cancelled, began=self._began, redact=redact, look_at=look_at
             )
-        # The error goes to the journal. The log has only its type, because its text may quote payloads.
+        # The journal has the whole error. The log has only its type, because the text may quote payloads.
         fields: dict[str, Any] = {"saga_id": held.saga_id, "step": step.name, "error": type(error).__name__}
         granted = step.undo_attempts.at_grant if self._message.undo else step.attempts.at_grant
         fields |= {"attempt": self._number(held), "of": granted + retry.executions}
@@ -377,7 +377,7 @@ class Attempt:
         return self._commit(held, fact, None, details)
 
     def _number(self, held: SagaState) -> int:
-        """Return the number of this execution."""
+        """Return the number of this attempt."""
         step = held.steps[self._message.index]
         return step.undo_attempts.made if self._message.undo else step.attempts.made
 
@@ -408,8 +408,8 @@ class Attempt:
             raise NotCommitted(pending, message) from error
 
     def _patiently(self, until: float, request: Callable[[], T]) -> T:
-        """Return what ``request`` returns, with retries while there is time. ``until``: no retry begins that would
-        end after these epoch seconds if it took as long as the last try."""
+        """Return the result of ``request``, with retries while there is time. ``until``: epoch seconds by which a retry
+        must end, if it takes as long as the last try."""
         clock = self._services.clock
         for pause in PAUSES:
             began = clock.now()

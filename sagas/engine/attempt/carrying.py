@@ -1,9 +1,9 @@
-"""Results that travel in a saga's messages, so that a step need not read them from the journal.
+"""Results in a saga's messages, which save a step the reads from the journal.
 
-The journal stays the authority. The control item has a digest over number and hash of each result, the request first,
-and a claim returns it. A message contains numbers, hashes and small payloads. It counts only if its hashes match the
-digest, and a payload only if it matches its hash. Everything else is read. So a principal that can write to a queue,
-but not to the table, cannot forge a result.
+The journal is authoritative. The control item has a digest of the request and all results: of their numbers and hashes.
+A claim returns the digest. A message contains numbers, hashes and small payloads. Its hashes must match the digest, and
+each payload its hash. Payloads without such a proof are read from the journal. So a principal that can write to a
+queue, but not to the table, cannot forge a result.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sagas.store.journal.entry_hash import chained, payload_hash
 
 
 def carried(entry: Entry) -> CarriedInput:
-    """Return an entry's payload in the form of a message."""
+    """Return an entry's payload as messages contain it."""
     return CarriedInput(entry.seq, entry.payload_hash, entry.salt, entry.payload, entry.hidden)
 
 
 def digest_of(inputs: Iterable[CarriedInput]) -> str:
-    """Return the digest of results, in the order of their numbers; empty for none."""
+    """Return the digest of these results, which are in the order of their numbers; empty if there are none."""
     digest = ""
     for carried_input in inputs:
         digest = chained(digest, carried_input.seq, carried_input.hash)
@@ -42,8 +42,8 @@ class Value(NamedTuple):
 
 
 def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:
-    """Return a message's proven payloads, by the numbers of their entries. The paths are not proven: they only hide
-    parts of error texts."""
+    """Return a message's payloads that match the digest, by entry number. No digest covers the paths of hidden parts:
+    they only redact error texts."""
     if not inputs or digest_of(inputs) != digest:
         return {}
     return {
@@ -54,13 +54,13 @@ def proven_inputs(inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Va
 
 
 def onward(inputs: tuple[CarriedInput, ...], entry: Entry | None, digest: str) -> tuple[CarriedInput, ...]:
-    """Return the inputs of the next message: those of the last one, and the result committed since. If they do not
-    match the digest, for example after a recovery, return nothing: the next step then reads."""
+    """Return the inputs of the next message: those of the last message, and the result committed since. Return none if
+    they do not match the digest, for example after a recovery. The next step then reads the journal."""
     if entry is not None and entry.action in RESULTS:
         inputs = (*inputs, carried(entry))
     return fitting(inputs) if inputs and digest_of(inputs) == digest else ()
 
 
 def correlated(state: SagaState, message: Message) -> SagaState:
-    """Return the saga with its correlation id. A long one is only in its messages and its journal."""
+    """Return the saga with its correlation id. A long correlation id is only in the saga's messages and journal."""
     return state if state.correlation_id else replace(state, correlation_id=message.correlation_id)

@@ -14,15 +14,15 @@ from sagas.engine.clock import Clock
 from sagas.errors import Cancelled, SagaError
 
 _CANCEL_CHECK = 4.0
-"""Seconds for which the answer to "was it cancelled?" is cached; the contract allows five."""
+"""Seconds between two checks for a cancel; code must learn of one within five."""
 _CLEANUP = 3.0
-"""Seconds that an ``async`` step has to clean up after its deadline."""
+"""Seconds for which an ``async`` step may clean up after its deadline."""
 _LEAST_CLEANUP = 1.0
-"""The minimum, even if its function ends very soon."""
+"""The minimum of these seconds, even if the function ends very soon."""
 
 
 def _client(service: str) -> Any:
-    from sagas.aws import STEPS, connect  # not at the top: a saga that runs in process loads no boto3
+    from sagas.aws import STEPS, connect  # imported here, so that a saga that runs in process does not load boto3
 
     return connect(service, STEPS)
 
@@ -32,9 +32,10 @@ class StepContext:
     """One attempt of one step or undo, as user code sees it.
 
     Args:
-        deadline_at: epoch seconds by which its function must end; once its code has started, by which the code must.
+        deadline_at: epoch seconds by which the function must end; once the code has started, by which the code must
+            end.
         callback: makes the URL of a public wait; ``None`` for other steps.
-        answer: sends a signal to the step itself; ``None`` if it waits for none.
+        answer: sends a signal to the step itself; ``None`` if the step waits for no signal.
     """
 
     saga_id: str
@@ -60,17 +61,17 @@ class StepContext:
     _ended_at: float = field(default=0.0)
 
     def begin(self, timeout: float) -> None:
-        """Start the code's ``timeout``: reading its inputs does not count."""
+        """Start the code's ``timeout``, which does not include the time for reading its inputs."""
         self._began_at, self._ends_at = self.clock.now(), self.deadline_at
         self.deadline_at = min(self._began_at + timeout, self._ends_at)
 
     def end(self) -> None:
-        """Note the end of the code: tasks it left behind do not count as its time."""
+        """Note the end of the code. Tasks that still run do not count towards its time."""
         self._ended_at = self.clock.now()
 
     @property
     def overtime(self) -> float:
-        """Seconds from the deadline to the end of the code, or to now if it still runs; negative before it."""
+        """Seconds from the deadline to the end of the code, or to now if it still runs; may be negative."""
         return (self._ended_at or self.clock.now()) - self.deadline_at
 
     @property
@@ -80,7 +81,7 @@ class StepContext:
 
     @property
     def cleanup_until(self) -> float:
-        """Epoch seconds until which code stopped at its deadline may clean up."""
+        """Epoch seconds until which code may clean up after it was stopped at its deadline."""
         latest = min(self.deadline_at + _CLEANUP, self._ends_at)
         return max(latest, self.deadline_at + _LEAST_CLEANUP)
 
@@ -91,22 +92,22 @@ class StepContext:
 
     @property
     def cancel_check_due(self) -> bool:
-        """Whether the code has run so long without asking that an accepted cancel could go unnoticed."""
+        """Whether the code has not checked for a cancel for several seconds."""
         return not self.undo and self.clock.now() - max(self._checked_at, self._began_at) >= _CANCEL_CHECK
 
     @property
     def forward_key(self) -> str:
-        """The step's idempotency key, also in its undo."""
+        """The step's idempotency key, which its undo can use, too."""
         return f"{self.saga_id}:{self.step}"
 
     @property
     def idempotency_key(self) -> str:
-        """The same on every attempt of this step or undo."""
+        """The idempotency key of this step or undo, the same on every attempt."""
         return f"{self.forward_key}:undo" if self.undo else self.forward_key
 
     @property
     def attempt_key(self) -> str:
-        """Different on every attempt."""
+        """A key that is different on every attempt."""
         return f"{self.idempotency_key}:{self.attempt}"
 
     @property
@@ -148,7 +149,7 @@ class StepContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the timeout or lease has expired, or, except for an undo, a cancel was accepted."""
+        """Whether to stop: the timeout has expired, the lease is lost or, except in an undo, a cancel was accepted."""
         now = self.clock.now()
         if self._lost or self.late:
             return True
@@ -181,7 +182,7 @@ class StepContext:
         return self.connect(service)
 
     def s3_key(self, filename: str) -> str:
-        """Return the key of this saga's file of that name."""
+        """Return the S3 key of this saga's file ``name``."""
         return object_key(self.prefix, self.saga_id, filename)
 
     def progress(self, fraction: float, message: str = "") -> None:

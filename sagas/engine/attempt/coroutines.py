@@ -1,6 +1,6 @@
-"""Awaiting user code. An ``async`` step is cancelled when its timeout has expired or its saga was cancelled.
+"""Run an ``async`` step, and cancel it when its timeout expires or its saga is cancelled.
 
-Imported only if there is something to await: asyncio takes a while to load.
+Imported only for code that returned a coroutine, because asyncio takes a while to load.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from sagas.engine.attempt.context import StepContext
 from sagas.errors import SagaError
 
 _LOOK = 0.2
-"""Seconds between two checks: the clock is the engine's, not the event loop's."""
+"""Seconds between two checks of the engine's clock, which the event loop does not use."""
 _LEFT = 1.0
-"""Seconds that tasks left behind by a coroutine have to clean up."""
+"""Seconds for which the tasks of a coroutine that has ended may clean up."""
 _STUCK: list[asyncio.Runner] = []
-"""The event loops of coroutines that did not end. They never run again, but are kept: a coroutine that is collected
-runs its ``finally`` blocks."""
+"""The event loops of coroutines that did not end. They never run again. They are kept, because a coroutine that is
+garbage-collected runs its ``finally`` blocks."""
 
 
 class _Threads(ThreadPoolExecutor):
-    """The threads that a coroutine starts (``asyncio.to_thread``). Closing its event loop does not wait for them."""
+    """The threads that a coroutine starts (``asyncio.to_thread``). Closing the event loop does not wait for them."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Start nothing more; running threads end by themselves."""
+        """Accept no more work. Running threads continue to their end."""
         super().shutdown(wait=False, cancel_futures=True)
 
 
 class NotEnded(SagaError):
-    """A coroutine was cancelled at its deadline and did not end within its time to clean up."""
+    """A coroutine was cancelled at its deadline and did not end within the time to clean up."""
 
 
 def awaited(result: Awaitable[Any]) -> Any:
@@ -46,11 +46,11 @@ def awaited(result: Awaitable[Any]) -> Any:
 def awaited_in_time(result: Awaitable[Any], context: StepContext) -> Any:
     """Await the result of a step or undo.
 
-    A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline. Before that it is cancelled once if
-    its lease is lost or its saga is cancelled, unless it already knows. It learns of a cancel within five seconds,
-    through a read every four seconds. It may handle the cancellation: its result still counts.
+    A coroutine is cancelled (``CancelledError`` is raised in it) at its deadline. It is also cancelled once, earlier,
+    if the lease is lost or the saga is cancelled, unless the code already knows. A cancel is noticed within five
+    seconds, by a read every four seconds. If the coroutine handles the cancellation and returns, its result counts.
 
-    Its end is noted in ``context`` when its task ends. Tasks and threads that it left behind do not count as its time:
+    ``context`` notes when the coroutine ends. Tasks and threads that still run then do not count towards its time:
     tasks are cancelled, threads continue.
     """
     runner, stuck = asyncio.Runner(), False
@@ -83,14 +83,14 @@ async def _in_time(code: Awaitable[Any], context: StepContext) -> Any:
         elif not notified and (context.lost or (look is not None and look.done() and look.result())):
             notified = task.cancel()
         elif not notified and (look is None or look.done()) and context.cancel_check_due:
-            # In a thread: it is a request, and the code continues.
+            # In a thread, because the check sends a request and must not block the code.
             look = loop.run_in_executor(None, lambda: context.cancelled)
     context.end()
     return task.result()
 
 
 async def _left_behind(context: StepContext) -> bool:
-    """Cancel the tasks that the code left behind; return whether one did not end in time."""
+    """Cancel the tasks that still run; return whether one of them did not end in time."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

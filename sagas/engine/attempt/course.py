@@ -1,4 +1,4 @@
-"""The state that the steps of one invocation share. All changes of a course are in this file."""
+"""The state that the steps of one invocation share. Only this module changes a course."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sagas.messaging.message.carried import CarriedInput
 from sagas.store.journal.entries import Entry
 
 COMMIT_RESERVE = 5.0
-"""Seconds reserved to send an outcome to its queue if it cannot be committed."""
+"""Seconds reserved for sending an outcome to its queue if it cannot be committed."""
 RECORDING = 2.0
-"""Seconds of its function's time that are reserved to record the outcome."""
+"""Seconds of the function's time that are reserved for recording the outcome."""
 _AFTER_LEASE = 5.0
-"""Seconds after the end of a lease at which its message returns if its holder has died."""
+"""Seconds from the end of a lease until the message returns if the holder has died."""
 
 _ALL = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The steps and undos that a function runs in one invocation: those of its own queue.
+    """The steps whose code and undos a function may run in one invocation: those of its own queue.
 
     Args:
         steps: their names; ``None`` for all.
@@ -33,13 +33,13 @@ class Chain:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Chain:
-        """Return the chain of these steps; ``*`` stands for all."""
+        """Return the chain of these steps; ``*`` means all."""
         given = frozenset(names)
         return cls(None if _ALL in given else given)
 
     @classmethod
     def parse(cls, text: str) -> Chain:
-        """Read the chain from a function's environment: names with commas between, ``*``, or nothing."""
+        """Read the chain from a function's environment: names separated by commas, ``*``, or nothing."""
         return cls.of(name for name in text.split(",") if name)
 
     def __contains__(self, step: str) -> bool:
@@ -47,12 +47,12 @@ class Chain:
 
 
 UNCHAINED = Chain()
-"""Each step has an invocation of its own."""
+"""No chain: each step has an invocation of its own."""
 
 
 @dataclass(slots=True)
 class Course:
-    """State shared by the steps that one invocation runs in a chain, or by the one step of any other message.
+    """The state of an invocation that handles a message. The steps that it runs in a chain share it.
 
     Args:
         chain: which steps may follow each other.
@@ -60,11 +60,11 @@ class Course:
 
     chain: Chain
     _claimed: SagaState | None = None
-    """The saga if its next step is claimed already."""
+    """The saga, if the last commit has claimed its next step."""
     _cached: dict[int, Value] = field(default_factory=dict[int, Value])
-    """Values that are read already, by the numbers of their entries."""
+    """Values that need no read, by entry number."""
     _hidden_until: float = 0.0
-    """Epoch seconds at which the current message returns if its worker dies, if a step has changed that."""
+    """Epoch seconds at which the current message returns if its worker dies; 0 unless a step has changed that time."""
 
     @classmethod
     def of(cls, chain: Chain, step: str) -> Course:
@@ -73,34 +73,34 @@ class Course:
 
     @property
     def chained(self) -> bool:
-        """Whether further steps may follow."""
+        """Whether further steps may run in this invocation."""
         return self.chain is not UNCHAINED
 
     def claim(self, state: SagaState, entry: Entry | None, *, adopted: bool) -> None:
-        """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor had written it."""
+        """Note that the commit of ``entry`` has claimed the next step. ``adopted``: a predecessor wrote the entry."""
         self._claimed = state
         if entry is not None and entry.action == "StepCompleted" and entry.payload is not None and not adopted:
             self._cached[entry.seq] = Value(entry.payload, entry.hidden)
 
     def take(self) -> SagaState | None:
-        """Return the saga if the last commit claimed the step that is next; once."""
+        """Return the saga if the last commit claimed its next step. A second call returns ``None``."""
         claimed, self._claimed = self._claimed, None
         return claimed
 
     def lease_end(self, began: float, timeout: float) -> float:
-        """Return when a lease taken at ``began`` must end. In a chain it covers one step only: a longer step loses it,
-        as its own function would be stopped. Times are epoch seconds."""
+        """Return when a lease taken at ``began`` must end. In a chain a lease covers one step, and a step that takes
+        longer loses it. Times are epoch seconds."""
         return round(began + timeout + RECORDING + COMMIT_RESERVE, 3) if self.chained else math.inf
 
     def wrongly_hidden(self, lease_end: float, deadline: float) -> bool:
-        """Return whether the message would return too early for the lease, or much later than it ends. It is hidden by
-        its queue, which knows only the ``deadline`` of the function, or by an earlier step. Times are epoch seconds."""
+        """Return whether the message would return before the lease ends, or much later. The queue, which knows only the
+        function's ``deadline``, or an earlier step has set when the message returns. Times are epoch seconds."""
         if self._hidden_until:
             return self._hidden_until < lease_end < math.inf
         return lease_end + _AFTER_LEASE < deadline
 
     def comes_back(self, lease_end: float) -> float:
-        """Return when the message must return: soon after the lease. ``lease_end``: epoch seconds."""
+        """Return when the message must return: soon after the lease ends. ``lease_end``: epoch seconds."""
         return lease_end + _AFTER_LEASE
 
     def hidden(self, until: float) -> None:
@@ -108,8 +108,8 @@ class Course:
         self._hidden_until = until if self.chained else 0.0
 
     def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:
-        """Return the values that need no read, by the numbers of their entries: at first those that the message
-        carries and whose hashes match. The caller adds what it reads."""
+        """Return the values that need no read, by entry number: at first those that the message contains and whose
+        hashes match. The caller adds the values that it reads."""
         if not self._cached or not self.chained:
             self._cached = {0: Value(None), **proven_inputs(inputs, digest)}
         return self._cached

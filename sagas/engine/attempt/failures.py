@@ -1,4 +1,4 @@
-"""Exceptions as facts: the journal entry of a failed attempt, and the time of the next one."""
+"""Turn exceptions into facts: the journal entry of a failed attempt, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sagas.errors import NotYet, Rejected, TimedOut, TypeChanged, WrongResult, t
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 4_000
 _SHORT_TRACE = 600
-"""Characters of the trace stored for the first attempt, so that its entry fits a write unit."""
+"""Maximum characters of the first attempt's stored trace, so that its entry fits into one write unit."""
 _LONGEST_REASON = 100
-"""Characters of a step's message about what it waits for, which the control item stores."""
+"""Maximum characters of the message of a ``NotYet``, which the control item stores."""
 _MANY, _SLOW = 100, 60.0
-"""After this many looks, the next one is at least this many seconds later."""
+"""From this many polls on, they are at least this many seconds apart, unless the step asks for a steady rate."""
 _HELD_UP = 60.0
-"""Seconds of delay that queues and functions cause. A later look was delayed by a pause, an open breaker or an outage.
-A step's poll_timeout does not count that time."""
+"""The longest delay in seconds that queues and functions cause. A pause, an open breaker or an outage has caused a
+longer one, which does not count towards the step's poll_timeout."""
 _NOT_ITS_OWN = ("sagas.", "aws_lambda_powertools.")
 
 
@@ -45,8 +45,8 @@ def step_failure(
     redact: Callable[[str], str] = _as_it_is,
     look_at: float = 0.0,
 ) -> tuple[ev.StepFailed | ev.StepDeadLettered | ev.StepPostponed, dict[str, Any]]:
-    """Return the fact that a step raised, or could not be called, and further details for its entry. ``look_at``: epoch
-    seconds at which to look again whether a release reads the stored values; 0 if none is awaited."""
+    """Return the fact to record when a step raised or could not be called, and further details for its entry.
+    ``look_at``: epoch seconds at which to try again with a new release; 0 if the saga waits for none."""
     if isinstance(error, TypeChanged) and not began:
         failure, now = _failure(error, began, redact), clock.now()
         if look_at:
@@ -66,14 +66,14 @@ def step_failure(
         excused=cancelled or not began,
         outcome_unknown=isinstance(error, TimedOut | WrongResult) and began,
     )
-    # The first attempt shows the fault while others follow, the last one shows the final fault.
+    # While attempts follow, only the first failure stores its trace. The last failure stores the final trace.
     if cancelled or (again and used > 1):
         return fact, {}
     return fact, {"stack_trace": _stack_trace(error, redact, _SHORT_TRACE if again else _LONGEST_TRACE)}
 
 
 def checked(error: NotYet) -> Exception:
-    """Return a ``NotYet`` with valid fields, or its constructor's error: a subclass may have set the fields itself."""
+    """Return a plain ``NotYet`` with the same fields, or the error if a subclass has set invalid ones."""
     try:
         return NotYet(error.after, error.message, steady=error.steady)
     except Exception as wrong:  # noqa: BLE001 - the fields are the user's, and the failure must be recorded anyway
@@ -83,7 +83,8 @@ def checked(error: NotYet) -> Exception:
 def postponement(
     held: SagaState, index: int, error: NotYet, poll_timeout: float, now: float
 ) -> ev.StepFailed | ev.CompensationFailed | ev.Postponed:
-    """Return the fact that a step or its undo postponed itself, or that it failed for good after its poll timeout.
+    """Return the fact to record when a step or its undo raised ``NotYet``: a postponement, or a final failure after the
+    poll timeout.
     ``poll_timeout``: seconds from the first postponement. ``now``: epoch seconds."""
     polling, step = held.polling, held.steps[index]
     attempt = step.undo_attempts.made if held.undoing else step.attempts.made
@@ -94,13 +95,13 @@ def postponement(
     if now >= end:
         return ev.StepFailed(index, attempt, ev.Failure("NotYet", message), permanent=True, excused=True)
     after = max(error.after, _SLOW) if looks > _MANY and not error.steady else error.after
-    again = min(round(now + after, 3), end)  # one last look at the end of its poll_timeout
+    again = min(round(now + after, 3), end)  # the last poll is at the end of the poll_timeout
     kind = ev.CompensationPostponed if held.undoing else ev.StepPostponed
     return kind(index, attempt, message, after, again, since, looks)
 
 
 def _held_up(held: SagaState, polling: Polling) -> float:
-    """Return the seconds by which a look was late, if queues and functions cannot have caused the delay."""
+    """Return the seconds by which a poll was late, unless queues and functions may have caused the delay."""
     late = claimed_at(held.lease.owner) - polling.due if held.lease else 0.0
     return late if late > _HELD_UP else 0.0
 
@@ -127,7 +128,8 @@ def undo_failure(
 
 
 def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.Failure:
-    """Return the failure by the error's class. The library's own errors about code that did not run come first."""
+    """Return the failure by the error's class. Some class names say that code did not run. If the code itself raised
+    such an error, its module is put in front."""
     failure = ev.Failure(type(error).__name__, redact(text_of(error))[:_LONGEST_MESSAGE])
     if failure.code_missing or (failure.type_changed and (began or not isinstance(error, TypeChanged))):
         failure = replace(failure, type=f"{type(error).__module__}.{failure.type}")
@@ -135,7 +137,7 @@ def _failure(error: Exception, began: bool, redact: Callable[[str], str]) -> ev.
 
 
 def _stack_trace(error: Exception, redact: Callable[[str], str], longest: int = _LONGEST_TRACE) -> str:
-    """Return the trace below the library's frames: those are always the same, and bytes cost money."""
+    """Return the trace without the library's frames, which are always the same and would cost storage."""
     own = error.__traceback__
     while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_NOT_ITS_OWN):
         own = own.tb_next

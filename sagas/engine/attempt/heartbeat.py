@@ -1,4 +1,4 @@
-"""Extending a lease while a step that may outlast it runs."""
+"""Extend a lease while a step runs that may take longer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHORTEST = 0.25
 
 
 class Heartbeat:
-    """Extends a lease at half its length, from a thread that ends before the handler returns.
+    """Extends a lease after half its length, in a thread that ends before the handler returns.
 
-    A lease that lasts as long as its function can act needs no extension, no thread and no write. It is never extended
-    beyond ``act_until``, after which the holder can no longer act, nor beyond ``until``.
+    A lease that lasts as long as its function can act needs no extension, no thread and no write. No lease is extended
+    beyond ``until``, or beyond ``act_until``, when its holder can no longer act.
 
     Args:
         extend: extends the lease of a saga; see :meth:`sagas.store.control.control.ControlItems.extend`.
@@ -28,7 +28,7 @@ class Heartbeat:
         length: seconds a lease lasts.
         clock: the engine's clock.
         lost: called once when the lease was taken over.
-        news: returns the step's progress, if it is due to be written with the extension.
+        news: returns the step's progress if it should be written with the extension.
         extended: called with the epoch seconds at which the extended lease expires.
         until: epoch seconds after which the lease is not needed. Default: ``act_until``.
     """
@@ -79,7 +79,7 @@ class Heartbeat:
             try:
                 held = self._extend(self._state, round(expires_at, 3), self._news())
             except SagaError:
-                continue  # without an answer the lease may still be held: the next beat tries again
+                continue  # without a response, the lease may still be held: the next heartbeat tries again
             if held:
                 self._extended(expires_at)
             else:

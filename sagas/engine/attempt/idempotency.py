@@ -1,8 +1,8 @@
 """An attempt under Powertools' idempotency, whose record is the saga itself.
 
-Powertools needs four operations of a persistence layer. In progress is the claim, completed is journal and commit, and
-failed is the same with the error, which the stock layer does not record. Powertools' own record is updated without
-conditions. Here the record is the control item and the journal, and the completion is fenced.
+Powertools drives a persistence layer. Here the claim marks an execution as in progress, and journal and commit mark it
+as completed or failed. The layers that Powertools ships do not record errors, and update their record without
+conditions. Here the record is the control item and the journal, the error is recorded, and the update is fenced.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sagas.messaging.message.message import Message
 
 
 class IdempotentAttempt(Attempt, BasePersistenceLayer):
-    """An attempt that is its own persistence layer: Powertools drives claim, code and outcome."""
+    """An attempt that is its own persistence layer: Powertools calls claim, code and commit."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         )
         message = self._message
         try:
-            # A text: Powertools copies a structured argument, and walks through it twice.
+            # A string, because Powertools copies a structured argument and walks through it twice.
             guarded(key=f"{message.saga_id}/{message.index}/{message.undo}")
         except IdempotencyAlreadyInProgressError:
             return None
@@ -68,13 +68,13 @@ class IdempotentAttempt(Attempt, BasePersistenceLayer):
         except Exception:
             if self._committed is None:
                 raise
-            # The error of the code is in the journal.
+            # The code's error is in the journal already.
         return self._committed
 
     def _execute(self, key: str) -> None:
         if self._held is None:
             raise SagaError("POWERTOOLS_IDEMPOTENCY_DISABLED is set; unset it: steps cannot run without idempotency")
-        self._payload = self.execute(self._held)  # not returned: Powertools would encode it again
+        self._payload = self.execute(self._held)  # not returned, because Powertools would encode it again
 
     def _put_record(self, data_record: DataRecord) -> None:
         self._held = self.claim()

@@ -1,7 +1,7 @@
-"""Outcomes that could not be committed: they wait in their step's queue until the store is reachable again.
+"""Outcomes that could not be committed. They wait in their step's queue until the store is reachable again.
 
-A message with a pending commit replaces the message of its attempt, with the same dispatch number, as another copy.
-Once the outcome is committed, or the lease was taken over, it is an ordinary message again.
+A message with a pending commit is a copy of the attempt's message, with the same dispatch number, and replaces it. Once
+the outcome is committed, or the lease is taken over, it is an ordinary message again.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from sagas.messaging.message.pending_commit import PendingCommit
 from sagas.store.journal.entries import Entry, fact_of
 
 LARGEST_BODY = 1_000_000
-"""Bytes of a message's body. SQS accepts 1 MiB with the attributes."""
+"""Maximum bytes of a message's body. SQS accepts 1 MiB, including the attributes."""
 _LONGEST_PAUSE = 30.0
-"""Seconds between two tries: less than the supervisor needs to find the expired lease."""
+"""Maximum seconds between two tries: less than the supervisor needs to find an expired lease."""
 
 
 def with_pending(message: Message, pending: PendingCommit) -> Message | None:
-    """Return the message that replaces ``message``; ``None`` if it is too large to be sent."""
+    """Return the message that replaces ``message``; ``None`` if that would be too large to send."""
     copy = replace(message, pending_commit=pending, hops=message.hops + 1)
     return copy if len(copy.body.encode()) <= LARGEST_BODY else None
 
 
 def comes_back(message: Message, clock: Clock) -> Postpone:
-    """Postpone a message with a pending commit, longer each time, with jitter."""
+    """Postpone a message with a pending commit, each time for longer, with jitter."""
     tries = message.receives + message.hops
     return Postpone(clock.now() + backoff(tries, clock.chance(), _LONGEST_PAUSE))
 
 
 def pending_fact(state: SagaState, message: Message, pending: PendingCommit) -> ev.Fact | None:
-    """Return the fact to commit, if it still counts: its claim holds, expired or not, and no entry followed."""
+    """Return the fact to commit; ``None`` if it no longer counts. It counts if nobody took over its lease, even an
+    expired one, and the journal has no later entry."""
     step, lease = state.current, state.lease
     if step is None or lease is None or lease.owner != pending.owner:
         return None

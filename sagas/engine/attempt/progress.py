@@ -1,4 +1,4 @@
-"""The progress that a step reports, written from time to time by a thread."""
+"""The progress that a step reports. A thread writes it from time to time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _LONGEST = 200
 
 
 class ProgressReport:
-    """Keeps the last report of a step, and writes it from a thread that ends before the handler returns.
+    """Keeps a step's last report and writes it, in a thread that ends before the handler returns.
 
-    The step never waits for a write and never fails because of one. A step that reports nothing starts no thread.
+    The step never waits for a write and never fails because of a failed write. A step that reports nothing starts no
+    thread.
 
     Args:
-        note: stores it; see :meth:`sagas.store.control.control.ControlItems.note_progress`.
+        note: stores the report; see :meth:`sagas.store.control.control.ControlItems.note_progress`.
         state: the claimed saga.
         clock: the engine's clock.
         lost: called when the lease was taken over.
@@ -62,7 +63,7 @@ class ProgressReport:
             self._thread.join()
 
     def report(self, fraction: float, message: str) -> None:
-        """Keep a report of the step; ``fraction`` from 0 to 1."""
+        """Keep a report of the step; ``fraction`` is from 0 to 1."""
         with self._lock:
             if self._stop.is_set():
                 return

@@ -1,4 +1,4 @@
-"""Running user code: its inputs, its results, its exceptions."""
+"""Run user code: convert its inputs and results, and handle its exceptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUEST_SEQ = 1
 """The journal entry that holds the request."""
 
 LARGEST_RESULT = 4_000_000
-"""Bytes of JSON that a step may return. Larger results would not fit a response of the API."""
+"""Bytes of JSON that a step may return. Larger results would not fit into a response of the API."""
 
 
 class StepExited(SagaError):
@@ -52,7 +52,7 @@ def inputs_needed(parameters: tuple[Parameter, ...], state: SagaState) -> dict[s
 
 
 def secrets_in(definition: SagaDefinition, parameters: tuple[Parameter, ...], values: Mapping[str, Value]) -> list[str]:
-    """Return the redacted values among the inputs of a step or undo, as texts to search for."""
+    """Return the redacted values in the inputs of a step or undo, as texts to search for."""
     secrets = list[str]()
     for parameter in parameters:
         text, hidden = values.get(parameter.name, Value(None))
@@ -75,7 +75,7 @@ def changed_children(definition: SagaDefinition, state: SagaState) -> list[str]:
 
 
 def new_instance(definition: SagaDefinition) -> Any:
-    """Return the instance from the saga's ``create()``, whose exceptions are raised."""
+    """Return the instance that the saga's ``create()`` returns. Its exceptions propagate."""
     instance: Any = definition.saga_class.create()
     if instance is None or inspect.iscoroutine(instance):  # a missing return, or an async create()
         expected = f"it must return an instance of {definition.saga_class.__name__}"
@@ -90,7 +90,7 @@ class Runner:
         self._instances: dict[type[Any], Any] = {}
 
     def instance(self, definition: SagaDefinition) -> Any:
-        """Return the saga's instance. The first use calls its ``create()``, whose exceptions are raised."""
+        """Return the saga's instance. The first call runs its ``create()``, whose exceptions propagate."""
         if definition.saga_class not in self._instances:
             self._instances[definition.saga_class] = new_instance(definition)
         return self._instances[definition.saga_class]
@@ -106,14 +106,14 @@ class Runner:
         changed: Collection[str] = (),
     ) -> str | None:
         """Run a step, or its undo. Returns the result as JSON text; ``None`` for an undo. ``changed``: steps whose
-        results do not fit, whatever their types say."""
+        results cannot be used, even if they match their types."""
         code = step.code(undo=undo)
         arguments: dict[str, Any] = {}
         for parameter in code.parameters:
             if parameter.source is StepSource.CONTEXT:
                 arguments[parameter.name] = context
                 continue
-            # A payload is read as the type that its producer declared: its consumer may declare less.
+            # Read a payload as its producer's type: the consumer may declare only a part of it.
             text = payloads[parameter.name]
             source, misfit = parameter.step or REQUEST, _CHILDREN_CHANGED if parameter.step in changed else ""
             arguments[parameter.name] = None if text is None else definition.stored(source, json.loads(text), misfit)
@@ -167,7 +167,7 @@ def _written(step: StepDefinition, result: object) -> str:
 def _note_state(
     error: Exception, definition: SagaDefinition, code: StepDefinition | UndoDefinition, instance: object
 ) -> None:
-    """Note in the stack trace which method sets an attribute that the code did not find on its instance."""
+    """Add a note to an ``AttributeError``: the method that sets the missing attribute."""
     missing = error.__cause__ if isinstance(error, TimedOut) else error
     if isinstance(missing, AttributeError) and missing.obj is instance:
         note = note_on_instance_state(definition, code.name, missing.name or "")
@@ -178,7 +178,7 @@ def _note_state(
 def _called(
     code: StepDefinition | UndoDefinition, instance: Any, arguments: dict[str, Any], context: StepContext
 ) -> Any:
-    """Return the code's result if it came in time. A ``PermanentError`` counts at any time."""
+    """Return the code's result if it came in time. A late result is refused, a late ``PermanentError`` is not."""
     try:
         result = code.function(instance, **arguments)
         if inspect.isawaitable(result):
@@ -208,7 +208,7 @@ def _too_late(context: StepContext, timeout: float, end: str) -> str:
 
 
 def _not_run(value: Any) -> str:
-    """Return the type of a part of a value that has not run, or has ended with an error; empty if there is none."""
+    """Return the type of a part of a value, such as a future, that has not run or has failed; empty without one."""
     seen, remaining, futures = set[int](), [value], (Future, *_of_asyncio("Future"))
     while remaining:
         part = remaining.pop()
@@ -225,6 +225,6 @@ def _not_run(value: Any) -> str:
 
 
 def _of_asyncio(name: str) -> tuple[type[Any], ...]:
-    """Return a class of asyncio; nothing if asyncio is not imported, because then no such object exists."""
+    """Return a class of asyncio; nothing if asyncio is not imported, because then the class has no instances."""
     asyncio = sys.modules.get("asyncio")
     return () if asyncio is None else (getattr(asyncio, name),)

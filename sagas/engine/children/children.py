@@ -1,10 +1,10 @@
 """Advance a saga whose step has children: start them, join them, and have them undone.
 
-No lease is held in the meantime. Positions are handed out by a conditional update of the parent. A child's id follows
-from its position, so starting it again has no effect. The first slot of a child's journal decides whether it ever
-starts: before the parent undoes the step, it puts ``NeverStarted`` into each vacant slot. If a slot is taken, the
-parent completes that child's start and then cancels it. A look does what is due now; it may be repeated, interrupted,
-and made twice concurrently.
+No lease is held while they run. A conditional update of the parent hands out positions to start. A child's id follows
+from its position, so a second start has no effect. The first slot of a child's journal decides whether the child ever
+starts. Before the parent undoes the step, it puts ``NeverStarted`` into each vacant slot. If a slot is taken, the
+parent completes that child's start and then cancels it. Each call here is a *look*: it does what is due now. Looks may
+be repeated, interrupted and concurrent.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from sagas.store.journal.entries import NEVER_STARTED, Entry, hiding
 from sagas.store.outcomes import Changed, Fenced
 
 _AT_ONCE = 16
-"""Results that are read concurrently."""
+"""How many results are read concurrently."""
 _NAMED = 10
-"""Failed children that an error lists."""
+"""Maximum number of failed children that an error lists."""
 _ROUNDS = 20
-"""Rounds of one look: it repeats while the parent has changed or there is more to do."""
+"""Maximum rounds of one look, which repeats while the parent has changed or there is more to do."""
 _TOKENS = 100_000
-"""Largest random increase of the token by a hand-out. Two looks that draw the same one start the same children, which
-does no harm."""
+"""Largest random increase of the token when positions are handed out. If two looks draw the same increase, both start
+the same children, which does no harm."""
 _SUPERVISOR = EntryContext(actor="supervisor")
 _STANDING = (SagaStatus.COMPLETED, SagaStatus.FAILED)
 
@@ -75,7 +75,7 @@ class Children:
     work: WorkSender
 
     def look(self, saga_id: str, *, thorough: bool = False) -> None:
-        """Advance a saga as far as possible now, unless a worker holds its lease."""
+        """Advance a saga as far as is possible now, unless a worker holds its lease."""
         for _ in range(_ROUNDS):
             state = self.control.get(saga_id)
             if state is None or (state.lease is not None and state.lease.expires_at > self._now):
@@ -91,7 +91,7 @@ class Children:
                 return
 
     def list_stuck(self, saga_id: str, looks: int) -> None:
-        """Put a parent on the attention list if its children have ended and each attempt to join them failed."""
+        """Put a parent on the attention list if its children have ended but every attempt to join them has failed."""
         state = self.control.get(saga_id)
         if state is None or not state.joins or state.undoing or state.attention:
             return
@@ -106,7 +106,7 @@ class Children:
     # Forward: start, and join.
 
     def _joined(self, state: SagaState, thorough: bool) -> bool:
-        """Start as many children as allowed, or end the step when all have ended; return whether to look again."""
+        """Start as many children as allowed, or end the step if all have ended; return whether to look again."""
         step = state.steps[state.cursor]
         fan_out, tally = step.fan_out, self.joins.first_ends(state.saga_id, step)
         if tally.ended >= fan_out.children:
@@ -134,7 +134,7 @@ class Children:
             try:
                 self.start(blocks[0])
             except Unavailable:
-                # The next look skips these children, because they are handed out; their message is retried.
+                # The next look skips these children, because their positions are handed out. Their message is retried.
                 self.work.send_work(NOW, [blocks[0].work()])
         else:
             self.work.send_work(NOW, [block.work() for block in blocks])
@@ -168,17 +168,17 @@ class Children:
             if message is not None:
                 messages.append(message)
         self.sender.send_all(messages)
-        if earlier:  # a child whose result is carried over from the last round ends at once
+        if earlier:  # a child that keeps its result from the last round has ended at once
             self.work.send_work(NOW, [SagasToAdvance([state.saga_id]).work()])
 
     def _declaration(self, state: SagaState, step: StepState) -> Entry:
-        """The entry with the types and requests of the step's children."""
+        """Return the entry with the types and requests of the step's children."""
         return self.advancer.services.journal.entries(state.saga_id, [step.fan_out.requests_seq])[
             step.fan_out.requests_seq
         ]
 
     def _continue(self, state: SagaState, step: StepState) -> None:
-        """Start children that were handed out to a worker that died."""
+        """Start the children that were handed out to a worker that has died."""
         ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         remaining = [position for position in range(step.fan_out.handed_out) if position not in ended]
         existing = self._existing(state, step, remaining)
@@ -187,7 +187,7 @@ class Children:
             self._start(state, step, missing)
 
     def _existing(self, state: SagaState, step: StepState, positions: Iterable[int]) -> dict[int, SagaState]:
-        """The children that have a control item, by position."""
+        """Return the children that have a control item, by position."""
         ids = {child_id(state.saga_id, step.name, position, step.round): position for position in positions}
         children = self.control.get_many(list(ids), consistent=True)
         return {ids[saga_id]: child for saga_id, child in children.items()}
@@ -213,10 +213,10 @@ class Children:
         return self._seen(state, ev.ChildrenEnded(state.cursor, len(done), len(failed), failure), context)
 
     def _joined_results(self, state: SagaState, step: StepState, ids: Mapping[str, int]) -> EntryContext:
-        """Return the entry's payload: the results of completed children as a JSON list, with null for a child without
-        one. ``ids``: the children's positions."""
+        """Return the entry's payload: a JSON list of the children's results, with null for a child without a result.
+        ``ids``: the positions of the completed children, by id."""
         children, journal = self.control.get_many(list(ids), consistent=True), self.advancer.services.journal
-        # A child whose result step has failed, and which went on without it, has no result.
+        # A child has no result if its last step failed and the child completed without that step.
         seqs = {saga_id: child.result_step.result_seq for saga_id, child in children.items()}
         by_id = journal.entries_of((saga_id, seq) for saga_id, seq in seqs.items() if seq)
         entries = [entry for by_seq in by_id.values() for entry in by_seq.values()]
@@ -235,7 +235,7 @@ class Children:
         for entry in entries:
             hidden |= {(f"[{ids[entry.saga_id]}]" if several else EACH, *path) for path in entry.hidden}
         texts, size = ["null"] * step.fan_out.children, 0
-        # A result stored in S3 takes a request of its own. Reading stops at the size limit, which bounds the memory.
+        # Each result stored in S3 takes a request. Reading stops at the size limit, which bounds the memory.
         with ThreadPoolExecutor(_AT_ONCE, "joining") as pool:
             for first in range(0, len(entries), _AT_ONCE):
                 for entry in pool.map(load, entries[first : first + _AT_ONCE]):
@@ -267,7 +267,7 @@ class Children:
     # Backward: close, cancel, order, and end.
 
     def _close(self, state: SagaState, step: StepState, thorough: bool) -> bool:
-        """Make every child that was handed out end: cancel those that run, and never start the others."""
+        """Make all children that were handed out end: cancel those that have started, and never start the others."""
         ended = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD)
         remaining = [position for position in range(step.fan_out.handed_out) if position not in ended]
         existing, to_wake, closed = self._existing(state, step, remaining), list[str](), False
@@ -285,7 +285,7 @@ class Children:
         return tally.ended >= step.fan_out.handed_out
 
     def _closed(self, state: SagaState, step: StepState, position: int) -> SagaState | None:
-        """Decide that a child never starts; return the child if its start came first."""
+        """Decide that a child never starts; return the child if it has started already."""
         parent = parent_of(state, step, position)
         saga_id, clock = child_id(state.saga_id, step.name, position, step.round), self.advancer.services.clock
         entry = Entry(
@@ -319,18 +319,18 @@ class Children:
             if self.control.request_cancel(child, decision.state):
                 return True
             current = self.control.get(child.saga_id)
-            if current is None or current.cancel.at:  # set by this same write, or by another look
+            if current is None or current.cancel.at:  # this write or another look has set the flag
                 return current is not None
             child = current
         return False
 
     def _wake(self, saga_ids: Sequence[str], thorough: bool = False) -> None:
-        """Send messages to look at these sagas."""
+        """Send messages that have these sagas looked at."""
         blocks = [list(saga_ids[first : first + BLOCK]) for first in range(0, len(saga_ids), BLOCK)]
         self.work.send_work(NOW, [SagasToAdvance(block, thorough).work() for block in blocks])
 
     def _undone(self, state: SagaState, thorough: bool) -> bool:
-        """Have the children undone, and end the undo when all are; return whether to look again."""
+        """Have the children undone, and end the undo when all children are undone; return whether to look again."""
         step = state.steps[state.cursor]
         number = step.undo_attempts.made
         tally = self.joins.tally(state.saga_id, step.name, [step.round], step.fan_out.children)
@@ -349,7 +349,7 @@ class Children:
         return self._order(state, step, thorough)
 
     def _order(self, state: SagaState, step: StepState, thorough: bool) -> bool:
-        """Order children that have not been undone to undo themselves: all at once, or the last that completed. Returns
+        """Order the children to undo themselves: all at once, or one by one, the last to complete first. Returns
         whether to look again."""
         number, remaining = step.undo_attempts.made, list[tuple[float, str, ChildOutcome]]()
         for round_ in range(step.round + 1):
@@ -386,9 +386,9 @@ def _unreadable(step: StepState, position: int, saga_id: str, why: str) -> TypeC
 
 
 def _undone_already(child: SagaState | None, number: int) -> str:
-    """The outcome to record for a child that cannot be ordered to undo itself; empty if it can.
+    """Return the outcome to record for a child that cannot be ordered to undo itself; empty if it can.
 
-    A child past its pivot is left unchanged until an operator compensates it.
+    A child past its pivot stays unchanged until an operator compensates it.
     """
     if child is None:
         return UNDONE
@@ -401,7 +401,7 @@ def _undone_already(child: SagaState | None, number: int) -> str:
 
 
 def _failures(step: StepState, failed: Sequence[int], outcomes: dict[int, ChildOutcome]) -> str:
-    """The error text that lists the failed children and how they failed."""
+    """Return the error text, which lists the failed children and how each ended."""
     ended = [position for position in failed if position in outcomes and outcomes[position].how != NEVER]
     ended.sort(key=lambda position: (not outcomes[position].seq, position))  # failed children before cancelled ones
     listed = list[str]()

@@ -1,4 +1,4 @@
-"""Wake the parent after a child's end is committed."""
+"""Wake a parent after the end of a child is committed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sagas.store.children.joins import Joins
 from sagas.store.control.control import ControlItems
 
 BLOCK = 25
-"""Children that one message has started."""
+"""Maximum number of children that one message starts."""
 _AT_ONCE = 16
-"""How many failures above ``tolerate`` still wake the parent. Several children may fail at once; at least one must wake
-it. Later ends, such as cancelled siblings, do not."""
+"""How many failures above ``tolerate`` still wake the parent. At least one must, and several children may fail at once.
+Later ends, such as those of cancelled siblings, do not wake it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
-    """Wakes a parent when a child's end completes its join, or makes room for more children.
+    """Wakes a parent when a child's end completes the join, or makes room for more children.
 
-    Two children that end at once may both wake it, which does no harm. If a message is lost, the supervisor finds the
-    parent.
+    If two children end at once, both may wake the parent, which does no harm. If both messages are lost, the supervisor
+    does.
     """
 
     control: ControlItems
@@ -35,7 +35,7 @@ class JoinObserver:
     logger: logging.Logger
 
     def committed(self, before: SagaState, after: SagaState, fact: ev.Fact) -> None:
-        """Wake the parent if the saga is a child link end makes a difference to it."""
+        """If the saga is a child, wake its parent when that has something to do."""
         ended = after.ended and (before.status is not after.status or before.order != after.order)
         if after.parent is None or not ended:
             return
@@ -72,5 +72,5 @@ class JoinObserver:
 
 
 def refill(at_once: int) -> int:
-    """Return how many places must be free before more children are started: not one by one, which costs a look each."""
+    """Return how many places must be free before more children are started. One by one, each would cost a look."""
     return max(1, min(BLOCK, math.ceil(at_once / 4)))

@@ -1,7 +1,7 @@
 """The parts that all functions share: types, store, queues, and the advancer.
 
-A function's composition is a subclass with the parts that this function runs. A part is created on first use. A module
-imported in a property belongs to a feature that few services declare: other step functions do not load it.
+A function's composition is a subclass that adds the parts which this function runs. Parts are created on first use. A
+module that only few services need is imported in a property, so that other functions do not load it.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Core:
-    """The parts that every function needs, sharing one set of clients.
+    """The parts that every function needs. They share one set of clients.
 
     Args:
         registry: the saga types.
-        settings: of the store.
+        settings: the settings of the store.
         routes: the queues.
         clock: the engine's clock.
         observer: called with every committed fact.
-        logger: of the engine.
+        logger: the engine's logger.
         clients: makes the clients of ``ctx.client``. Default: boto3's.
         carry: whether messages contain small results.
-        chain: the steps that this function continues with in the same invocation.
-        goes_on: called with each further step that an invocation continues with.
+        chain: the steps that one invocation of this function may run in a row.
+        goes_on: called with the message of each further step that an invocation runs.
         tracer: makes spans; ``None`` if nothing is traced.
         every: seconds between two runs of the supervisor.
         callbacks: makes and reads callback URLs; ``None`` if the service has none.
@@ -96,13 +96,13 @@ class Core:
         tracer: Tracer | None = None,
         goes_on: Callable[[Message], None] | None = None,
     ) -> Self:
-        """Return the parts that the environment of a Lambda function describes."""
+        """Return the parts as the environment of a Lambda function describes them."""
         missing = [name for name in ("SAGAS_CLASSES", "SAGAS_QUEUES") if not environment.get(name)]
         if missing:
             raise SagaError(f"the environment lacks {', '.join(missing)}")
         usual = environment.get("SAGAS_AUTO_DISABLE")
         classes, groups = environment["SAGAS_CLASSES"], dict[str, dict[str, str]]()
-        if classes.startswith("@"):  # many types: they and the steps that share a queue are in a file next to the code
+        if classes.startswith("@"):  # many types, listed in a file with the steps that share a queue
             path = Path(environment.get("LAMBDA_TASK_ROOT", "."), classes[1:])
             try:
                 types = json.loads(path.read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ class Core:
             clock=clock,
             observer=observer or NullObserver(),
             logger=logger or logging.getLogger("sagas"),
-            # Payloads encrypted in tables and bucket must not be readable in queues.
+            # Payloads that are encrypted in tables and bucket must not be readable in queues.
             carry=environment.get("SAGAS_CARRY_INPUTS") != "0" and not environment.get("SAGAS_PAYLOAD_KEY"),
             chain=Chain.parse(environment.get("SAGAS_CHAIN", "")),
             goes_on=goes_on,
@@ -132,8 +132,7 @@ class Core:
         )
 
     def connect(self) -> None:
-        """Create the clients of DynamoDB and SQS, and the advancer, before the first request needs them. Sends no
-        request."""
+        """Create the clients of DynamoDB and SQS, and the advancer, ahead of the first use. Sends no request."""
         self.tables.connect()
         self.queues.connect()
         _ = self.advancer
@@ -189,7 +188,7 @@ class Core:
 
     @cached_property
     def listing(self) -> Listing:
-        """Lists of sagas. A step's function needs them only if its type declares ``auto_disable``."""
+        """Lists of sagas. A step's function needs it only if its saga type declares ``auto_disable``."""
         from sagas.store.index.listing import Listing
 
         return Listing(self.tables, self.settings)

@@ -1,4 +1,4 @@
-"""The index of search keys, and blueprints."""
+"""The parts for search keys and blueprints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Core):
-    """Finds sagas by search keys, and the blueprints that they were started with."""
+    """Finds sagas by search keys, and stores blueprints."""
 
     @cached_property
     def search_keys(self) -> SearchKeys:
@@ -22,7 +22,7 @@ class Finding(Core):
 
     @cached_property
     def blueprints(self) -> Blueprints:
-        """Blueprints. Only a function that starts sagas needs them."""
+        """Blueprints. Only functions that start sagas need them."""
         from sagas.engine.start.blueprints import Blueprints
         from sagas.store.types.blueprints import BlueprintItems
 

@@ -1,8 +1,8 @@
-"""Derive the events that a service publishes, from a change of a control item or from a journal.
+"""Derive the events that a service publishes from a change of a control item, or from a journal.
 
-A commit moves the pointer ``seq`` of the control item. So only the images of the item before and after a write show
-what was committed: an entry may exist that never is. Only a few attributes are read, so that changes made by a newer
-version can be published, too.
+A commit moves the pointer ``seq`` of the control item. So the images of the item before and after a write show what was
+committed. The journal alone does not: an entry in it may never be committed. Only a few attributes are read, so that
+this version can also publish changes made by a newer one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ENDS: Mapping[str, str] = {
     "FAILED": "SagaFailed",
     "COMPENSATION_FAILED": "SagaCompensationFailed",
 }
-"""The event of each final status."""
+"""The event that is published when a saga reaches a final status."""
 SAGA_EVENTS = ("SagaStarted", *ENDS.values(), "SagaNeedsAttention", "SagaWaiting")
 STEP_EVENTS = tuple(name for name, kind in FACTS.items() if kind.published)
-"""Published only on request. They have the names of the entries they are made from."""
+"""Events that are published only on request. Each is named after its entry's action."""
 _STUCK = ("DEAD_LETTERED", "FAILED", "COMPENSATION_FAILED")
 _WAITS = ("signal", "time")
 
@@ -58,7 +58,7 @@ class OutboxEvent(msgspec.Struct, frozen=True):
 
 
 def events_of_change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[OutboxEvent]:
-    """Return the events of a write to a control item, except those of steps."""
+    """Return the events of a write to a control item, without step events."""
     if new is None or "status" not in new or "name_shard" not in new:
         return []  # deleted, or not a saga's item
     if old is None:
@@ -87,9 +87,9 @@ def committed_in(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -
 
 
 def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[OutboxEvent]:
-    """Return the events of a saga from its journal: the same, with the same ids, as at its commits. ``since``: epoch
+    """Return the events of a saga from its journal. They equal those of its commits, ids included. ``since``: epoch
     seconds; earlier entries are skipped."""
-    # A FAILED child needs no attention: its parent has failed, or tolerates it.
+    # A FAILED child does not need an operator: its parent has failed, too, or tolerates the failure.
     stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
     events: list[OutboxEvent] = []
     before = ""
@@ -114,7 +114,7 @@ def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, 
 
 
 def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
-    """Whether an operator is needed from an entry on, whatever the status."""
+    """Whether the saga needs an operator from an entry on for another reason than its status."""
     in_doubt = changed and entry.status in ENDS and entry.seq == state.seq and bool(state.in_doubt)
     overdue = entry.action == "SagaTimedOut" and "pivot" in entry.details
     unanswered = entry.action == "SagaRecovered" and bool(entry.details.get("attention"))
@@ -122,7 +122,7 @@ def _needs_attention(state: SagaState, entry: Entry, *, changed: bool) -> bool:
 
 
 def _add_wait(detail: Detail, state: SagaState, name: str, details: Mapping[str, Any]) -> None:
-    """Add what the saga waits for at a step. ``details``: the details of the entry that started the wait."""
+    """Add what the saga waits for at a step. ``details``: those of the entry that started the wait."""
     detail["step"] = name
     if kind := next((step.waits_for for step in state.steps if step.name == name), ""):
         detail["waiting_for"] = kind
@@ -160,7 +160,7 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An event of a saga service",
-        "description": "Published at least once, in no order: detail.id identifies an event, and detail.seq orders it.",
+        "description": "Published at least once, in any order: detail.id identifies events, detail.seq orders them.",
         "type": "object",
         "properties": properties,
         "required": list(properties),
@@ -170,7 +170,7 @@ def event_schema(source: str = "sagas.SERVICE") -> dict[str, Any]:
 def _event(name: str, item: Mapping[str, Any], at: str, **more: str) -> OutboxEvent:
     saga_id = item["saga_id"]["S"]
     detail = _detail(name, item["saga"]["S"], saga_id, _seq(item), item["status"]["S"], at)
-    # A correlation id that is too long for the item is only in the journal.
+    # If the correlation id is too long for the item, only the journal has it.
     detail["correlation_id"] = item["correlation_id"]["S"] if "correlation_id" in item else saga_id
     return OutboxEvent(name, Detail(**detail, **more))  # pyright: ignore[reportArgumentType] - the optional ones
 
@@ -182,7 +182,7 @@ def _detail(name: str, saga: str, saga_id: str, seq: int, status: str, at: str) 
 
 
 def _waiting(item: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The step at which the saga waits for a signal or a time; not a step that polls."""
+    """Return the step at which the saga waits for a signal or a time; ``None`` for a step that polls."""
     if item["status"]["S"] != "WAITING" or "polling" in item:
         return None
     steps: list[dict[str, Any]] = item["steps"]["L"]

@@ -1,7 +1,7 @@
 """Spans of a saga: its messages, claims, attempts and commits. Without a tracer none of this runs.
 
-A saga is one trace across all its functions. The context of its start is in its first entry and in every message, and
-is the parent of each span that handles a message. The span that sent the message is a link.
+A saga is one trace across all its functions. The first entry and every message contain the trace context of the start.
+Each span that handles a message has this context as its parent, and the span that sent the message as a link.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sagas.store.journal.journal import Journal
 Attributes = Mapping[str, str | int | bool]
 
 _AT_HAND: ContextVar[tuple[str, Trace] | None] = ContextVar("sagas_trace_at_hand", default=None)
-"""The saga whose message is being handled, and its trace."""
+"""The id of the saga whose message is being handled, and its trace."""
 
 
 class Span(Protocol):
@@ -41,7 +41,7 @@ class Span(Protocol):
         ...
 
     def failed(self, kind: str) -> None:
-        """Mark it as failed, with the error's type only: its text may quote payloads."""
+        """Mark the span as failed. Only the error's type is noted, because the text may quote payloads."""
         ...
 
 
@@ -57,19 +57,20 @@ class Tracer(Protocol):
         parent: Mapping[str, str] | None = None,
         link: str = "",
     ) -> AbstractContextManager[Span]:
-        """Create a span and make it active. An exception marks it as failed, and propagates.
+        """Create a span and make it active. If an exception is raised, the span is marked as failed, and the exception
+        propagates.
 
         Args:
-            name: the span's name, one of few different values.
-            attributes: named by the semantic conventions, or ``sagas.*``.
+            name: the span's name. There should be few different names.
+            attributes: their names are from the semantic conventions, or start with ``sagas.``.
             kind: ``internal``, ``server``, ``producer`` or ``consumer``.
-            parent: headers of a span elsewhere; the active span by default.
+            parent: headers of the parent, a span in another process; the active span by default.
             link: ``traceparent`` of the span that caused this one.
         """
         ...
 
     def headers(self) -> dict[str, str]:
-        """Return ``traceparent`` and any ``tracestate`` of the active span; empty without one."""
+        """Return ``traceparent`` and any ``tracestate`` of the active span; empty if there is none."""
         ...
 
 
@@ -85,7 +86,7 @@ def about(message: Message) -> dict[str, str | int | bool]:
 
 @contextmanager
 def handling(message: Message, tracer: Tracer) -> Generator[None]:
-    """Send the messages of this saga in the message's trace; if it has none, in that of the active span."""
+    """While a message is handled, send its saga's messages in its trace, or in the active span's if it has none."""
     trace = message.trace or trace_of(tracer.headers())
     token = _AT_HAND.set((message.saga_id, trace) if trace is not None else None)
     try:
@@ -100,7 +101,7 @@ class TracedSender:
     Args:
         sender: the queues.
         routes: the queues' names, for spans.
-        journal: has the trace of a saga when the supervisor or an operator sends, without a message of the saga.
+        journal: has a saga's trace, for messages that the supervisor or an operator sends.
         tracer: creates the spans.
     """
 
@@ -121,7 +122,7 @@ class TracedSender:
             if trace is None and at_hand is not None and at_hand[0] == message.saga_id:
                 trace = at_hand[1]
             if trace is None:
-                with suppress(SagaError):  # a message without its trace is better than none
+                with suppress(SagaError):  # the message is sent even without its trace
                     first = self._journal.entries(message.saga_id, [1]).get(1)
                     trace = trace_in(first.details.get("trace")) if first is not None else None
             trace = trace or trace_of(headers)

@@ -1,7 +1,7 @@
-"""Pause the starts of a saga type after several failed sagas in a row.
+"""Pause starts of a saga type after several failed sagas in a row.
 
-Only failures are stored. Successes are looked up when they matter: when the failures reach the threshold, or when a
-caller asks for their number. So a healthy type costs nothing.
+Only failures are stored. Successes are looked up only when the failures reach the threshold, or when a caller asks how
+many there are. So a healthy type costs nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sagas.store.types.streaks import FOREVER, FailedSaga, Streak, Streaks
 
 _PAGE = 100
 _PAGES = 10
-"""Pages of the lookup for a success: it covers the last 1,000 sagas that were started."""
+"""Maximum pages in which a success is looked up. They cover the last 1,000 sagas that were started."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoDisabler:
     """Counts the failed sagas in a row of each type that declares ``auto_disable``.
 
-    A failure counts once: the worker or supervisor that commits it counts it.
+    Each failure counts once, because the worker or supervisor that commits it counts it.
 
     Args:
         registry: the saga types and their policies.
@@ -71,19 +71,19 @@ class AutoDisabler:
                 self.logger.warning("paused starts of the saga type because its sagas keep failing", extra=fields)
                 self.observer.paused(name)
         except SagaError as error:
-            # The failure itself is committed.
+            # The failure itself has been committed already.
             fields = {"saga": name, "saga_id": after.saga_id, "error": type(error).__name__}
             self.logger.warning("a failed saga was not counted", extra=fields)
 
     def paused_until(self, name: str) -> float:
-        """Return until when (epoch seconds) starts of a type are refused because of failures; 0 if they never were.
+        """Return until when (epoch seconds) failures have paused starts of a type; 0 if they never have.
 
         Each call reads the store, so no saga starts after the failure that reaches the threshold.
         """
         return self.streaks.get(name).paused_until if self._policy(name) else 0.0
 
     def streak(self, name: str, now: float) -> Streak:
-        """Return the failures of a type that count now, and until when starts are refused. ``now``: epoch seconds."""
+        """Return the failures of a type that count now, and until when starts are paused. ``now``: epoch seconds."""
         policy = self._policy(name)
         if policy is None:
             return Streak()
@@ -101,7 +101,7 @@ class AutoDisabler:
         return self.registry.get(name).definition.auto_disable if name in self.registry else None
 
     def _unbroken(self, name: str, failures: list[FailedSaga]) -> list[FailedSaga]:
-        """The failures, oldest first, after which no saga of the type completed."""
+        """Return the failures, oldest first, after which no saga of the type completed."""
         cursor: str | None = None
         for _ in range(_PAGES if failures else 0):
             page = self.listing.by_name([name], _PAGE, cursor)
@@ -116,6 +116,6 @@ class AutoDisabler:
 
 
 def _recent(policy: AutoDisable, streak: Streak, now: float) -> list[FailedSaga]:
-    """The failures within the window, and after the last pause of starts, oldest first."""
+    """Return the failures within the window and after the last pause of starts, oldest first."""
     begin = max(now - policy.window.total_seconds(), streak.paused_until)
     return [failed for failed in streak.failures if failed.at > begin]

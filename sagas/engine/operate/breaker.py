@@ -1,8 +1,8 @@
 """Circuit breakers: admit steps, and count the outcomes of attempts.
 
 An execution environment reads a breaker at most once a second. It writes one after a failed attempt, after a success
-that follows a failure, and around a probe. That takes at most two requests per outcome, without repeats, and none for
-a success while there are no failures. Steps without a breaker cost nothing. Undos always pass.
+that follows a failure, and around a probe. That takes at most two requests per outcome, not counting retries, and no
+request for a success that follows a success. Steps without a breaker cost nothing. Undos always pass.
 """
 
 from __future__ import annotations
@@ -44,27 +44,26 @@ from sagas.messaging.message.message import Message
 from sagas.store.types.breakers import BreakerItems
 
 GOOD_FOR = 1.0
-"""Seconds for which an environment caches a breaker; never longer than the breaker would stay open. So a breaker that
-an operator closed blocks nothing for longer."""
+"""Seconds for which an environment caches a breaker, at most its open period. So a breaker that an operator has closed
+blocks nothing for longer."""
 _CLOCK_AND_CACHE_SLACK = GOOD_FOR + 1.5
-"""Seconds for which a worker may act on an outdated breaker: the life of its cache, plus differing clocks."""
+"""Seconds for which a worker may act on outdated data: the life of the cache, plus the difference between clocks."""
 _QUIET = 1.0
-"""Seconds after a count in which an environment collects further failures, unless they would open the breaker."""
+"""Seconds after a count for which an environment collects further failures, unless they would open the breaker."""
 _LONGEST_QUIET = 60.0
-"""Upper limit of the same. Each refused count doubles the time: one key of DynamoDB takes about a thousand writes a
-second."""
+"""Upper limit of that time. It doubles with each refused count: a key takes only a thousand writes per second."""
 
 
 @dataclass(slots=True)
 class _Cached:
-    """This environment's view of a breaker, and the failures that it has not counted there yet.
+    """A breaker as this environment has cached it, and the failures that it has not counted in the store yet.
 
     Args:
         state: the breaker as last read or written.
-        at: epoch seconds of that request; 0 for never.
-        uncounted: failures in this environment since its last success that are not counted yet.
+        at: epoch seconds of that read or write; 0 if there was none.
+        uncounted: failures in this environment since its last success that the store has not counted yet.
         quiet: seconds for which failures are collected after a count.
-        quiet_until: epoch seconds until which they are collected.
+        quiet_until: epoch seconds until which failures are collected.
     """
 
     state: BreakerState = field(default_factory=BreakerState)
@@ -77,14 +76,14 @@ class _Cached:
 class Breakers:
     """The breakers of all steps that declare one.
 
-    Each outcome counts once, in the environment that commits it.
+    Each outcome counts once: the environment that commits it counts it.
 
     Args:
         store: the breakers, shared by all execution environments.
         registry: the saga types and their policies.
-        clock: the time, and the chance that spreads waiting messages.
-        logger: logs when a breaker opens or closes.
-        observer: notified when a breaker opens or closes.
+        clock: the current time, and the random numbers that spread waiting messages.
+        logger: logs each time a breaker opens or closes.
+        observer: notified each time a breaker opens or closes.
     """
 
     def __init__(
@@ -105,8 +104,8 @@ class Breakers:
     def cached_until(self, message: Message) -> float:
         """Return when a message should come back if it has to wait here; see :class:`sagas.engine.gates.Gate`.
 
-        A message that may have another problem must be handled in any case. If it was received before, its worker may
-        be lost, or it may soon be dead-lettered; a redriven dead letter shows by its hops.
+        A message that may have another problem must always be handled. One that was received before may have lost its
+        worker, or may soon be dead-lettered. A redriven dead letter is recognized by its hops.
         """
         limits = self._limits_for(message)
         if limits is None or message.pending_commit is not None or message.receives > 1:
@@ -120,7 +119,7 @@ class Breakers:
         return admit(limits, cached.state, message.saga_id, now, now, self._clock.chance()).wait_until
 
     def is_open(self, message: Message) -> bool:
-        """Whether the message's step may be claimed at once, by this environment's view."""
+        """Whether the message's step may be claimed now, as far as this environment knows."""
         limits = self._limits_for(message)
         if limits is None:
             return True
@@ -136,8 +135,7 @@ class Breakers:
 
     def _wait_until(self, message: Message, deadline: float) -> float:
         """Admit a message whose step would run now, if necessary as the probe. ``deadline``: epoch seconds after which
-        its function can no longer act. Returns 0 to pass, or the epoch seconds at which the message should come
-        back."""
+        the function can no longer act. Returns 0 if it is admitted, else its time of return (epoch seconds)."""
         limits = self._limits_for(message)
         if limits is None:
             return 0.0
@@ -150,11 +148,11 @@ class Breakers:
         self._learn(message.saga, message.step, state)
         if state.closed or state.probed_by(message.saga_id, now):
             return 0.0
-        # Another environment changed the breaker first. One try is enough for now.
+        # Another environment has changed the breaker first. This call does not try again.
         return admit(limits, state, message.saga_id, now, now, chance).wait_until or now + PROBE_POLL
 
     def _fails_fast(self, message: Message) -> bool:
-        """Whether a step that may not pass fails instead of waiting."""
+        """Whether the message's step fails, instead of waiting, while its breaker is open."""
         return not message.undo and self._step_fails_fast(message.saga, message.step)
 
     def _step_fails_fast(self, saga: str, step: str) -> bool:
@@ -162,18 +160,18 @@ class Breakers:
         return policy is not None and policy.when_open == "fail"
 
     def waits_behind(self, saga: str, step: str) -> BreakerState | None:
-        """Return the breaker that blocks a step, by this environment's view; ``None`` if none does."""
+        """Return the breaker that blocks a step, as far as this environment knows; ``None`` if none does."""
         limits = self._waiting_limits(saga, step)
         state = self._recent(saga, step, limits) if limits else BreakerState()
         return None if state.closed else state
 
     def states(self) -> dict[tuple[str, str], BreakerState]:
-        """Return the breakers of all steps that declare one, by saga type and step, as they are stored."""
+        """Return the stored breakers of all steps that declare one, by saga type and step."""
         declared = ((saga.definition.name, step) for saga in self._registry for step in saga.definition.steps)
         return self._store.get_many([(saga, step.name) for saga, step in declared if step.circuit_breaker])
 
     def close(self, saga: str, step: str) -> BreakerState:
-        """Close a breaker, whatever its state; return its state before."""
+        """Close a breaker, whatever its state; return the state it had."""
         if self._registry.get(saga).step(step).circuit_breaker is None:
             raise NotFound(f"step {step!r} of saga {saga!r} has no circuit breaker")
         before = self._store.get(saga, step)
@@ -184,18 +182,19 @@ class Breakers:
         return before
 
     def silent_until(self, state: SagaState) -> float:
-        """Return until when the breaker of a saga's step explains its silence; see :class:`sagas.engine.gates.Gate`."""
+        """Return until when the breaker of a saga's step explains that nothing happens; see
+        :class:`sagas.engine.gates.Gate`."""
         if state.current is None or state.undoing:
             return 0.0
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
-        """Until when (epoch seconds) this breaker may explain the silence of a message at that step; 0 for never.
+        """Return until when (epoch seconds) a breaker may explain that nobody has claimed a message; 0 if it does not.
 
-        Each copy of a postponed message waits at least as many seconds as there were copies before it, even if the
-        breaker has closed (see ``sagas.messaging.postponing``). Their number is unknown, but n copies take n**2 / 2
-        seconds. A breaker does not postpone messages sent after it closed. ``since``: epoch seconds before which the
-        message was not sent.
+        Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
+        breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2
+        / 2 seconds. Messages that are sent after the breaker has closed are not postponed. ``since``: epoch seconds
+        before which the message was not sent.
         """
         limits = self._waiting_limits(saga, step)
         if limits is None:
@@ -208,9 +207,9 @@ class Breakers:
         return silent_until(limits, state) + _CLOCK_AND_CACHE_SLACK + min(copies, LONGEST_DELAY)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Count what an attempt's outcome shows about the dependency."""
+        """Count an attempt's outcome as a success or a failure of the dependency, or as neither."""
         match fact:
-            case StepPostponed(settling=True):  # its code was not called
+            case StepPostponed(settling=True):  # the code was not called
                 outcome = AttemptOutcome.NONE
             case StepCompleted() | StepPostponed():  # the dependency answered, even if only "not yet"
                 outcome = AttemptOutcome.SUCCESS
@@ -227,7 +226,7 @@ class Breakers:
         try:
             self._record(saga, step, limits, after.saga_id, outcome)
         except Unavailable:
-            # The outcome itself is committed. A probe that could not report counts as dead when its time expires.
+            # The outcome itself has been committed. A probe without a result counts as lost when its time expires.
             cached, now = self._all[saga, step], self._clock.now()
             cached.quiet_until, cached.quiet = now + cached.quiet, min(2 * cached.quiet, _LONGEST_QUIET)
             fields = {"saga": saga, "saga_id": after.saga_id, "step": step}
@@ -236,8 +235,8 @@ class Breakers:
     def _record(self, saga: str, step: str, limits: Limits, saga_id: str, outcome: AttemptOutcome) -> None:
         cached = self._all[saga, step]
         if outcome is AttemptOutcome.FAILURE and cached.state.probe != saga_id:
-            # No read first: the store refuses the count unless the breaker is closed. Detecting a probe that commits
-            # in another environment, maybe hours later, is not worth a read after every failing step.
+            # No read is needed: the store refuses the count unless the breaker is closed. This may miss a probe that
+            # commits in another environment, maybe hours later, but a read after every failed step would cost more.
             self._count(saga, step, limits, cached)
             return
         if outcome is AttemptOutcome.SUCCESS:
@@ -254,7 +253,7 @@ class Breakers:
         stored = self._store.swap(saga, step, state, ended)
         self._learn(saga, step, stored)
         if stored is not ended:
-            return  # closed by hand, or taken by another probe after this one's time expired
+            return  # an operator has closed it, or another probe has begun because the time of this one has expired
         if ended.closed:
             self._logger.info("the circuit breaker closed", extra={"saga": saga, "step": step})
             self._observer.breaker_closed(saga)
@@ -262,7 +261,7 @@ class Breakers:
             self._opened(saga, step, ended)
 
     def _count(self, saga: str, step: str, limits: Limits, cached: _Cached) -> None:
-        """Count a failure at once if it may reach the threshold, or if the quiet time has passed; else collect it."""
+        """Count a failure at once if it may reach the threshold, or if the quiet time has passed. Else collect it."""
         cached.uncounted += 1
         now = self._clock.now()
         enough = (cached.state.failures if cached.state.closed else 0) + cached.uncounted >= limits.threshold
@@ -285,11 +284,11 @@ class Breakers:
         self._observer.breaker_opened(saga)
 
     def _learn(self, saga: str, step: str, state: BreakerState | None) -> None:
-        """Cache a breaker; ``None`` if it differs from the cache, so that it is read next time."""
+        """Cache a breaker. ``None`` clears the cache, so that the breaker is read next time."""
         cached = self._all[saga, step]
         cached.state, cached.at = state or BreakerState(), self._clock.now() if state else 0.0
         if not cached.state.closed:
-            cached.uncounted = 0  # they contributed to opening it
+            cached.uncounted = 0  # these failures have helped to open it
 
     def _recent(self, saga: str, step: str, limits: Limits) -> BreakerState:
         cached = self._all[saga, step]

@@ -19,13 +19,13 @@ from sagas.store.control.control import ControlItems
 from sagas.store.index.listing import Listing
 
 MOST_LOOKED_AT = 1_000
-"""Sagas in flight whose items are read to find those that wait."""
+"""Maximum number of sagas in flight that are read to find those that wait."""
 _EVER = 10 * 365 * 86_400.0
-"""Seconds ahead within which every saga in flight is due."""
+"""Seconds within which every saga in flight will be due."""
 _A_SECOND = 20
 """Sagas sent again per second."""
 _BUDGET = 8.0
-"""Seconds for sending, because the caller waits. The other sagas return without being sent."""
+"""Maximum seconds for sending, because the caller waits. The other sagas continue on their own."""
 
 Place = tuple[str, str]
 """A saga type and its step."""
@@ -42,7 +42,7 @@ class BreakerOperations:
     logger: logging.Logger
 
     def list(self) -> list[BreakerView]:
-        """Return the breakers of all steps that declare one, in order of saga types and steps."""
+        """Return the breakers of all steps that declare one, ordered by saga type and step."""
         states = self.breakers.states()
         held = {place for place, state in states.items() if not state.closed}
         waiting, more = self._waiting(held)
@@ -52,10 +52,10 @@ class BreakerOperations:
         ]
 
     def close(self, saga: str, step: str, actor: str) -> BreakerView:
-        """Close a breaker, so that all sagas pass again.
+        """Close a breaker, so that it blocks no saga any more.
 
-        Waiting sagas are sent again, twenty per second, once every environment knows that the breaker is closed. After
-        the first 1,000 sagas in flight, or eight seconds of sending, the others return as after any other closing:
+        Waiting sagas are sent again, twenty per second, once every environment knows that the breaker is closed. This
+        covers the first 1,000 sagas in flight, and ends after eight seconds. The others continue on their own: each
         within the time for which the breaker was not closed, at most 15 minutes. Returns the breaker; ``waiting`` is
         the number of sagas that were sent again.
         """
@@ -77,7 +77,7 @@ class BreakerOperations:
         return self._view((saga, step), BreakerState(), sent, more_waiting=more)
 
     def _waiting(self, held: Set[Place]) -> tuple[dict[Place, list[SagaState]], bool]:
-        """The sagas that wait at these steps, and whether there may be more."""
+        """Return the sagas that wait at these steps, and whether there may be more."""
         waiting: defaultdict[Place, list[SagaState]] = defaultdict(list)
         if not held:
             return waiting, False

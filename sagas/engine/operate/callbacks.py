@@ -1,4 +1,4 @@
-"""Callback URLs, to which callers without AWS credentials post a signal. Anyone with the URL can use it."""
+"""Callback URLs, to which callers without AWS credentials post signals. Anyone with such a URL can use it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sagas.errors import NotFound
 from sagas.store.callback_keys import CallbackKey, CallbackKeys
 
 _PURPOSE = b"lambda-sagas callback 1:"
-"""Prefix of the signed text, so that no signature made with the secret for another purpose is a valid token."""
+"""Prefix of the signed text. It prevents a signature that was made for another purpose from being a valid token."""
 _PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CallbackTarget:
-    """The step of a saga that a token is for."""
+    """The step of a saga for which a token is valid."""
 
     saga: str
     saga_id: str
@@ -27,11 +27,11 @@ class CallbackTarget:
 class Callbacks:
     """Creates and verifies the tokens of callback URLs.
 
-    A token is base64url of name, id, step and key id, a dot, and base64url of their HMAC-SHA256. So every attempt gets
-    the same token, until the key is rotated.
+    A token is base64url of name, id, step and key id, a dot, and base64url of their HMAC-SHA256. All attempts of a step
+    get the same token until the key is rotated.
 
     Args:
-        base: the beginning of the URLs, without a slash at the end.
+        base: what all URLs start with, without a slash at the end.
         keys: the service's signing keys.
     """
 
@@ -43,7 +43,7 @@ class Callbacks:
         return f"{self.base}/callbacks/{_token(CallbackTarget(saga, saga_id, step), self.keys.signing())}"
 
     def read(self, token: str) -> CallbackTarget:
-        """Verify a token, and return the step that it is for."""
+        """Verify a token, and return the step for which it is valid."""
         try:
             text = token.partition(".")[0].encode("ascii")
             parts = urlsafe_b64decode(text + b"=" * (-len(text) % 4)).decode().split("/")
@@ -53,7 +53,8 @@ class Callbacks:
         if key is None:
             raise NotFound("no such resource")
         target = CallbackTarget(*parts[:3])
-        # Compare the whole token, not only its signature: base64 can encode a text in several ways, and one is valid.
+        # Compare the whole token, not only its signature: base64 can encode a text in several ways, of these one is
+        # valid.
         if not hmac.compare_digest(_token(target, key).encode(), token.encode("utf-8", "surrogatepass")):
             raise NotFound("no such resource")
         return target

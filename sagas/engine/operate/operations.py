@@ -30,7 +30,7 @@ from sagas.store.outcomes import Fenced
 
 _TRIES = 5
 _MOST_PROBLEMS = 1_000
-"""Unknown steps that an error lists."""
+"""Maximum number of unknown steps that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Operations:
     def cancel(self, name: str, saga_id: str, actor: str, *, reason: str = "", force: bool = False) -> SagaState:
         """Request the cancellation of a saga, and begin undoing it if no step is running.
 
-        A cancel that was accepted before the type was declared with ``cancellable=False`` stays accepted. Returns the
-        saga: CANCELLED if it has ended, otherwise still in flight.
+        An accepted cancel stays accepted if the type is later declared with ``cancellable=False``. Returns the saga:
+        CANCELLED if it has ended, otherwise still in flight.
         """
         for _ in range(_TRIES):
             state = self.reader.state(name, saga_id)
@@ -53,7 +53,7 @@ class Operations:
             if not cancellable and not state.cancel.at:
                 text = f"sagas of type {name} cannot be cancelled: it is declared with cancellable=False"
                 raise Conflict(f"{text}; this one is {state.status}")
-            # A child is cancelled by its parent, unless that has ended.
+            # The parent cancels its children, unless it has ended.
             parent = None if force or state.cancel.at else self._waiting_parent(state)
             if parent is not None:
                 text = f"this is a child of {parent.saga}/{parent.saga_id}, which is {parent.status}"
@@ -71,14 +71,14 @@ class Operations:
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
     def _waiting_parent(self, state: SagaState) -> SagaState | None:
-        """The parent that waits for the end of a saga, by a consistent read; ``None`` if there is none."""
+        """Return the parent that waits for a saga's end, by a consistent read; ``None`` if there is none."""
         if state.ended or state.parent is None:
             return None
         parent = self.control.get(state.parent.saga_id)
         return None if parent is None or parent.ended else parent
 
     def _begin_undoing(self, state: SagaState, actor: str) -> SagaState:
-        """Act on an accepted cancel, unless a worker holds the saga: that will act on it."""
+        """Act on an accepted cancel. If a worker holds the saga, that worker will do so."""
         try:
             stall = StallNoticed(self.advancer.lease())
             advanced = self.advancer.advance(state, stall, EntryContext(actor=actor))
@@ -87,8 +87,7 @@ class Operations:
         return self.reader.state(state.saga, state.saga_id) if advanced.lost_race else advanced.state
 
     def retry(self, name: str, saga_id: str, reason: str, actor: str) -> SagaState:
-        """Grant new attempts to the dead-lettered step or the failed undos. A message without response is sent again
-        at once."""
+        """Grant new attempts to the dead-lettered step or the failed undos, or send an unanswered message again."""
         return self._operate(name, saga_id, actor, lambda lease: RetryArrived(lease, reason), {"reason": reason})
 
     def compensate(self, name: str, saga_id: str, reason: str, actor: str, *, force: bool = False) -> SagaState:
@@ -102,7 +101,7 @@ class Operations:
     def resolve(
         self, name: str, saga_id: str, reason: str, action: str, steps: tuple[str, ...], actor: str
     ) -> SagaState:
-        """Take a saga off the attention list, with a reason. Naming a step with children resolves those, too."""
+        """Take a saga off the attention list, with a reason. If a named step has children, they are resolved, too."""
         before = self.reader.state(name, saga_id)
         if before.status is SagaStatus.DEAD_LETTERED and (parent := self._waiting_parent(before)):
             text = f"the parent {parent.saga}/{parent.saga_id} waits for this saga to end, which resolving does not do"
@@ -114,7 +113,7 @@ class Operations:
         unknown = [Problem(f"$.steps[{i}]", "no such step") for i, step in enumerate(steps) if step not in names]
         if unknown:
             raise InvalidRequest("unknown steps", unknown[:_MOST_PROBLEMS])
-        # Resolve the steps' children that need an operator, too: their failed undos count as done by hand.
+        # Also resolve those of the steps' children that need an operator. Their failed undos count as done by hand.
         selected = tuple(step if step.name in steps else replace(step, fan_out=FanOut()) for step in before.steps)
         for child in self.control.get_many(children_ids(replace(before, steps=selected)), consistent=True).values():
             if child.attention and (child.ended or child.status is SagaStatus.DEAD_LETTERED):
@@ -140,7 +139,7 @@ class Operations:
                 advanced = self.advancer.advance(state, arrival(self.advancer.lease()), context)
             except Fenced:
                 continue
-            # If the commit completed a predecessor's work instead, the request has not been decided yet: try again.
+            # If the commit only completed a predecessor's work, try again: the request is still to be decided.
             if not advanced.lost_race and not advanced.adopted:
                 return advanced.state
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)

@@ -1,12 +1,12 @@
 """Pause and resume a saga type, one of its steps, or a single saga: paused sagas stop before their next step.
 
-A message whose step would begin is deleted, and its saga is marked as paused: it moves to a separate key of the index
-of due sagas, where it only becomes due at its deadline. This uses no attempt and journals nothing. Resuming makes each
-saga due again, unless it has changed, and sends its message again.
+When a message arrives whose step would begin, it is deleted, and its saga is marked as paused: the saga moves to a
+separate key of the index of due sagas, where it becomes due only at its deadline. This uses no attempt and journals
+nothing. A resume makes each saga that has not changed due again, and sends its message again.
 
-A worker caches pauses for five seconds, so it may mark a saga after its pause has ended. It therefore checks again
-afterwards, and continues with its message if the pause has ended. The index lags, so the supervisor looks for paused
-sagas for another day.
+A worker caches pauses for five seconds, so it may mark a saga whose pause has ended. It therefore checks the pause
+again afterwards, and handles the message if the pause has ended. Because the index lags, the supervisor looks for
+paused sagas for another day.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MOST_AT_ONCE = 1_000
 _A_SECOND = 20
 """Sagas sent again per second."""
 _BUDGET = 8.0
-"""Seconds for sending, because the caller waits. The supervisor sends the others."""
+"""Maximum seconds for sending, because the caller waits. The supervisor sends the other sagas."""
 SPREAD = 60.0
 """Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
-"""Sagas that can be paused singly: every worker reads all pauses together, in an item of at most 400 KB."""
+"""Maximum number of singly paused sagas. Workers read all pauses in one item of at most 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Pausing:
         starts: bool = False,
         undos: bool = False,
     ) -> None:
-        """Make sagas stop before their next step; it takes effect within five seconds.
+        """Make sagas stop before their next step, within five seconds.
 
-        An existing pause is replaced, and keeps its start time.
+        A pause that exists is replaced, and keeps its start time.
         """
         scope = self._scope(name, step, saga_id)
         if saga_id:
@@ -85,8 +85,8 @@ class Pausing:
     def resume(self, name: str, actor: str, *, step: str = "", saga_id: str = "") -> int:
         """Let sagas continue, spread over time; return how many this call has sent.
 
-        After 1,000 sagas or eight seconds, the supervisor sends the others. Starts of a type that the library has
-        paused are accepted again.
+        After 1,000 sagas or eight seconds, the supervisor sends the others. If the library had paused starts of the
+        type, they are accepted again.
         """
         scope = self._scope(name, step, saga_id)
         if scope == Scope(name):
@@ -119,7 +119,7 @@ class Pausing:
             raise Conflict(f"the saga is {state.status.value}; only sagas in flight can be paused")
 
     def _make_room(self) -> None:
-        """Delete the pauses of ended sagas if the limit of singly paused sagas is reached."""
+        """If the limit of singly paused sagas is reached, delete the pauses of those that have ended."""
         on = [other for other, pause in self.pauses.all().items() if pause.on and other.saga_id]
         if len(on) < _MOST_SAGAS:
             return
@@ -145,14 +145,14 @@ class Pausing:
         return sent
 
     def _ids_in(self, scope: Scope, *, only_undos: bool) -> Iterable[str]:
-        """Ids of sagas that a pause of this scope may hold."""
+        """Return the ids of sagas that a pause of this scope may hold."""
         if scope.saga_id:
             return [scope.saga_id]
         positions = self.listing.paused(scope.name, _MOST_AT_ONCE, only_undos=only_undos)
         return (position.saga_id for position in positions)
 
     def send(self, state: SagaState, delay: float) -> bool:
-        """Let a paused saga continue; ``False`` if another run has done so.
+        """Let a paused saga continue; return ``False`` if another run has done so.
 
         The saga becomes due before its message is sent, so the supervisor finds it if this process dies in between.
         ``delay``: seconds after which the message arrives.
@@ -165,8 +165,7 @@ class Pausing:
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Handle a paused saga that is due, and let it continue if its pause has ended; return whether it was
-        paused."""
+        """Handle a due saga if it is paused, and let it continue if its pause has ended; return whether it was."""
         if not state.paused:
             return False
         if not self.pauses.holding_back(state):
@@ -174,10 +173,10 @@ class Pausing:
         return True
 
     def shards(self, now: float) -> dict[str, float]:
-        """Return the index keys that may hold paused sagas, and the time by which their sagas are due.
+        """Return the index keys that may have paused sagas, each with a time: its sagas due by then are to be handled.
 
-        While a pause covers all sagas of a key, that time is now, so only sagas past their deadline are due. Otherwise
-        all are.
+        While a pause covers all sagas of a key, that time is now, which only includes sagas past their deadline.
+        Otherwise it includes all.
         """
         pauses = dict[str, dict[Scope, Pause]]()
         for scope, pause in self.pauses.all().items():

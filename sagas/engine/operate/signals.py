@@ -43,8 +43,8 @@ class Signalled:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Accepts signals. One transaction puts a signal into the inbox and sets the saga's flag. The holder of the lease
-    takes it; without a holder, this call does, if the saga waits for it."""
+    """Accepts signals. One transaction puts a signal into the inbox and sets the saga's flag. If a worker holds the
+    lease, it takes the signal. Otherwise this call takes it, if the saga waits for it."""
 
     reader: Reader
     inbox: Inbox
@@ -52,8 +52,8 @@ class Signals:
     queues: WorkSender
 
     def step(self, name: str, saga_id: str, step: str) -> StepDefinition:
-        """Return the step that takes a signal. A sender is asked to try again while a saga that has such a step waits
-        for a release with its code."""
+        """Return the step that takes a signal. If the saga has such a step but waits for a release with its code, ask
+        the sender to try again."""
         registry = self.advancer.registry
         steps = registry.get(name).definition.steps if name in registry else ()
         definition = next((declared for declared in steps if declared.name == step), None)
@@ -67,9 +67,9 @@ class Signals:
         raise Unavailable(f"step {step} is not deployed as a wait; the saga waits for a release", retry_after=60)
 
     def send(self, name: str, saga_id: str, step: str, value: Any, actor: str) -> Signalled:
-        """Send a value to a step that waits for it, or that will."""
+        """Send a value to a step that waits for it now, or will."""
         type_ = self.step(name, saga_id, step).signal_type
-        # Decode and encode the value by its type, so that values with and without explicit defaults compare equal.
+        # Decode and encode the value as its type: values with and without explicit defaults are then equal.
         written = encode(decode(value, type_), type_)
         payload = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         clock = self.advancer.services.clock
@@ -95,8 +95,8 @@ class Signals:
         raise Unavailable("the saga was changed by others ten times in a row; try again", retry_after=1)
 
     def _take(self, state: SagaState) -> SagaState:
-        """Take the signal if the saga waits for it, unless a worker holds the saga: that will take it. In case the
-        worker dies or the store is unavailable, a message in the queue ``now`` makes another worker take it."""
+        """Take the signal if the saga waits for it. If a worker holds the saga, that worker takes it. If the signal is
+        not taken here, a message in the queue ``now`` has another worker take it, in case the first one dies."""
         if not _to_be_taken(state):
             return state
         try:
@@ -105,7 +105,7 @@ class Signals:
         except Fenced:
             pass
         except Unavailable:
-            # The signal is accepted; the supervisor takes it if no worker does.
+            # The signal is accepted. If no worker takes it, the supervisor does.
             self.advancer.services.logger.warning(
                 "a signal was accepted but not yet taken", extra={"saga_id": state.saga_id}
             )
@@ -117,6 +117,6 @@ class Signals:
 
 
 def _to_be_taken(state: SagaState) -> bool:
-    """Whether the saga waits for a signal that has arrived."""
+    """Whether the saga waits for a signal, and it has arrived."""
     step = state.current
     return in_wait(state) and step is not None and step.signalled

@@ -1,7 +1,7 @@
-"""The API's answers about sagas, as types. The engine, the client and the OpenAPI document share them.
+"""The API's answers about sagas, as types. The engine, the client and the OpenAPI document share these types.
 
-``overviews`` has the answers about types, breakers and numbers, ``reports`` the supervisor's. Times are ISO 8601 in
-UTC; ``None`` means it has not happened. This module imports no more than a client needs.
+``overviews`` has those about saga types, breakers and numbers of sagas, ``reports`` those about the supervisor's tasks.
+Times are ISO 8601 in UTC; ``None`` means that the event has not happened. This module imports only what a client needs.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class ErrorView(TypedDict):
 
 
 class SagaErrorView(ErrorView):
-    """The error that ended the forward way, and its step."""
+    """The error that ended the saga's way forward, and its step."""
 
     step: str | None
 
 
 class ChildErrorView(TypedDict):
-    """A child that failed, with its error if one is recorded."""
+    """A child that failed, and its error if one is recorded."""
 
     position: Count
     saga_id: Id
@@ -46,10 +46,10 @@ class ChildErrorView(TypedDict):
 
 
 class ChildrenView(TypedDict):
-    """The children of a step: how many are planned, started, COMPLETED, and ended otherwise.
+    """The children of a step: how many are planned, were started, are COMPLETED, and have ended otherwise.
 
-    ``finished`` is the share that has ended, from 0 to 1. ``failures`` has the first ten failed children. ``href``
-    lists all children.
+    ``finished`` is the share of children that have ended, from 0 to 1. ``failures`` lists the first ten failed
+    children, and the URL ``href`` all children.
     """
 
     total: Count
@@ -62,7 +62,7 @@ class ChildrenView(TypedDict):
 
 
 class ParentView(TypedDict):
-    """The parent of a saga: its step that started the child, and the child's position there, from 0."""
+    """The parent of a saga: the step that started the saga, and the saga's position among the step's children."""
 
     type: str
     saga_id: Id
@@ -71,13 +71,13 @@ class ParentView(TypedDict):
 
 
 class FailureView(SagaErrorView):
-    """The error that an operator has to look at, and its step. ``undo``: whether the step's undo raised it."""
+    """The error for which a saga needs an operator, and its step. ``undo``: whether the step's undo raised it."""
 
     undo: bool
 
 
 class AttentionView(TypedDict):
-    """Why a saga needs an operator, since when, and the error that it needs one for, if there is one."""
+    """Why a saga needs an operator, since when, and the error that is the cause, if there is one."""
 
     reason: str
     since: Time
@@ -88,9 +88,9 @@ class StepView(TypedDict):
     """One step of a saga.
 
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
-    for, and ``waits_until`` when the wait ends at the latest. With ``retry`` the step postponed itself, and ``message``
-    says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits and without its undo.
-    ``children`` is present if the step has some, and ``pivot`` if it is the saga's pivot.
+    for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
+    itself, and ``message`` says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits
+    and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the saga's pivot.
     """
 
     name: str
@@ -111,7 +111,7 @@ class StepView(TypedDict):
 
 
 class ProgressView(TypedDict):
-    """The progress that the current step reported: ``fraction`` from 0 to 1, and when."""
+    """The progress that the current step has reported, and when. ``fraction`` is from 0 to 1."""
 
     step: str
     fraction: Annotated[float, Meta(ge=0, le=1)]
@@ -120,7 +120,7 @@ class ProgressView(TypedDict):
 
 
 class ResolutionView(TypedDict):
-    """How an operator resolved a saga: who, why, the action, and the steps undone by hand."""
+    """How a saga was resolved: by whom, why, the action taken, and the steps that were undone by hand."""
 
     by: str
     at: Time
@@ -130,8 +130,8 @@ class ResolutionView(TypedDict):
 
 
 class WaitingBehindView(TypedDict):
-    """The circuit breaker that a saga waits for: its step, and when its open period ends or ended. After that one saga
-    at a time is admitted, until one succeeds.
+    """The circuit breaker that a saga waits for: its step, and the end of its open period. After that it admits one
+    saga at a time, until a saga succeeds.
     """
 
     step: str
@@ -141,10 +141,11 @@ class WaitingBehindView(TypedDict):
 class WaitingView(TypedDict):
     """What a saga in flight waits for, and until when, if that is known.
 
-    ``signal``, ``time``, ``children``: its step waits, until its timeout. ``paused``: ``pause`` says why. ``breaker``:
-    its step's circuit breaker is open. ``backoff``: its next attempt is due then. ``lease``: a worker runs it, and
-    holds the lease until then unless it sends another heartbeat. ``queue``: its message is on its way to a worker.
-    ``release``: the deployed code does not fit ``step``; ``message`` says why. ``until`` it needs an operator.
+    ``signal``, ``time``, ``children``: the step waits, ``until`` its timeout. ``paused``: ``pause`` says why.
+    ``breaker``: the step's circuit breaker is open. ``backoff``: the next attempt comes at ``until``. ``lease``: a
+    worker runs the saga, and its lease expires at ``until`` unless another heartbeat comes. ``queue``: the message is
+    on its way to a worker. ``release``: the deployed code does not fit ``step``; ``message`` says why. At ``until`` the
+    saga will need an operator.
     """
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
@@ -154,10 +155,10 @@ class WaitingView(TypedDict):
 
 
 class PauseView(TypedDict):
-    """A pause of a saga type, of its step ``step``, or of the saga ``saga_id``: since when, by whom and why.
+    """A pause of a saga type, of the step ``step`` or of the saga ``saga_id``: since when, by whom, and why.
 
-    ``starts_only``: new sagas are refused, and those in flight continue. ``starts``: new sagas are accepted, and wait.
-    ``undos``: undos wait, too. ``until`` is null if the pause lasts until an operator resumes. ``by`` is
+    ``starts_only``: new sagas are refused, and sagas in flight continue. ``starts``: new sagas are accepted but wait.
+    ``undos``: undos wait, too. ``until`` is null if the pause lasts until an operator ends it. ``by`` is
     ``auto_disable`` if the library paused the type.
     """
 
@@ -173,8 +174,8 @@ class PauseView(TypedDict):
 
 
 class LeaseView(TypedDict):
-    """The lease of the worker that runs a saga. It expires unless another heartbeat comes. ``heartbeat_at`` is the last
-    one, if the step sends any.
+    """The lease of the worker that runs a saga. It expires unless another heartbeat comes. ``heartbeat_at`` is the time
+    of the last heartbeat, if the step sends any.
     """
 
     claimed_at: Time | None
@@ -189,11 +190,12 @@ class LinksView(TypedDict):
 
 
 class LeftOutView(TypedDict):
-    """A request or result that exists, but is null in this answer.
+    """A request or result that exists but is null in this answer.
 
-    ``path`` is its place in the answer (``$.steps[2].result``), ``entry`` the number of its audit entry. ``object`` is
-    its key if it is in the payload bucket, ``bytes`` its size, if known. ``reason``: ``too_large`` for the answer of a
-    function, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or was changed.
+    ``path`` is its place in the answer (``$.steps[2].result``), and ``entry`` the number of its audit entry. ``object``
+    is its key if it is in the payload bucket, ``bytes`` its size if known. ``reason``: ``too_large`` if a Lambda
+    function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or
+    changed.
     """
 
     path: str
@@ -206,10 +208,10 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """A saga in a list.
 
-    ``paused``: a pause holds it before its next step, or will. ``error`` is the one that ended the forward way; lists
-    have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator. ``lease`` is
-    present while a worker holds the saga, ``parent`` if it has one. ``past_pivot`` is present once the saga only goes
-    forward: the name of its pivot, which has completed, or may have.
+    ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's way forward;
+    lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
+    ``lease`` is present while a worker holds the saga, and ``parent`` if the saga is a child. ``past_pivot`` is present
+    once the saga can only go forward: it names the pivot, which has completed or may have.
     """
 
     saga_id: Id
@@ -232,7 +234,7 @@ class Summary(TypedDict):
 
 
 class NamedObjectView(TypedDict):
-    """An object in S3 that was named in a result of a purged saga."""
+    """An S3 object that a result of a purged saga named."""
 
     bucket: str
     key: str
@@ -241,14 +243,14 @@ class NamedObjectView(TypedDict):
 class SagaView(Summary):
     """A saga with its request and its steps in order.
 
-    ``result`` is present once it is COMPLETED. At its ``deadline`` the saga is cancelled, unless it has ended; past its
-    pivot it goes on the attention list instead. ``breaker`` is present while the saga waits for one. ``waiting`` is
-    null if the saga has ended or waits for an operator. ``pause`` is present while the saga is ``paused``.
-    ``redacted`` lists the paths where ``***`` replaces a hidden value.
+    ``result`` is null until the saga is COMPLETED. If the saga has not ended by its ``deadline``, it is cancelled; past
+    its pivot it goes on the attention list instead. ``breaker`` is null unless the saga waits for one. ``waiting`` is
+    null if the saga has ended or waits for an operator. ``pause`` is present while the saga is ``paused``. ``redacted``
+    lists the paths where ``***`` replaces a hidden value.
 
     ``purged_at`` and ``purge_reason`` are present if the saga was purged. Then request, results and errors are null.
-    ``objects`` has the first objects in S3 that the results named, and ``more_objects`` counts the others; the sweep of
-    the type deletes them. ``left_out`` lists a request or result that this answer lacks.
+    ``objects`` has the first S3 objects that the results named, and ``more_objects`` counts the others. The sweep of
+    the type deletes all these objects. ``left_out`` lists the request and results that this answer lacks.
     """
 
     request: Any
@@ -277,8 +279,8 @@ class Page(TypedDict):
 
 
 class IncidentView(TypedDict):
-    """Sagas that need an operator for the same reason: their ``type``, the failed ``step`` and the type of its error,
-    if it has one. They came onto the list from ``first_seen`` to ``last_seen``."""
+    """Sagas that need an operator for the same reason: their ``type``, the failed ``step``, and the type of its error
+    if there is one. The first saga came onto the list at ``first_seen``, the last at ``last_seen``."""
 
     type: str
     step: str
@@ -289,14 +291,14 @@ class IncidentView(TypedDict):
 
 
 class IncidentList(TypedDict):
-    """Incidents, the oldest first. ``at_least``: there are more sagas than were counted."""
+    """Incidents, oldest first. ``at_least``: more sagas need an operator than were counted."""
 
     incidents: list[IncidentView]
     at_least: bool
 
 
 class AuditEntry(TypedDict):
-    """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's after it."""
+    """One committed change of a saga. ``seq`` counts from 1 without gaps; ``status`` is the saga's status after it."""
 
     saga_id: Id
     seq: _Ordinal
@@ -313,7 +315,7 @@ class AuditEntry(TypedDict):
 
 
 class CallbackView(TypedDict):
-    """The saga that accepted a value from a callback URL. Only its status is not already part of the URL."""
+    """The saga that accepted a value from a callback URL. The URL contains all fields except the status."""
 
     type: str
     saga_id: Id
@@ -329,9 +331,9 @@ class AuditPage(TypedDict):
 
 
 class BadEntryView(TypedDict):
-    """The first entry that differs from what was written: ``what`` is wrong, and a sentence that says it.
+    """The first entry that differs from what was written.
 
-    ``cut off``: this entry and all later ones are missing.
+    ``what`` names the difference, and ``message`` describes it. ``cut off``: this entry and all later ones are missing.
     """
 
     seq: _Ordinal
@@ -340,10 +342,10 @@ class BadEntryView(TypedDict):
 
 
 class VerificationView(TypedDict):
-    """Whether a saga's audit trail is what was written.
+    """Whether a saga's audit trail is unchanged.
 
-    ``entries`` is how many were verified. ``purged_at`` is present if the saga was purged: then only its list of
-    actions can be verified.
+    ``entries`` is how many entries were verified. ``purged_at`` is present if the saga was purged: then only its list
+    of actions can be verified.
     """
 
     saga_id: Id
@@ -354,7 +356,7 @@ class VerificationView(TypedDict):
 
 
 class ProblemView(TypedDict):
-    """One problem of an input: where (``$.keys[0]``), and what is wrong."""
+    """One problem of an input: its place (``$.keys[0]``), and what is wrong."""
 
     path: str
     message: str

@@ -1,4 +1,4 @@
-"""The sagas of a type in flight, grouped by blueprint and position, for those who check a release."""
+"""Group a type's sagas in flight by blueprint and position, to check a release against them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.journal.journal import Journal
 
 _PAGE = 1_000
-"""Sagas of all types that one page reads."""
+"""How many sagas, of all types, one page reads."""
 _EXAMPLES = 3
 
 
@@ -32,8 +32,8 @@ class InFlight:
     blueprints: Blueprints
 
     def page(self, saga: str, cursor: str | None) -> InFlightView:
-        """Return a page of groups of a saga type, those that need an operator last. The first page has all blueprints
-        of the type, and the others those of their groups. A group can be on several pages."""
+        """Return a page of groups of a type's sagas. Sagas that need an operator come last. The first page has all
+        blueprints of the type, the others have those of their groups. A group can be on several pages."""
         names = self.blueprints.started(saga)
         deployed = hash_of(blueprint_of(self.registry.get(saga).definition)) if saga in self.registry else None
         if deployed is None and not names:
@@ -61,9 +61,9 @@ class InFlight:
         }
 
     def _listed(self, saga: str, cursor: str | None) -> tuple[list[str], list[str], str | None]:
-        """Return the ids of sagas that may be in flight, of those that need an operator, and the next cursor.
+        """Return the ids of sagas that may be in flight, those of sagas that need an operator, and the next cursor.
 
-        The cursor has the number of a shard before its position; the list of those that need an operator comes last.
+        In the cursor, the number of a shard precedes the position. The attention list comes after all shards.
         """
         shards = [*self.listing.due_shards, *self.listing.wait_shards]
         shards += [shard for undo in (False, True) for shard in self.listing.paused_shards(saga, undo=undo)]
@@ -87,7 +87,7 @@ class InFlight:
 
 
 def _by_steps(state: SagaState) -> Content:
-    """Return what a saga itself says of its blueprint. Without types, its values cannot be judged."""
+    """Return as much of a saga's blueprint as its steps show. They do not show the types of values."""
     steps = [
         {"name": step.name}
         | ({"undo": list[str]()} if step.undo else {})

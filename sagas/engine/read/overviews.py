@@ -16,11 +16,11 @@ _Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
 
 
 class TypeStepView(TypedDict):
-    """A step of a saga type: ``timeout`` in seconds. New sagas skip a ``retired`` step. Once the ``pivot`` has
+    """A step of a saga type. ``timeout`` is in seconds. New sagas skip a ``retired`` step. Once the ``pivot`` has
     completed, nothing is undone.
 
-    ``signal`` is present if the step waits for one: the JSON Schema of the value. ``children`` is present if the step
-    starts sagas: the names of their types.
+    ``signal`` is present if the step waits for a signal: the JSON Schema of its value. ``children`` is present if the
+    step starts sagas: the names of their types.
     """
 
     name: str
@@ -37,9 +37,9 @@ class TypeStepView(TypedDict):
 class TypeView(TypedDict):
     """A saga type: its steps, the JSON Schema of its request, and its pauses.
 
-    ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused; ``reason`` is that
-    pause's reason. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the
-    failed sagas in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
+    ``active`` says whether new sagas are accepted. ``paused`` says whether the whole type is paused, and ``reason``
+    why. ``pauses`` lists all pauses: of the type, of its steps and of its sagas. ``failures`` counts the failed sagas
+    in a row if the type declares ``auto_disable``. ``cancellable`` says whether callers may cancel.
     """
 
     type: str
@@ -56,17 +56,18 @@ class TypeView(TypedDict):
 
 
 class TypeList(TypedDict):
-    """All saga types that are deployed."""
+    """All deployed saga types."""
 
     types: list[TypeView]
 
 
 class InFlightGroup(TypedDict):
-    """Sagas in flight of one ``blueprint`` at one position: ``steps`` has a letter per step for its status.
+    """Sagas in flight that have the same ``blueprint`` and position.
 
-    The letters are P (PENDING), R (RUNNING), T (RETRYING), W (WAITING), C (COMPLETED), F (FAILED), U (COMPENSATING), B
-    (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is the number of the current step, from 0. ``oldest`` is the
-    time of the first start, and ``examples`` are up to three ids of the oldest.
+    ``steps`` has one letter per step, for its status: P (PENDING), R (RUNNING), T (RETRYING), W (WAITING), C
+    (COMPLETED), F (FAILED), U (COMPENSATING), B (COMPENSATED) and X (COMPENSATION_FAILED). ``cursor`` is the number of
+    the current step, from 0. ``oldest`` is the start of the oldest saga, and ``examples`` are up to three ids of the
+    oldest.
     """
 
     blueprint: str
@@ -79,11 +80,11 @@ class InFlightGroup(TypedDict):
 
 
 class InFlightView(TypedDict):
-    """The sagas of a type in flight, and those that need an operator: ``groups`` of them, and the ``blueprints`` that
-    they were started with, by their names. ``deployed`` names the blueprint of the release that answers.
+    """``groups`` of a type's sagas that are in flight or need an operator, and the ``blueprints`` that they were
+    started with, by name. ``deployed`` names the blueprint of the release that answers.
 
-    A blueprint without ``request`` stands for one that is missing or was altered. ``cursor`` is for the next page,
-    which may have the same groups again.
+    A blueprint without ``request`` replaces one that is missing or was altered. ``cursor`` fetches the next page, which
+    may have more sagas of the same groups.
     """
 
     blueprints: dict[str, dict[str, Any]]
@@ -95,9 +96,8 @@ class InFlightView(TypedDict):
 class BreakerView(TypedDict):
     """The circuit breaker of a step.
 
-    ``failures`` counts failures in a row; if the breaker is not closed, the failures that opened it. ``waiting`` counts
-    the sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting`` says that there
-    may be more.
+    ``failures`` counts failures in a row; if the breaker is not closed, those that opened it. ``waiting`` counts the
+    sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting``: there may be more.
     """
 
     type: str
@@ -116,10 +116,10 @@ class BreakerList(TypedDict):
 
 
 class TypeStats(TypedDict):
-    """How many sagas of a type there are per status: those in flight now, and those that ended ``since``.
+    """How many sagas a type has per status: those in flight now, and those that ended after ``since``.
 
     ``at_least`` names the figures that are lower bounds: statuses, and fields of this object. Starts and ends per
-    minute are averages of the last five minutes.
+    minute are averages over the last five minutes.
     """
 
     type: str
@@ -134,7 +134,7 @@ class TypeStats(TypedDict):
 
 
 class QueueStats(TypedDict):
-    """About how many messages the queue of some steps holds; ``None`` if that cannot be read."""
+    """About how many messages the queue of these steps holds; ``None`` if the queue cannot be read."""
 
     type: str
     steps: list[str]
@@ -142,8 +142,8 @@ class QueueStats(TypedDict):
 
 
 class StatsView(TypedDict):
-    """How many sagas there were ``at`` a time. Ended sagas count if they ended ``since``. ``approximate`` says which
-    figures are approximate, and why."""
+    """How many sagas there were at the time ``at``. Ended sagas count if they ended after ``since``. ``approximate``
+    says which figures are approximate, and why."""
 
     at: Time
     since: Time

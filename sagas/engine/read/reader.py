@@ -50,20 +50,20 @@ from sagas.store.outcomes import Changed
 from sagas.store.types.pauses import Pauses
 
 _ROOM = 5_000_000
-"""Bytes that the payloads of one answer may take. Lambda's limit is 6 MB, and the errors of steps need room, too."""
+"""Maximum bytes of the payloads in one answer. Lambda's limit is 6 MB, and the errors of steps need room, too."""
 
 _MOST_FAILURES = 10
-"""Failed children that are listed with their parent."""
+"""Maximum number of failed children that are listed with their parent."""
 _MOST_IN_FLIGHT = 1_000
-"""Sagas in flight up to which a list of one status reads all of them."""
+"""If no more sagas are in flight than this, a list of one status reads them all."""
 _MOST_BY_PREFIX = 500
 _LATEST = 4_102_444_800.0
-"""The year 2100: no id is from later."""
+"""The year 2100. No id is from a later time."""
 
 _LARGE_PAGE, _MOST_PAGES = 100, 20
-"""How many sagas on the attention list are read at a time for those of one type, and how many times."""
+"""How many sagas of the attention list are read at a time to find those of one type, and how many times."""
 _MOST_INCIDENTS = 5_000
-"""Sagas on the attention list that are grouped."""
+"""Maximum number of sagas on the attention list that are grouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Reader:
     joins: Joins
 
     def check_deployed(self, name: str) -> None:
-        """Refuse to act on a type without code. Its sagas can still be read: see :meth:`refuse_unknown`."""
+        """Refuse to act on a type that is not deployed. Its sagas can still be read: see :meth:`refuse_unknown`."""
         self.refuse_unknown(name)
         if name not in self.registry:
             raise Conflict(f"type {name} is not deployed")
@@ -96,7 +96,7 @@ class Reader:
         return NotFound(f"no saga with id {saga_id} (type {name})")
 
     def stored(self, name: str, saga_id: str) -> SagaState | None:
-        """Return the saga of a control item; ``None`` if there is no item. Then :meth:`read_only` may have the saga."""
+        """Return a saga from its control item; ``None`` if it has none. :meth:`read_only` may then have it."""
         state = self.control.get(saga_id)
         if state is not None and state.saga != name:
             raise self._no_saga(name, saga_id)
@@ -123,13 +123,13 @@ class Reader:
     def show_changed(self, name: str, saga_id: str, is_current: Callable[[str], bool]) -> tuple[SagaView | None, str]:
         """Return the saga and its ETag; no saga if the caller's ETag is still current.
 
-        That takes one read, not one of each entry. The ETag may be older than the view, never newer. It is empty if the
-        view can change without the control item.
+        A current ETag takes one read, without the journal. The ETag may be older than the view, never newer. It is
+        empty if the view can change while the control item does not.
         """
         state = self.stored(name, saga_id)
         steps, etag = () if state is None else state.steps, ""
         has_children = any(step.waits_for == "children" and step.fan_out.requests_seq for step in steps)
-        if state is not None and state.purge is None and not has_children:  # other sagas may change the view of these
+        if state is not None and state.purge is None and not has_children:  # a view with children changes with them
             breaker = None if state.current is None else self.breakers.waits_behind(state.saga, state.current.name)
             source = state, self._pause(state), breaker and breaker.open_until
             etag = sha256(repr(source).encode()).hexdigest()[:32]
@@ -142,7 +142,7 @@ class Reader:
         return self.show_stored(name, saga_id, self.stored(name, saga_id), payloads=payloads)
 
     def show_stored(self, name: str, saga_id: str, state: SagaState | None, *, payloads: bool = True) -> SagaView:
-        """Return the same of a saga that :meth:`stored` has read."""
+        """Return what :meth:`show` returns, of a saga that :meth:`stored` has read."""
         if state is None or state.purge is not None:
             remains = self.read_only(name, saga_id)
             entries, left_out = self._loaded(remains.state, remains.entries, payloads)
@@ -175,7 +175,7 @@ class Reader:
         return view
 
     def _with_children(self, view: SagaView, state: SagaState) -> SagaView:
-        """Add the counts of children, and the children that failed, to each step that waits for children."""
+        """Add the number of children, and the failed ones, to each step that waits for children."""
         for step_view, step in zip(view["steps"], state.steps, strict=True):
             if step.waits_for != "children":
                 continue
@@ -200,7 +200,7 @@ class Reader:
             children["finished"] = round(tally.ended / step.fan_out.children, 4) if step.fan_out.children else 1.0
             if not children["failed"]:
                 continue
-            # The first ten that failed; cancelled siblings come after them.
+            # Failed children come first, then cancelled ones.
             outcomes = self.joins.outcomes(state.saga_id, step.name, step.round, FORWARD).values()
             failed = [child for child in outcomes if child.how not in (COMPLETED, CARRIED, NEVER)]
             failed = sorted(failed, key=lambda child: (not child.seq, child.position))[:_MOST_FAILURES]
@@ -234,18 +234,18 @@ class Reader:
         return {"sagas": self._summaries(states), "cursor": more}
 
     def paused(self, state: SagaState) -> bool:
-        """Whether a pause holds the saga before its next step, or its next undo."""
+        """Whether a pause stops the saga before its next step or undo."""
         return self._pause(state) is not None
 
     def _pause(self, state: SagaState) -> tuple[Scope, Pause] | None:
-        """The widest pause that holds the saga."""
+        """Return the widest pause that stops the saga."""
         if state.ended or state.status is SagaStatus.DEAD_LETTERED:
             return None
         scope = self.pauses.holding_back(state)
         return (scope, self.pauses.get(scope)) if scope else None
 
     def _summaries(self, states: Sequence[SagaState]) -> builtins.list[Summary]:
-        """Return sagas as a list shows them. The journal is read only for those with an error."""
+        """Return sagas as a list shows them. The journal is read only for sagas with an error."""
         places = [(state.saga_id, seq) for state in states for seq in errors_in(state)]
         entries = self.journal.entries_of(dict.fromkeys(places)) if places else {}
         return [summary_view(state, entries.get(state.saga_id, {}), paused=self.paused(state)) for state in states]
@@ -265,7 +265,7 @@ class Reader:
     def _loaded(
         self, state: SagaState, entries: Iterable[Entry], payloads: bool
     ) -> tuple[list[Entry], list[LeftOutView]]:
-        """Return the entries, with payloads while an answer has room, and which payloads are left out."""
+        """Return the entries, with as many payloads as fit into an answer, and list the payloads that are left out."""
         steps = {step.name: index for index, step in enumerate(state.steps)}
         room, loaded, left_out = _ROOM if payloads else 0, list[Entry](), list[LeftOutView]()
         for entry in entries:
@@ -275,9 +275,9 @@ class Reader:
             if room > 0:
                 try:
                     full, size = self.journal.load_within(entry, room)
-                except Changed:  # an operator must be able to look at exactly this saga
+                except Changed:  # operators must be able to view this saga
                     reason = "unreadable"
-            # The size in the response: a JSON string in JSON, which may be ASCII.
+            # The size in the response, in which the payload is a JSON string, maybe in ASCII.
             needed = 0 if full.payload is None else len(json.dumps(full.payload))
             if needed <= room and (needed or not (key or entry.encrypted)):
                 room -= needed
@@ -289,7 +289,7 @@ class Reader:
         return loaded, left_out
 
     def audit(self, name: str, saga_id: str, limit: int, after: int) -> tuple[list[AuditEntry], int | None]:
-        """Return committed entries in order after ``after``, and the next ``after``; ``None`` at the end."""
+        """Return committed entries from ``after`` on, in order, and the next ``after``; ``None`` at the end."""
         state = self.stored(name, saga_id)
         if state is None or state.purge is not None:
             stored = self.read_only(name, saga_id).entries
@@ -308,7 +308,7 @@ class Reader:
         within: TimeRange = ALWAYS,
         values: Mapping[str, str] | None = None,
     ) -> Page:
-        """Return summaries, newest first. A page may be short although its cursor leads to more."""
+        """Return summaries, newest first. A page may be short even if more pages follow."""
         if values:
             states, cursor = self._by_values(names, values, limit, cursor, within)
         elif status in ENDED:
@@ -322,7 +322,7 @@ class Reader:
     def _by_values(
         self, names: Sequence[str], values: Mapping[str, str], limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
-        """Return sagas by their search keys: the index finds them by the first, the others filter its page."""
+        """Return sagas by their search keys. The index has a page by the first key, and the other keys filter it."""
         declared = {name: {key.name for key in self.registry.get(name).definition.find_by} for name in names}
         unknown = [key for key in values if all(key not in keys for keys in declared.values())]
         if unknown:
@@ -343,7 +343,7 @@ class Reader:
     def _in_flight(
         self, names: Sequence[str], status: str | None, limit: int, cursor: str | None, within: TimeRange
     ) -> tuple[builtins.list[SagaState], str | None]:
-        """Return sagas of a status that is not final, or of any status."""
+        """Return sagas in one of the statuses that are not final, or in any status."""
         ids = [] if status is None else self.listing.in_flight(status, names, _MOST_IN_FLIGHT)
         if status is None or len(ids) >= _MOST_IN_FLIGHT:
             page = self.listing.by_name(names, limit, cursor, within)
@@ -360,7 +360,7 @@ class Reader:
         return [state for _, state in page], page[-1][0].cursor if len(matches) > limit else None
 
     def by_keys(self, names: Iterable[str], key: str) -> Page:
-        """Return the sagas started with this idempotency key, also purged ones: at most one per type."""
+        """Return the sagas that were started with an idempotency key, including purged ones: at most one per type."""
         summaries = builtins.list[Summary]()
         for name in names:
             saga_id = id_for_key(name, key)
@@ -370,7 +370,7 @@ class Reader:
         return {"sagas": summaries, "cursor": None}
 
     def name_of(self, saga_id: str) -> str:
-        """Return the type of a saga by its id, even if the saga was purged."""
+        """Return the type of a saga, even if the saga was purged."""
         state = self.control.get(saga_id)
         if state is None:
             remains = self.remains.of(saga_id)
@@ -382,8 +382,8 @@ class Reader:
     def beginning_with(self, prefix: str) -> str:
         """Return the id of the only saga whose id starts with ``prefix``: four or more lower-case characters.
 
-        Ids that are not derived from an idempotency key start with the time. The search covers up to five hundred sagas
-        of that time, and the five hundred that were started last.
+        An id starts with the time of the start, unless it is derived from an idempotency key. The search covers up to
+        five hundred sagas of that time, and the five hundred that were started last.
         """
         names = [saga.definition.name for saga in self.registry]
         digits = prefix.replace("-", "")[:12]
@@ -401,8 +401,8 @@ class Reader:
         return matches[0]
 
     def incidents(self, name: str | None) -> IncidentList:
-        """Group the sagas that need an operator by type, step and error type; the longest waiting first. Only the index
-        is read."""
+        """Group the sagas that need an operator by type, step and error type. The group that has waited longest comes
+        first. Only the index is read."""
         incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, str, str], IncidentView]()
         for incident in incidents[:_MOST_INCIDENTS]:
             if name not in (None, incident.saga):
@@ -423,10 +423,10 @@ class Reader:
         return {"incidents": [*groups.values()], "at_least": len(incidents) > _MOST_INCIDENTS}
 
     def attention(self, name: str | None, limit: int, cursor: str | None) -> Page:
-        """Return summaries of sagas that need an operator, longest waiting first.
+        """Return summaries of sagas that need an operator.
 
-        The index is not grouped by type. With a ``name``, up to two thousand sagas are read for a page, which may then
-        be short although its cursor leads to more.
+        Those that have waited longest come first. The index is not grouped by type. With a ``name``, up to two thousand
+        sagas are read for a page. The page may be short even if more pages follow.
         """
         needy, usual = builtins.list[SagaState](), limit if name is None else _LARGE_PAGE
         size = usual
@@ -436,7 +436,7 @@ class Reader:
             matches = [state for state in states if needs_attention(state)]
             room = limit - len(needy)
             if len(matches) > room:
-                # Read again up to the last saga that fits: only the end of a page has a cursor.
+                # Read again, up to the last saga that fits, because only the end of a page has a cursor.
                 size = page.saga_ids.index(matches[room - 1].saga_id) + 1
                 continue
             needy, cursor, size = needy + matches, page.cursor, usual

@@ -1,4 +1,4 @@
-"""Redact the values of a saga that are secret."""
+"""Redact a saga's secret values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sagas.store.journal.entries import Entry
 
 
 def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
-    """Return the paths of the values that the entries hide, by ``request`` or step."""
+    """Return the paths of the values that the entries hide, by ``request`` or name of a step."""
     hidden = dict[str, list[Place]]()
     for entry in entries:
         if entry.hidden:
@@ -24,10 +24,10 @@ def hidden_by_source(entries: Iterable[Entry]) -> dict[str, list[Place]]:
 def redacted(
     view: SagaView, state: SagaState, entries: Sequence[Entry], redaction: Redaction, purged: Collection[str] = ()
 ) -> SagaView:
-    """Return a saga with ``***`` in place of redacted values, in error messages too, and with a list of their paths.
+    """Return a saga with ``***`` in place of hidden values, also in error messages, and with a list of their paths.
 
-    A value is hidden where the code that wrote it hid it, which its entry says, and where the deployed type hides it.
-    ``purged``: the request and the steps whose values had hidden parts, of a saga whose values are gone.
+    Two sources say what is hidden: a value's entry, for the code that wrote it, and the deployed type. ``purged``: for
+    a purged saga, ``request`` and the steps whose values had hidden parts.
     """
     stored, secrets, places = hidden_by_source(entries), list[str](), list[str]()
     if not (stored or redaction.hidden or purged):

@@ -19,7 +19,7 @@ from sagas.store.journal.entries import RESULTS, Entry
 from sagas.store.journal.journal import Journal
 
 PURGED = "SagaPurged"
-"""The last action in the audit trail of a purged saga. It has no entry of its own; the tombstone records it."""
+"""The last action in the audit trail of a purged saga. The tombstone records it; it has no entry of its own."""
 
 _ENDS = {name: kind.leaves for name, kind in FACTS.items() if kind.leaves is not None}
 _GIVEN_UP = ("CompensationStarted", "SagaFailed", "StepDeadLettered")
@@ -29,15 +29,16 @@ _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlySaga:
-    """What the journal still has of a saga without a control item.
+    """What the journal has of a saga without a control item.
 
     Args:
         state: the saga's last state.
-        entries: its audit trail. That of a purged saga has no payloads and details, and ends with its purge.
-        purge: when and why it was purged; ``None`` if only its control item is missing.
-        objects: bucket and key of the first objects in S3 that the results of a purged saga named.
-        more_objects: how many more they named.
-        hidden: of a purged saga, ``request`` and the steps whose values had hidden parts.
+        entries: its audit trail. If the saga was purged, the entries lack payloads and details, and the last one is the
+            purge.
+        purge: when and why the saga was purged; ``None`` if only its control item is missing.
+        objects: bucket and key of the first S3 objects that the results of a purged saga named.
+        more_objects: how many more objects the results named.
+        hidden: for a purged saga, ``request`` and the steps whose values had hidden parts.
     """
 
     state: SagaState
@@ -60,10 +61,10 @@ class Remains:
         return None if first is None else self.behind(first)
 
     def behind(self, first: Entry) -> ReadOnlySaga | None:
-        """Return the saga of a first entry, or ``None`` as :meth:`of` does.
+        """Return the saga that a first entry belongs to; ``None`` as for :meth:`of`.
 
-        A saga that has a second entry was claimed once, so it had a control item. If that is missing, the saga can be
-        read but must not run again: only its journal records what its steps did.
+        A saga with a second entry was claimed, so it had a control item. If the item is missing, the saga can be read
+        but must not run again, because only the journal says what its steps have done.
         """
         if first.tombstone is None:
             entries = self.journal.history(first.saga_id)
@@ -100,7 +101,7 @@ class Remains:
 
 
 def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
-    """Compute a saga's state from its whole journal, as far as readers need it."""
+    """Compute from a saga's whole journal as much of its state as readers need."""
     first, last = entries[0], entries[-1]
     by_name = {step.name: step for step in steps}
     settling = next((entry for entry in reversed(entries) if entry.action in _SETTLING), None)
@@ -119,7 +120,7 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
         ended_at=ended[-1].at if ended else 0.0,
         resolution_seq=settling.seq if settling and settling.action == "SagaResolved" else 0,
     )
-    # A message that was sent again says nothing about the entry before it.
+    # A message that was sent again does not show what became of the attempt before it.
     moves = [entry for entry in entries if entry.action != "SagaRecovered"]
     followed = {entry.seq: following.action for entry, following in pairwise(moves)}
     for entry in entries:
@@ -138,24 +139,24 @@ def _folded(entries: Sequence[Entry], steps: Sequence[StepState]) -> SagaState:
 
 
 def _keeps_forward(entry: Entry) -> bool:
-    """Whether a saga still goes forward after an error: a deadline past the pivot, or a step that has not failed."""
+    """Whether a saga still goes forward after an error: a deadline after the pivot, or a step that has not failed."""
     if entry.action == "SagaTimedOut":
         return "pivot" in entry.details
     return entry.action == "StepDeadLettered" and not DeadLetterCause(entry.details["cause"]).fails_step
 
 
 def _runs_again(entry: Entry, following: str | None) -> bool:
-    """Whether the failed execution of an entry was going to be retried. ``following``: the action after the entry."""
+    """Whether the failed attempt of an entry was going to be retried. ``following``: the action after it."""
     if entry.action == "StepLost":
         return following not in _GIVEN_UP
     return entry.action == "StepFailed" and bool(entry.details.get("next_attempt_at"))
 
 
 def _fold_steps(by_name: dict[str, StepState], entry: Entry, *, again: bool) -> None:
-    """Apply an entry to the steps. ``again``: another execution follows a failed one."""
+    """Apply an entry to the steps. ``again``: another attempt follows the failed one."""
     if entry.step is not None and entry.action in _ENDS:
         by_name[entry.step] = _after(by_name.get(entry.step, StepState(entry.step)), entry, again=again)
-    if looked := entry.details.get("looked"):  # polls with the same answer have no entries of their own
+    if looked := entry.details.get("looked"):  # polls with equal answers share one entry
         step = by_name[looked["step"]]
         by_name[step.name] = structs.replace(step, attempts=_at_least(step.attempts, int(looked["attempts"])))
     if entry.action == "CompensationStarted":
@@ -172,7 +173,7 @@ def _after(step: StepState, entry: Entry, *, again: bool) -> StepState:
     """Return a step after an entry about it."""
     status, attempt = _ENDS[entry.action], entry.attempt or 0
     if entry.action == "SagaRecoveryExhausted" and entry.status != SagaStatus.COMPENSATION_FAILED:
-        return step  # only the forward way was given up; other entries have the step's outcome
+        return step  # only the way forward was given up; other entries have the step's outcome
     error: dict[str, Any] = entry.details.get("error") or {}
     if entry.action == "ChildrenEnded" and error:
         status = StepStatus.FAILED

@@ -8,10 +8,10 @@ from sagas.engine.read.answers import Count, Id, Time
 
 
 class RecoveryView(TypedDict):
-    """The result of one recovery of stalled sagas.
+    """The result of one run that recovered stalled sagas.
 
-    ``untouched`` sagas were not stalled after all. ``failed`` could not be recovered; the log says why. For the
-    ``remaining`` ones there was no time. ``saga_ids`` has the recovered ones, at most 100.
+    ``untouched`` sagas had not stalled. ``failed`` sagas could not be recovered; the log says why. There was no time
+    for the ``remaining`` ones. ``saga_ids`` lists up to 100 of the recovered sagas.
     """
 
     recovered: int
@@ -24,8 +24,8 @@ class RecoveryView(TypedDict):
 class PurgeView(TypedDict):
     """The result of one run of purges.
 
-    ``untouched`` sagas have a longer retention by now, or a worker runs them. ``failed`` could not be purged; the log
-    says why. For the ``remaining`` ones there was no time.
+    ``untouched`` sagas have a longer retention now, or a worker holds them. ``failed`` sagas could not be purged; the
+    log says why. There was no time for the ``remaining`` ones.
     """
 
     purged: int
@@ -50,10 +50,10 @@ class SampleView(TypedDict):
 
 
 class SweepRoundView(TypedDict):
-    """The scheduled sweep of a saga type: the round under way, or the last one.
+    """The scheduled sweep of a saga type: its current or last round.
 
-    ``action`` is what happens to orphans. ``counts`` are the sweep's figures so far. ``stopped`` says why a part of the
-    round has stopped. ``began_at`` and ``finished_at`` are null before the first round began, or ended.
+    ``action`` is what the sweep does with orphans. ``counts`` has its figures so far. ``stopped`` says why a part of
+    the round has stopped. ``began_at`` is null until the first round begins, ``finished_at`` until it ends.
     """
 
     type: str

@@ -1,7 +1,7 @@
-"""Count sagas by type and status, and their starts and ends per minute: in indexes, never by a scan.
+"""Count sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan.
 
-Every count has a limit. A figure at its limit is reported as *at least*. A function environment caches an answer for
-half a minute.
+Every count has a limit. If a count reaches its limit, the figure is reported as *at least*. A function environment
+caches an answer for half a minute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAY = 86_400.0
 _RATE = 300.0
 """Seconds over which starts and ends per minute are averaged."""
 _MOST = 1_000
-"""Limit of a count in one shard, of the sagas in flight that are read, and of those that need an operator."""
+"""Limit of a count in one shard, of the sagas in flight that are read, and of the sagas that need an operator."""
 _GOOD_FOR = 30.0
 """Seconds for which an answer is cached."""
 _ABOUT_QUEUES = "messages in queues: SQS counts approximately, including those in flight and delayed"
@@ -67,8 +67,7 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Return how many sagas of some types there are. ``since``: epoch seconds after which ended sagas count; a day
-        ago if 0."""
+        """Count the sagas of some types. Ended ones count from ``since`` on: epoch seconds, or 0 for the last day."""
         now, key = self.clock.now(), (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:
@@ -122,7 +121,7 @@ class Statistics:
             counted[name].statuses[status] += number
             counted[name].at_least |= {status.value} if number == _MOST else set()
             filled += [(name, status, shard)] if number else []
-        # An empty shard is not counted again.
+        # Only shards that are not empty are counted again.
         calls = [partial(count, "ended", ended_shard(*end), "ended_at", lately, _MOST) for end in filled]
         for (name, _, _), number in zip(filled, self.listing.together(calls), strict=True):
             counted[name].ended += number
@@ -130,7 +129,7 @@ class Statistics:
         return counted
 
     def _in_flight(self, names: Sequence[str], counted: dict[str, _Counted]) -> list[str]:
-        """Count the sagas in flight and those that need an operator; return which figures are approximate."""
+        """Count the sagas in flight and those that need an operator; return notes about approximate figures."""
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)

@@ -43,7 +43,7 @@ def _when(seconds: float) -> str | None:
 
 
 def errors_in(state: SagaState) -> tuple[int, ...]:
-    """Return the numbers of the entries that may have a saga's errors."""
+    """Return the numbers of the entries that may contain a saga's errors."""
     last = (state.seq,) if state.status is SagaStatus.COMPENSATION_FAILED else ()
     return (*last, state.error_seq) if state.error_seq else last
 
@@ -57,7 +57,7 @@ def _saga_error(state: SagaState, entries: Mapping[int, Entry], longest: int | N
 
 
 def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView | None:
-    """Return why a saga needs an operator, since when, and the error; ``None`` if it needs none."""
+    """Return why a saga needs an operator, since when, and its error; ``None`` if it needs no operator."""
     if not needs_attention(state):
         return None
     last = entries.get(state.seq)
@@ -73,7 +73,7 @@ def _attention(state: SagaState, entries: Mapping[int, Entry]) -> AttentionView 
 def summary_view(
     state: SagaState, entries: Mapping[int, Entry], *, paused: bool = False, longest: int | None = _SHORT
 ) -> Summary:
-    """Return what a list shows of a saga."""
+    """Return a saga as lists show it."""
     summary: Summary = {
         "saga_id": state.saga_id,
         "type": state.saga,
@@ -100,14 +100,14 @@ def summary_view(
         }
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
-    if state.lease is not None and state.purge is None:  # the lease of a purge is never released
+    if state.lease is not None and state.purge is None:  # a purge keeps its lease for good
         claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
 
 
 def _reason(state: SagaState) -> str:
-    """Return in one line why the saga needs an operator."""
+    """Return a line that says why the saga needs an operator."""
     step = state.current.name if state.current else state.steps[-1].name
     failed = [each for each in state.steps if each.status is StepStatus.COMPENSATION_FAILED]
     cure = "restore it" if state.unreadable.endswith(GONE) else "deploy code that fits"
@@ -126,7 +126,7 @@ def _reason(state: SagaState) -> str:
 
 
 def _reason_of_failed_undos(state: SagaState, failed: Sequence[StepState], cure: str) -> str:
-    # An undo that failed without an attempt has no code or no readable input.
+    # If an undo failed without an attempt, its code is missing, or its input cannot be read.
     untried = ", ".join(step.name for step in failed if not step.undo_attempts.used)
     if untried and not state.recovery.exhausted:
         if state.unreadable:
@@ -162,7 +162,7 @@ def _without_code(entry: Entry) -> bool:
 
 
 def error_view(entry: Entry | None) -> ErrorView | None:
-    """Return the error of an entry; ``None`` if it has none."""
+    """Return an entry's error; ``None`` if it has none."""
     error: dict[str, Any] | None = entry.details.get("error") if entry is not None else None
     if error is None:
         return None
@@ -174,7 +174,7 @@ def _payload(entry: Entry | None) -> Any:
 
 
 def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """Return a step's last error if no success followed: that of its undo, else its own."""
+    """Return a step's last error that no success followed: that of its undo, else its own."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
@@ -188,22 +188,22 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
 def step_status(state: SagaState, index: int) -> StepStatus:
     """Return the status of a step in a view."""
     step = state.steps[index]
-    # Between two attempts of its undo a step is COMPENSATING, whatever its stored status.
+    # Between two attempts of its undo, a step counts as COMPENSATING whatever its stored status.
     if state.undoing and state.cursor == index and step.undo_attempts.used > 0:
         return StepStatus.COMPENSATING
-    # It failed and is not retried: the saga is being undone, or has ended.
+    # A RETRYING step is not retried, so it has failed, if the saga is being undone or has ended.
     return StepStatus.FAILED if step.status is StepStatus.RETRYING and not forward(state) else step.status
 
 
 def _since_last_wait(entries: Sequence[Entry], step: str) -> list[Entry]:
-    """The entries of a step, from its last wait on: a retry makes it wait again, and earlier entries do not count."""
+    """Return the entries of a step from its last wait on. Older ones do not count once a retry makes it wait again."""
     own = [entry for entry in entries if entry.step == step]
     begun = [number for number, entry in enumerate(own) if entry.action in ("WaitStarted", "ChildrenStarted")]
     return own[begun[-1] :] if begun else own
 
 
 def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: Sequence[Entry]) -> str | None:
-    """When a step began. ``own``: its entries; ``past``: those that ended an attempt, a wait or an undo."""
+    """Return when a step began. ``own``: its entries; ``past``: those that ended an attempt, a wait or an undo."""
     began = next((entry for entry in own if entry.action in _BEGINNINGS), None)
     if began and (not past or began.seq < past[0].seq):
         return iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
@@ -215,7 +215,7 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
 
 
 def _took(past: Sequence[Entry]) -> float | None:
-    """Seconds that the last attempt of the step itself ran."""
+    """Return how many seconds a step's last attempt ran, not counting attempts of its undo."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)
     return None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3)
@@ -227,7 +227,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.ended and state.lease is None
-    # A waiting step has not failed. If its children are started again, no entry says so.
+    # A waiting step has not failed, whatever its entries say: none records that its children were started again.
     waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     view: StepView = {
         "name": step.name,
@@ -297,7 +297,7 @@ def pause_view(scope: Scope, pause: Pause, until: float = 0.0) -> PauseView:
 
 
 def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
-    """Return what a saga waits for according to its control item."""
+    """Return what a saga waits for, from its control item."""
     if state.ended or (state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at):
         return None
     if state.lease is not None:
@@ -312,7 +312,7 @@ def _waiting_view(state: SagaState, *, paused: bool) -> WaitingView | None:
 
 
 def release_view(state: SagaState, plan: Plan) -> WaitingView | None:
-    """Return what a saga waits for if its next step does not fit the deployed code."""
+    """Return what a saga waits for if the deployed code does not fit its next step."""
     failure, step = misfit(plan, state, state.settling_since or state.updated_at), state.current
     if step is None or state.lease is not None or not (failure or state.settling_since):
         return None

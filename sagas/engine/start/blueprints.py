@@ -1,4 +1,4 @@
-"""Blueprints: stored before the first saga that names one, and read for those who check a release."""
+"""Blueprints. Each is stored before the first saga that names it, and read to check a release."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sagas.store.types.blueprints import BlueprintItems
 
 
 class Blueprints:
-    """The blueprints of saga types. Each name that was seen is remembered for good."""
+    """The blueprints of saga types. An environment remembers each name that it has stored."""
 
     def __init__(self, items: BlueprintItems, clock: Clock) -> None:
         self._items = items
@@ -20,8 +20,7 @@ class Blueprints:
         self._read = dict[str, Content]()
 
     def name(self, definition: SagaDefinition) -> str:
-        """Return the name of a type's blueprint, which is stored from now on; so are those of the types of its
-        children."""
+        """Return the name of a type's blueprint. Before that, store it and the blueprints of the children's types."""
         if definition.name not in self._stored:
             types = {each.name: each for each in (definition, *definition.family) if each.name not in self._stored}
             names = self._items.names(types)
@@ -34,11 +33,11 @@ class Blueprints:
         return self._stored[definition.name]
 
     def started(self, saga: str) -> frozenset[str]:
-        """Return the names of all blueprints of a type; none if it never had a saga."""
+        """Return the names of all blueprints of a type; none if it has never had a saga."""
         return self._items.names([saga]).get(saga, frozenset())
 
     def read(self, saga: str, names: Iterable[str]) -> dict[str, Content]:
-        """Return blueprints of a type by name, without those that are missing or altered."""
+        """Return blueprints of a type by name, except those that are missing or were altered."""
         unread = [name for name in names if name not in self._read]
         for name, body in self._items.bodies(saga, unread).items():
             blueprint = blueprint_in(body)

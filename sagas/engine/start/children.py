@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sagas.engine.start.blueprints import Blueprints
 
 PARENT = "parent"
-"""The actor of what a parent makes its children do."""
+"""The actor of a child's entries that its parent has caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,12 @@ class ChildCreator:
     """Creates children.
 
     Args:
-        registry: the saga types.
-        control, journal: where children are stored.
+        registry: the saga types. control, journal: store the children.
         clock: the current time.
         blueprints: stores the children's blueprints.
-        carry: whether first messages carry the requests.
-        headers: the headers of the active span; ``None`` without tracing.
-        search_keys: stores the children's search keys; ``None`` stores none.
+        carry: whether first messages contain the requests.
+        headers: returns the headers of the active span; ``None`` without tracing.
+        search_keys: stores the children's search keys. ``None``: they are not stored.
     """
 
     registry: Registry
@@ -60,13 +59,13 @@ class ChildCreator:
     def start_child(
         self, name: str, request: Any, parent: Parent, *, correlation_id: str, sends: bool = True
     ) -> Message | None:
-        """Store a child, unless it exists already, and even while starts of its type are paused. Returns the first
-        message to send; ``None`` if the child has begun, or if its parent decided that it never starts."""
+        """Store a child unless it exists, even while starts of its type are paused. Returns the first message to send;
+        ``None`` if the child has begun, or if its parent has decided that it never starts."""
         saga_type = self.registry.get(name)
         saga_id = child_id(parent.saga_id, parent.step, parent.position, parent.round)
         values = dict[str, str]()
         if self.search_keys is not None:
-            with suppress(InvalidRequest):  # the child starts anyway, and its first step reports the invalid request
+            with suppress(InvalidRequest):  # the child starts all the same, and its first step reports the error
                 values = values_of(saga_type, request)
         more = named(values) | trace_details(self.headers)
         blueprint = self.blueprints.name(saga_type.definition)
@@ -94,7 +93,7 @@ class ChildCreator:
 
 
 def trace_details(headers: Callable[[], dict[str, str]] | None) -> dict[str, Any]:
-    """Return the first entry's details about the saga's trace, which begins here; nothing without tracing."""
+    """Return the details about the saga's trace for its first entry; nothing without tracing. The trace begins here."""
     trace = trace_of(headers()) if headers is not None else None
     return {} if trace is None else {"trace": {"saga": trace.saga, "state": trace.state}}
 
@@ -108,7 +107,7 @@ def first_entry(
     blueprint: str,
     more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Entry:
-    """Return the first entry of a new saga, which names its blueprint."""
+    """Return the first entry of a new saga. It names the blueprint."""
     return Entry(
         saga_id=saga_id,
         seq=1,

@@ -29,7 +29,7 @@ from sagas.store.types.pauses import Pauses
 from sagas.store.types.streaks import FOREVER
 
 _SURELY_SENT = 4.0
-"""Seconds after which the first message of an unclaimed saga may be missing. A second message does no harm."""
+"""Seconds after which an unclaimed saga may lack its first message. A second one does no harm."""
 
 
 class Paused(Unavailable):
@@ -45,9 +45,9 @@ class Started:
     """A started saga.
 
     Args:
-        state: the saga; in its initial state if this call created it.
+        state: the saga; if this call created it, in its initial state.
         entry: its first entry, with the request.
-        created: false if the idempotency key had started it before; then it may have progressed since.
+        created: false if an earlier call with the same idempotency key started it. It may have progressed since.
     """
 
     state: SagaState
@@ -105,7 +105,7 @@ class Starter:
             decode(request, saga_type.definition.request_type)
             values = values_of(saga_type, request)
         except InvalidRequest as error:
-            # With a key, this may be the request of a saga that was started before the type changed.
+            # If there is a key, a saga may have been started with this request before the type changed.
             refusal = error
             if key is None:
                 raise
@@ -114,7 +114,7 @@ class Starter:
             problem = Problem("header.Idempotency-Key", text)
             raise InvalidRequest(f"invalid idempotency key: {text}", [problem])
         saga_id = id_for_key(name, key) if key else self._clock.new_id()
-        # A repeated start returns the existing saga, even while new ones are refused.
+        # A repeated start returns the existing saga, even while new sagas are refused.
         if refusal is not None and not self._journal.entries(saga_id, [1]):
             raise refusal
         more = named(values) | trace_details(self._headers)
@@ -131,14 +131,14 @@ class Starter:
         created = state = new_state(saga_type, entry)
         self._search_keys.put(created, search_keys_of(saga_type, entry))
         if not self._control.create(created, saga_type.definition.stale_after.total_seconds()):
-            # The item may be from this call: its AWS client may have repeated the request.
+            # This call may have created the item itself: the AWS client may have repeated the request.
             state = self._control.get(entry.saga_id) or created
         if state.token == 0:
             self._send_first(saga_type, state, entry)
         return Started(created, entry, created=True)
 
     def _refusal(self, saga_type: SagaType) -> Paused | None:
-        """Return why the type accepts no new sagas for now; ``None`` if it does."""
+        """Return why the type does not accept new sagas now; ``None`` if it does."""
         name = saga_type.definition.name
         pause = self._pauses.get(Scope(name))
         if pause.on and not pause.starts:
@@ -152,17 +152,17 @@ class Starter:
         return Paused(f"starts of {name} are paused: too many of its sagas failed", retry_after=wait)
 
     def _found(self, saga_type: SagaType, entry: Entry) -> Started:
-        """Return the saga that was started before, and complete its start if that was interrupted.
+        """Return the saga that an earlier call started. If its start was interrupted, complete it.
 
-        A saga whose first entry is a tombstone was purged. A saga with a second entry had a control item, which
-        somebody deleted or a restore lost. Neither may run again.
+        If the first entry is a tombstone, the saga was purged. If there is a second entry but no control item, the item
+        was deleted or was lost in a restore. Neither saga may run again.
         """
         if entry.tombstone is not None:
             return Started(entry.tombstone.state, entry, created=False)
         saga_id, created = entry.saga_id, False
         state = self._control.get(saga_id)
         if state is None and 2 in self._journal.entries(saga_id, [2]):
-            # Read the item again: it may have been created between the two reads.
+            # Read the item again, because it may have been created between the two reads.
             state = self._control.get(saga_id)
             remains = None if state is not None else self._remains.of(saga_id)
             if remains is not None:
@@ -182,8 +182,7 @@ class Starter:
         return Started(state, entry, created=False)
 
     def _send_first(self, saga_type: SagaType, state: SagaState, entry: Entry) -> None:
-        """Send the first message. If its step is not deployed it may have no queue; the supervisor then reports why the
-        saga does not move."""
+        """Send the first message if its step is deployed. Otherwise the supervisor will report the saga."""
         message = first_message(saga_type, state, entry, carry=self._carry, traced=self._headers is not None)
         if message is not None:
             self._sender.send(message)

@@ -1,6 +1,7 @@
-"""Advance one saga as far as it goes without step code: journal the pending fact, send the next message.
+"""Advance one saga as far as is possible without step code: journal the pending fact, such as the end of a wait, and
+send the next message.
 
-The end of a wait is such a fact. Its message comes by the queue ``now``; if it is lost, the supervisor finds the saga.
+The message that ends a wait comes from the queue ``now``. If it is lost, the supervisor finds the saga.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from sagas.engine.committer import EntryContext
 from sagas.store.control.control import ControlItems
 
 _RACE = 1.0
-"""Seconds after which to read a saga again that others changed at the same time."""
+"""Seconds until a saga that others have just changed is read again."""
 
 
 def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> SagaState | None:
-    """Apply a saga's deadline if it has passed: cancel the saga, or note it as overdue if it is past its pivot. Returns
-    the saga; ``None`` if others changed it."""
+    """Apply a saga's deadline if it has passed: cancel the saga, or mark it as overdue if it is past its pivot. Returns
+    the saga; ``None`` if others have changed it."""
     now = advancer.services.clock.now()
     if not state.ends_at or state.ends_at > now:
         return state
@@ -33,7 +34,7 @@ def in_time(advancer: Advancer, control: ControlItems, state: SagaState) -> Saga
         return None if advanced.lost_race else advanced.state
     control.request_cancel(state, decision.state)
     current = control.get(state.saga_id)
-    # The request is also refused if it had succeeded before and its response was lost, or if there was another cancel.
+    # The request is also refused if an earlier one has succeeded without a response, or if there was another cancel.
     return current if current is not None and current.cancel.at else None
 
 
@@ -46,13 +47,13 @@ class CodelessAdvancer:
 
     def look(self, saga_id: str, dispatch: int = 0) -> float:
         """Journal the pending fact of a saga, and send the next message. Returns when to call this again, in epoch
-        seconds; 0 for never: it has ended, is handled by others, or waits so long that the supervisor will find it."""
+        seconds; 0 for never, because the saga has ended, others handle it, or the supervisor will find it."""
         clock = self.advancer.services.clock
         current = self.control.get(saga_id)
         if current is None or current.ended:
             return 0.0
         if current.lease is not None and current.lease.expires_at > clock.now():
-            return current.lease.expires_at  # its holder may be dead
+            return current.lease.expires_at  # the holder may have died
         state = in_time(self.advancer, self.control, current)
         if state is None:
             return clock.now() + _RACE

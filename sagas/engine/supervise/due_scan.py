@@ -1,10 +1,10 @@
 """Find due sagas and send them to workers. The supervisor's tick does not process sagas itself.
 
-It sends many ids per message: to the queue ``bulk``, or to ``now`` for waits that end. Workers handle the messages in
-parallel. A saga stays in the index until it has been processed. The tick therefore notes how far it has scanned each
-shard, and does not send a saga again each minute while its message waits. Such a round lasts 15 minutes, or five for
-waits. Then its messages expire, and sagas that are still due are sent again. That also happens as soon as the queue
-is empty: every message was then handled or lost. So a lost message delays its sagas by one round at most, and the
+It sends messages with many ids each: to the queue ``now`` for waits that end soon, else to ``bulk``. Workers handle the
+messages in parallel. A saga stays in the index until it has been processed. So that no saga is sent again each minute
+while its message waits, the tick notes how far it has scanned each shard. Such a round lasts 15 minutes, or five for
+waits. When it ends, its messages expire, and sagas that are still due are sent again. A round also ends once the queue
+is empty, because every message was then handled or lost. So a lost message delays its sagas by one round at most. The
 scan positions take one write per 1,000 sagas.
 """
 
@@ -23,28 +23,27 @@ from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.schedule.scan_positions import ScanPosition, ScanPositions
 
 LOOK_AHEAD = 150.0
-"""Seconds before the end of a long wait at which its message may be sent, delayed by the remaining time. The supervisor
-runs every minute."""
+"""Default seconds before the end of a long wait at which its message is sent, delayed by the remaining time."""
 _PERIODS = 2
-"""The supervisor looks ahead for at least this many of its periods."""
+"""The supervisor looks at least this many of its periods ahead."""
 _WAITS_ROUND = 300.0
-"""Seconds of a round over waits. The queue ``now`` mostly holds delayed messages, so an empty queue rarely ends it."""
+"""Seconds of a round over waits. It rarely ends early, because the queue ``now`` mostly holds delayed messages."""
 ROUND = 900.0
 """Seconds after which sagas that are still due are sent again."""
 _AT_THE_END = 60.0
 """Seconds before the end of a round at which the next one begins. A message sent later would arrive too late."""
 _SETTLING = 30.0
-"""Seconds after which the queue's count includes the messages that were sent."""
+"""Seconds after which a queue's count includes all messages that were sent."""
 _PAGE = 1_000
 _TOGETHER = 25
-"""Sagas per message: a few seconds of work, so that the last messages are spread over all workers."""
+"""Sagas per message. They take a few seconds, so that even the last messages keep all workers busy."""
 _AT_ONCE = 10
 """Messages per send request."""
 
 
 def look_ahead(every: float) -> float:
-    """Return how many seconds before the end of a long wait its saga is sent: at most SQS's longest delay. ``every``:
-    seconds from one visit of the supervisor to the next."""
+    """Return how many seconds before the end of a long wait its message is sent: at most SQS's longest delay.
+    ``every``: seconds from one visit of the supervisor to the next."""
     return min(max(_PERIODS * every, LOOK_AHEAD), float(LONGEST_DELAY))
 
 
@@ -54,10 +53,10 @@ class FindReport:
 
     Args:
         found: how many sagas it sent.
-        messages: in how many messages.
+        messages: how many messages it sent.
         finished: whether it sent all due sagas.
-        overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
-        stranded_shards: shards in use beyond the deployed number, because that was reduced. They are scanned, too.
+        overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
+        stranded_shards: shards in use beyond the deployed number, which was reduced. They are scanned, too.
     """
 
     found: int = 0
@@ -69,7 +68,7 @@ class FindReport:
 
 @dataclass(slots=True)
 class _Stretch:
-    """The part of a shard to send to a queue: sagas after ``after`` that are due by ``horizon``."""
+    """A part of a shard whose sagas are sent to a queue: those after ``after`` that are due by ``horizon``."""
 
     shard: str
     queue: str
@@ -81,7 +80,7 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Run:
-    """One run: its report, and the sagas not sent yet, by queue and by when their messages become void."""
+    """One run: its report, and the sagas that it has not sent yet, by queue and by when their messages expire."""
 
     end: float
     report: FindReport = field(default_factory=FindReport)
@@ -93,9 +92,9 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Sends due sagas to workers. Concurrent runs do no harm: each page is sent by one of them.
+    """Sends due sagas to workers. Concurrent runs do no harm, because only one of them sends each page.
 
-    ``paused_shards`` returns the index shards of paused types. Each has a time: its sagas due by then are sent.
+    ``paused_shards`` returns the index shards of paused types, each with a time: its sagas due by then are sent.
     """
 
     listing: Listing
@@ -106,8 +105,8 @@ class Finder:
     look_ahead: float = LOOK_AHEAD
 
     def run(self, task: Literal["recover", "purge"], budget: float) -> FindReport:
-        """Send the sagas due for a task, longest overdue first in each shard. ``budget``: seconds the run may take; the
-        next run handles the remaining ones."""
+        """Send the sagas due for a task; in each shard, the longest overdue come first. ``budget``: seconds the run may
+        take. The next run handles the remaining sagas."""
         now = self.clock.now()
         run = _Run(now + budget)
         run.report.stranded_shards = self.listing.shards.note() - self.listing.shards.deployed
@@ -135,7 +134,7 @@ class Finder:
         return run.report
 
     def _stretches(self, shards: Sequence[str], queue: str, horizon: float, length: float, run: _Run) -> list[_Stretch]:
-        """The scan position of each shard that has due sagas. A new round lasts ``length`` seconds."""
+        """Return the stretch to send of each shard with due sagas. A new round lasts ``length`` seconds."""
         now, stretches = self.clock.now(), list[_Stretch]()
         for shard, first in zip(shards, self.listing.first_due(shards, horizon), strict=True):
             if first is None:
@@ -157,14 +156,14 @@ class Finder:
         return run.idle[queue]
 
     def _page(self, stretch: _Stretch) -> Sequence[IndexPosition]:
-        """Take the next page of a stretch; empty at its end, or if another run took the page."""
+        """Take the next page of a stretch; empty at the end of the stretch, or if another run has taken the page."""
         if stretch.after is not None and stretch.after.sort > iso(stretch.horizon):
             return ()
         page = self.listing.due_page(stretch.shard, stretch.horizon, stretch.after, _PAGE)
         if not page:
             return ()
-        # Rule 14: note first, then send. So concurrent runs send nothing twice, and the next round finds sagas that
-        # were noted but not sent.
+        # Rule 14: note the position first, then send. So concurrent runs send nothing twice, and the next round finds
+        # sagas that were noted but not sent.
         after = ScanPosition(page[-1], stretch.until, self.clock.now(), self.clock.new_owner())
         if not self.scan_positions.move(stretch.shard, stretch.previous, after):
             return ()
@@ -172,7 +171,7 @@ class Finder:
         return page
 
     def _send(self, task: str, run: _Run, at_least: int) -> None:
-        """Send the collected sagas of each queue, once there are at least ``at_least``."""
+        """Send the collected sagas of each queue that has at least ``at_least`` of them."""
         for (queue, until), positions in run.unsent.items():
             if len(positions) < at_least:
                 continue

@@ -1,17 +1,17 @@
 """Purge a saga: delete everything stored about it, for good (rule 13).
 
-1.  *claim*: the control item takes a lease that is never released, under a new token, on condition that the saga has
-    not changed. From then on only the purge may continue, by the supervisor or an operator.
-2.  *bury*: the first entry becomes the tombstone, which answers for the saga from then on. It names the S3 objects that
-    the results named, which the sweep of the saga type will handle.
+1.  *claim*: if the saga has not changed, its control item takes a lease that is never released, under a new token. From
+    then on only the supervisor or an operator may continue, with the purge.
+2.  *bury*: the tombstone replaces the first entry, and represents the saga from then on. It lists the S3 objects that
+    the results named. The sweep of the saga type will handle those objects.
 3.  *clear*: payloads in S3 and all other entries are deleted.
 4.  *end*: the control item is deleted: at least a minute after the saga's start, for a parent after its end, and after
-    a lost execution 15 minutes after its lease. Workers that began before the purge have ended by then. They can only
-    have written into empty slots, so everything is cleared once more.
+    a lost execution 15 minutes after its lease. Workers that began before the purge have ended by then. They may have
+    written into empty slots, so everything is cleared once more.
 
-Each step can be repeated, and two purges may run concurrently. The index names the saga until the control item is
-deleted, so the supervisor continues an interrupted purge. Nothing creates the control item again: a start that finds
-the first entry creates it only if that is not a tombstone, and the start that wrote the entry has ended before then.
+Each step can be repeated, and two purges may run concurrently. The index contains the saga until the control item is
+deleted, so the supervisor continues an interrupted purge. Nothing creates the control item again: a start that finds a
+first entry creates no item if the entry is a tombstone, and the start that wrote the entry has ended.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from sagas.store.settings import StoreSettings
 from sagas.store.signals.inbox import Inbox
 
 _NEVER = 253_402_300_799.0
-"""The end of the year 9999: no version takes over such a lease."""
+"""The end of the year 9999. No version takes over a lease that lasts until then."""
 _LATER = 86_400.0
-"""Seconds until the next look at a saga that the service now keeps for good."""
+"""Seconds until the next look at a due saga that cannot be purged yet."""
 _NOT_OPEN = 1.0
-"""A value for ``stale_after``, which has no effect on an ended saga."""
+"""A value for ``stale_after``. It has no effect, because the saga has ended."""
 _TRIES = 5
 _MOST_OBJECTS = 100
-"""Objects that a tombstone names; it counts the others."""
+"""Maximum number of objects that a tombstone names. It counts the others."""
 _MOST_BYTES = 50_000
-"""Limit of the bytes of their buckets and keys together."""
+"""Maximum bytes of their buckets and keys together."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class PurgeReport:
 
     Args:
         purged: sagas that now have only a tombstone.
-        untouched: sagas that are now kept longer, or that are being worked on.
+        untouched: sagas that are kept longer now, or that cannot be purged yet.
         failed: sagas whose purge failed.
         remaining: due sagas that the run had no time for.
     """
@@ -90,13 +90,12 @@ class Purger:
     logger: logging.Logger
 
     def run(self, budget: float, limit: int = 10_000) -> PurgeReport:
-        """Purge due sagas, longest overdue first; a failure does not stop the others. ``budget``: seconds the run may
-        take; the next run handles the remaining ones."""
+        """Purge due sagas, longest overdue first. If one fails, the others continue. ``budget``: seconds the run may
+        take. The next run handles the remaining sagas."""
         return self.purge_due(self.listing.to_purge(self.clock.now(), limit), budget)
 
     def purge_due(self, due: Sequence[IndexPosition], budget: float) -> PurgeReport:
-        """Purge sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
-        seconds it may take."""
+        """Purge these due sagas. If one fails, it stays due, and the others continue. ``budget``: maximum seconds."""
         report, end = PurgeReport(), self.clock.now() + budget
         for count, position in enumerate(due):
             if self.clock.now() >= end:
@@ -135,7 +134,7 @@ class Purger:
         return claimed is not None
 
     def purge(self, name: str, saga_id: str, reason: str, actor: str) -> ReadOnlySaga:
-        """Purge one saga at once, unless it is purged already. Returns what remains of it."""
+        """Purge one saga at once, unless it has been purged already. Returns what remains of it."""
         purge = Purge(self.clock.now(), actor, reason)
         for _ in range(_TRIES):
             state = self.reader.stored(name, saga_id)
@@ -158,7 +157,7 @@ class Purger:
         raise Unavailable("the saga was changed by others five times in a row; try again", retry_after=1)
 
     def _needy(self, state: SagaState) -> SagaState | None:
-        """A descendant that needs an operator; ``None`` if none does. A purge includes all descendants."""
+        """Return a descendant that needs an operator; ``None`` if none does. A purge includes all descendants."""
         for child in self.control.get_many(children_ids(state), consistent=True).values():
             needy = child if child.attention else self._needy(child)
             if needy is not None:
@@ -166,10 +165,10 @@ class Purger:
         return None
 
     def _claim(self, state: SagaState, purge: Purge) -> SagaState | None:
-        """Take the lease for good; ``None`` if the saga has changed since it was read.
+        """Take the lease for good; return ``None`` if the saga has changed since it was read.
 
-        No step will read a result or be undone any more. So the results' digest and the steps' undo flags are removed,
-        which keeps the item under a kilobyte.
+        The digest of the results and the steps' undo flags are removed. Nothing will need them any more, and the item
+        stays under a kilobyte.
         """
         lease = Lease(self.clock.new_owner(), _NEVER, _NEVER)
         steps = tuple(replace(step, undo=False) for step in state.steps)
@@ -183,10 +182,10 @@ class Purger:
         self._end_children(claimed, purge, last=last)
         self._clear(claimed, purge)
         if last:
-            self.control.delete(claimed)  # a refusal means that another purge has deleted it
+            self.control.delete(claimed)  # if this is refused, another purge has deleted the item
 
     def _end_children(self, parent: SagaState, purge: Purge, *, last: bool) -> None:
-        """Purge a saga's children before the saga itself: a tree is purged as a whole."""
+        """Purge a saga's children, before the saga itself."""
         ids = children_ids(parent)
         if not ids:
             return
@@ -196,7 +195,7 @@ class Purger:
             if claimed is None:
                 raise Unavailable("a child of the saga was changed by others; try again", retry_after=1)
             self._end(claimed, purge)
-        # The marks of children that never started are deleted last, when no worker can start those any more.
+        # The marks of children that never start are deleted last, when no worker can start these children any more.
         missing = [saga_id for saga_id in ids if saga_id not in existing] if last else []
         for saga_id, entries in self.journal.entries_of((saga_id, 1) for saga_id in missing).items():
             if entries[1].action == NEVER_STARTED:
@@ -208,8 +207,8 @@ class Purger:
     def _clear(self, state: SagaState, purge: Purge) -> None:
         """Write the tombstone, and delete all other entries, including those that were never committed.
 
-        The tombstone comes first, because it is made from entries that are deleted next. It also records whether there
-        are payloads in S3, for a purge that continues after the entries naming them are deleted.
+        The tombstone is written first, because it is made from the entries. It also records whether there are payloads
+        in S3, in case a purge is interrupted after it has deleted the entries that name them.
         """
         entries = self.journal.history(state.saga_id)
         first = entries[0] if entries and entries[0].seq == 1 else None
@@ -218,7 +217,7 @@ class Purger:
             aside = aside or first.tombstone.aside
             self.search_keys.delete(state.saga_id, first.tombstone.found_by)
         elif first is not None:
-            # A lost execution without an entry may have stored a result in S3.
+            # A lost execution may have stored a result in S3 although it has no entry.
             aside = aside or not set(range(1, state.token)) <= {entry.token for entry in entries}
             key_names = (*first.details.get("found_by", ()),)
             self.search_keys.delete(state.saga_id, key_names)
@@ -235,9 +234,9 @@ class Purger:
         self.tombstones.clear(state.saga_id, [entry.seq for entry in entries if entry.seq > 1], aside=aside)
 
     def _objects(self, state: SagaState, entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
-        """Bucket and key of each S3 object that a saga's results name, without duplicates.
+        """Return bucket and key of each S3 object that a saga's results name, without duplicates.
 
-        Redacted and encrypted values are left out: they must not outlive the saga in clear text.
+        Redacted and encrypted values are left out, because they must not outlive the saga in clear text.
         """
         redaction, objects = self.reader.registry.redaction(state.saga), dict[tuple[str, str], None]()
         for entry in entries:
@@ -248,7 +247,7 @@ class Purger:
                 payload = self.journal.load(entry).payload
             except Unavailable:
                 raise
-            except SagaError:  # another purge has deleted it and named its objects, or it cannot be read any more
+            except SagaError:  # another purge has named its objects and deleted it, or it has become unreadable
                 continue
             view, _ = redaction.view(entry.step or "", json.loads(payload) if payload else None, entry.hidden)
             objects |= {item: None for item in objects_in(view) if HIDDEN not in item}
@@ -256,7 +255,7 @@ class Purger:
 
 
 def _first_of(objects: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """As many objects as a tombstone has room for: one item holds them and the saga's actions."""
+    """Return as many objects as fit into the tombstone, whose item also contains the saga's actions."""
     size = 0
     for count, item in enumerate(objects[:_MOST_OBJECTS]):
         size += sum(len(text.encode(errors="surrogatepass")) for text in item)
@@ -266,7 +265,7 @@ def _first_of(objects: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]
 
 
 def _refusal(state: SagaState, now: float) -> str:
-    """Why a saga cannot be purged now; empty if it can."""
+    """Return why a saga cannot be purged now; empty if it can."""
     if not state.ended:
         return f"the saga is {state.status}; only sagas that have ended can be purged"
     if state.parent is not None:

@@ -1,4 +1,4 @@
-"""Recover sagas that stall: the supervisor's main task."""
+"""Recover stalled sagas, which is the supervisor's main task."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from sagas.store.schedule.watermarks import Watermarks
 SUPERVISOR = "supervisor"
 _LONGEST_LIST = 10_000
 _LONGEST_PAUSE = 900.0
-"""Longest time in seconds until the next look at a saga whose message may still wait in line."""
+"""Maximum seconds until the next look at a saga whose message may still wait in line."""
 _NOWHERE = "~"
-"""Index position of a saga that did not come from the index. It sorts after every time."""
+"""Index position of a saga that was not found in the index. It sorts after all times."""
 _LONGEST_CHILDREN = 6 * 3600.0
-"""Longest time in seconds until the next look at a saga that waits for its children."""
+"""Maximum seconds until the next look at a saga that waits for its children."""
 _UNKNOWN_PAUSE = 600.0
 """Seconds until the next look at a saga whose type is not deployed, so that it does not delay others."""
 
@@ -44,10 +44,10 @@ class RecoveryReport:
 
     Args:
         recovered: sagas that were taken over, sent again, or given up.
-        untouched: sagas that do not stall, or that a worker or operator holds.
+        untouched: sagas that have not stalled, or that a worker or operator holds.
         failed: sagas whose recovery failed.
         remaining: due sagas that the run had no time for.
-        overdue: how many seconds the longest overdue saga had been due when the run began; 0 if none was.
+        overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
         overdue_by_type: the same by saga type, for the sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
         by_type: how many of each type were recovered.
@@ -69,8 +69,8 @@ class RecoveryFilter:
 
     Args:
         name: only sagas of this type.
-        saga_id: only this saga, due or not; nothing happens if it does not stall.
-        max_attempts: only sagas that stalled less often than this since their last progress.
+        saga_id: only this saga, even if it is not due. Nothing happens unless it has stalled.
+        max_attempts: only sagas that have stalled less often than this since their last progress.
     """
 
     name: str | None = None
@@ -78,7 +78,7 @@ class RecoveryFilter:
     max_attempts: int | None = None
 
     def takes(self, state: SagaState | None) -> bool:
-        """Return whether a saga is among them."""
+        """Return whether a saga is among these."""
         if state is None or self.name not in (None, state.saga):
             return False
         return self.max_attempts is None or state.recovery.attempts < self.max_attempts
@@ -86,7 +86,7 @@ class RecoveryFilter:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRun:
-    """Finds due sagas by the index and recovers them, longest overdue first. Concurrent runs do no harm."""
+    """Finds due sagas in the index and recovers them, longest overdue first. Concurrent runs do no harm."""
 
     advancer: Advancer
     control: ControlItems
@@ -105,7 +105,7 @@ class RecoveryRun:
         name: str | None = None,
     ) -> list[SagaState]:
         """Return sagas that are due for recovery, longest overdue first, by consistent reads. ``stale_after``: seconds
-        of silence that count as a stall; by default each type's own."""
+        without a write after which a saga has stalled; by default each type's own."""
         sagas: list[SagaState] = []
         for position in self._due(_LONGEST_LIST, stale_after):
             state = self.control.get(position.saga_id)
@@ -134,14 +134,13 @@ class RecoveryRun:
         limit: int = 1_000,
         requested: RecoveryFilter | None = None,
     ) -> RecoveryReport:
-        """Recover due sagas; a failure does not stop the others. ``budget``: seconds the run may take; the next run
-        handles the other sagas. ``stale_after``: seconds of silence that count as a stall; by default each type's
-        own."""
+        """Recover due sagas. If one fails, the others continue. ``budget``: seconds the run may take. The next run
+        handles the remaining sagas. ``stale_after``: as for :meth:`get_sagas_for_recovery`."""
         clock, report = self.advancer.services.clock, RecoveryReport()
         step_queues = StepQueues(self.queues, self.watermarks, clock)
         end = clock.now() + budget
         if requested is not None and requested.saga_id is not None:
-            # Its position in the index is unknown, and stays unchanged.
+            # The saga's position in the index is unknown, and stays unchanged.
             state = self.control.get(requested.saga_id)
             if state is None or requested.name not in (None, state.saga):
                 of_type = f" (type {requested.name})" if requested.name else ""
@@ -162,8 +161,7 @@ class RecoveryRun:
         return report
 
     def recover_due(self, due: Sequence[IndexPosition], budget: float) -> RecoveryReport:
-        """Recover sagas that were found to be due. If one fails it stays due, and the others continue. ``budget``:
-        seconds it may take."""
+        """Recover these due sagas. If one fails, it stays due, and the others continue. ``budget``: maximum seconds."""
         clock, report = self.advancer.services.clock, RecoveryReport()
         step_queues, end = (
             StepQueues(self.queues, self.watermarks, clock, notes_empty=len(due) > 1),
@@ -184,7 +182,7 @@ class RecoveryRun:
         report: RecoveryReport,
         requested: RecoveryFilter | None = None,
     ) -> bool:
-        """Recover a saga if it was requested, and report any failure; return whether it was requested."""
+        """Recover a saga if the request includes it, and report any failure; return whether the request includes it."""
         try:
             if requested is not None and not requested.takes(self.control.get(position.saga_id)):
                 return False
@@ -198,8 +196,9 @@ class RecoveryRun:
         return True
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
-        """The sagas to look at. With an explicit ``stale_after`` this reaches ahead: the index rounds ``due`` up, and
-        sagas that may wait in line are due even later. Each saga's own state decides whether it is recovered."""
+        """Return the sagas to look at. With an explicit ``stale_after`` they include sagas that become due later: the
+        index rounds ``due`` up, and sagas whose message may wait in line are due even later. Whether a saga is
+        recovered depends on its own state."""
         ahead = 0.0
         if stale_after is not None:
             types = (saga.definition.stale_after.total_seconds() for saga in self.advancer.registry)
@@ -209,7 +208,7 @@ class RecoveryRun:
     def _recover(
         self, position: IndexPosition, stale_after: float | None, step_queues: StepQueues, report: RecoveryReport
     ) -> None:
-        """Take over, send again or give up a saga that stalls; make any other due again later."""
+        """Take over, send again or give up a saga that has stalled. Make any other saga due again later."""
         clock = self.advancer.services.clock
         state = self.control.get(position.saga_id)
         if state is None:
@@ -242,14 +241,14 @@ class RecoveryRun:
             return
         report.untouched += 1
         due = max(due_at(state, own_stale_after), postponed_until + own_stale_after)
-        if backlog is Backlog.WAITING:  # the longer it has waited, the longer until the next look
+        if backlog is Backlog.WAITING:  # the longer the saga has waited, the later the next look
             due = max(due, clock.now() + min(max(own_stale_after, quiet_for), _LONGEST_PAUSE))
         due = state.in_time(max(due, self._release_due(state)))
         if position.sort <= iso(clock.now()) and due > clock.now() and not state.ended:
-            self.control.push_due(position.saga_id, position.sort, due)  # unless its position has changed
+            self.control.push_due(position.saga_id, position.sort, due)  # refused if the position has changed
 
     def _release_due(self, state: SagaState) -> float:
-        """When to look again whether a release has come, if the saga waits for one; else 0."""
+        """Return when to check for a new release, if the saga waits for one; else 0."""
         plan, now = self.advancer.plan(state), self.advancer.services.clock.now()
         return next_look(plan, state, now) if misfit(plan, state, now) and settles(plan, state, now) else 0.0
 
@@ -267,8 +266,8 @@ class RecoveryRun:
         report.failed.append(position.saga_id)
 
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
-        """Wake a saga that waits for its children, in case a message was lost; less and less often. Returns whether it
-        waits for them. The saga becomes due later first: if this message is lost, too, it is due again."""
+        """Wake a saga that waits for its children, less and less often, in case a message was lost. Returns whether it
+        waits for children. First the saga is made due again later, in case this message is lost, too."""
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
         now, stale_after = self.advancer.services.clock.now(), self.advancer.plan(state).stale_after
@@ -278,14 +277,14 @@ class RecoveryRun:
         return True
 
     def _sent_ahead(self, state: SagaState, position: IndexPosition) -> bool:
-        """Send the message of a wait that ends soon, delayed by the remaining time; return whether that was all. The
-        saga becomes due later first: only one of two runs sends, and if that one dies, the saga is due again."""
+        """Send the message of a wait that ends soon, delayed by the remaining time; return whether nothing else is to
+        be done. First the saga is made due again later: only one run sends, and nothing is lost if it dies."""
         now = self.advancer.services.clock.now()
         remaining = state.not_before - now
         step = state.current
         if state.status is not SagaStatus.WAITING or step is None or remaining > self.look_ahead:
             return False
-        # The end of a wait is journaled by the caller; a step that polls needs its message.
+        # If a wait has ended, the caller journals that. A step that polls needs its message.
         ended = remaining <= 0 and (in_wait(state) or position.sort > iso(state.not_before))
         ended = ended or 0.0 < state.ends_at <= now
         if ended or state.lease or state.cancel.at or (step.signalled and in_wait(state)):
@@ -298,6 +297,6 @@ class RecoveryRun:
 
 
 def _owes_message(state: SagaState) -> bool:
-    """Whether a message must be on its way: no worker holds the saga, and it neither waits nor has stopped."""
+    """Whether the saga needs a message: no worker holds it, and it neither waits nor has stopped."""
     at_rest = state.status is SagaStatus.DEAD_LETTERED or in_wait(state) or state.ended
     return state.lease is None and not at_rest

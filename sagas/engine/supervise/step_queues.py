@@ -1,9 +1,9 @@
-"""Judge from a step's queue and its workers what happened to a message that no worker has claimed.
+"""Judge from a step's queue and its workers what has happened to a message that no worker has claimed.
 
-Such a message is lost, or it waits, or it was dead-lettered because its function cannot run. SQS does not report which
-messages a queue holds, and its counts are late and incomplete. But queues are handled roughly in order: once much newer
-messages have been handled, this one is lost. Only that is a stall. The counts only prevent messages from being sent
-again while they wait in line, where they would lose their places.
+Such a message waits, is lost, or was dead-lettered because its function cannot run. SQS does not report which messages
+a queue holds, and its counts are late and incomplete. But workers handle a queue roughly in order: once they have
+handled much newer messages, this one is lost. Only a lost message is a stall. The counts prevent messages from being
+sent again while they wait in line, which would cost them their places.
 """
 
 from __future__ import annotations
@@ -21,26 +21,25 @@ from sagas.messaging.queues import Queues
 from sagas.store.schedule.watermarks import Watermark, Watermarks
 
 _BETWEEN_NOTES = 30.0
-"""Seconds between two notes of one environment about one queue."""
+"""Minimum seconds between two notes of one environment about one queue."""
 _GOOD_WHILE = LONGEST_DELAY + LONGEST_BACKOFF
-"""Longest time in seconds between the handling of two messages that were sent together: the longest delay of a copy,
-plus the longest backoff."""
+"""Maximum seconds between the handling of two messages that were sent together: a copy's delay, plus the backoff."""
 _SETTLING = 300.0
-"""After an outage of the store, wait this many seconds for postponed messages before judging the queue."""
+"""Seconds to wait for postponed messages after an outage of the store, before judging a queue."""
 _WORKING = 3 * _BETWEEN_NOTES
-"""Seconds after a note for which a queue's workers count as running."""
+"""Seconds for which a queue's workers count as running after a note."""
 _COUNTED = 60.0
 """Seconds after which SQS's counts of a queue's messages are mostly right."""
 _SHARE = 10
-"""At most one in this many messages of a queue is sent again per minute, so that they do not crowd out the others."""
+"""At most one in this many messages of a queue is sent again per minute, so that resends do not crowd out others."""
 _AT_LEAST = 100
 _RESERVED = 25
-"""How many of these a run reserves at a time."""
+"""How many resends a run reserves at a time."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """One environment's observations of a queue. Times in epoch seconds."""
+    """One environment's observations of a queue. Times are epoch seconds."""
 
     noted_at: float
     passed: float = 0.0
@@ -48,7 +47,7 @@ class _Seen:
 
 
 class QueueProgress:
-    """Stores how far each queue has got, as seen here: at most every 30 seconds, and not before the first 30.
+    """Stores how far this environment has seen each queue get, every 30 seconds at most, and first after 30 seconds.
 
     Args:
         watermarks: stores the notes.
@@ -75,7 +74,7 @@ class QueueProgress:
         try:
             self._watermarks.note(message.saga, step, seen.passed, now, resumed=seen.failing)
         except SagaError:
-            return  # the next message, or another environment, will note it
+            return  # another environment or the next message will note it
         seen.failing = False
 
     def failed(self, message: Message) -> None:
@@ -86,7 +85,7 @@ class QueueProgress:
 
 @dataclass(slots=True)
 class _StepQueue:
-    """A run's knowledge of a queue. ``waiting``: its messages. ``reserved``: resends that the run may still make."""
+    """A queue as a run knows it. ``waiting``: how many messages it has. ``reserved``: how many the run may resend."""
 
     waiting: int
     watermark: Watermark
@@ -95,17 +94,16 @@ class _StepQueue:
 
 @dataclass(slots=True)
 class StepQueues:
-    """The queues that one run asks about, each read once. Runs may be concurrent.
+    """The queues that one run needs, each read once. Runs may be concurrent.
 
-    A run also notes when a queue's workers have handled nothing for a long time. Messages sent into such a queue may be
-    dead-lettered, which is not a stall, and nothing else would show it once the workers run again.
+    A run also notes if a queue's workers have handled nothing for a long time. Messages that were sent to such a queue
+    may have been dead-lettered, which is not a stall. Once the workers run again, only this note shows it.
 
     Args:
         queues: counts the queues' messages.
-        watermarks: how far the queues have got.
+        watermarks: store how far the queues have got.
         clock: the current time.
-        notes_empty: whether to note for other runs that a queue is empty, before messages are sent into it. Later those
-            would look like messages waiting in line.
+        notes_empty: whether to note for other runs that a queue is empty, before this run's own messages fill it.
     """
 
     queues: Queues
@@ -115,13 +113,13 @@ class StepQueues:
     _cached: dict[tuple[str, str], _StepQueue] = field(default_factory=dict[tuple[str, str], _StepQueue])
 
     def backlog(self, state: SagaState) -> Backlog:
-        """Return what the current step's queue shows about a saga whose message no worker has claimed."""
+        """Return what the queue of a saga's current step shows about its message, which no worker has claimed."""
         name = self.queues.representative(state.saga, (state.current or state.steps[-1]).name)
         queue = self._step_queue(state.saga, name)
         now, sent_at, mark = self.clock.now(), max(state.updated_at, state.not_before), queue.watermark
         passed, settled = mark.passed > sent_at + _GOOD_WHILE, mark.resumed_at + _SETTLING
         if mark.passed < sent_at and now < mark.noted_at + _WORKING:
-            return Backlog.WAITING  # whatever the count: the workers are still handling older messages
+            return Backlog.WAITING  # whatever the count is, because the workers still handle older messages
         if not queue.waiting or sent_at + _COUNTED < mark.empty_at:
             return Backlog.LOST if passed and settled < sent_at else Backlog.UNKNOWN
         if settled > now or not passed:

@@ -1,4 +1,4 @@
-"""Verify audit trails: single ones, and a random sample."""
+"""Verify single audit trails, or a random sample of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.store.outcomes import Changed
 
 _TRIES = 3
 _OLDEST = 400 * 86_400.0
-"""How many seconds a sample reaches back. Recent sagas are drawn more often."""
+"""How many seconds a sample reaches back."""
 
 
 @dataclass(slots=True)
@@ -45,8 +45,7 @@ class Verifier:
     shards: int
 
     def sample(self, size: int, budget: float) -> SampleReport:
-        """Verify random sagas of all types from the last 400 days, recent ones more often. ``budget``: seconds it may
-        take."""
+        """Verify random sagas of all types from the last 400 days, more of them recent. ``budget``: maximum seconds."""
         report, sampled_ids, end = SampleReport(), set[str](), self.clock.now() + budget
         names = [saga.definition.name for saga in self.reader.registry]
         for _ in range(size):
@@ -61,7 +60,7 @@ class Verifier:
             try:
                 finding = self.verify(names[name], saga_id).finding
             except NotFound:
-                continue  # it was purged, and its tombstone has expired
+                continue  # the saga was purged, and its tombstone has expired
             except Exception:  # noqa: BLE001 - whatever is wrong with one saga must not stop the others
                 report.failed += 1
                 continue
@@ -80,10 +79,10 @@ class Verifier:
             if entries and entries[0][1] is not None and entries[0][1].tombstone is not None:
                 return self._verify_remains(name, saga_id)
             if entries and entries[-1][0] > state.seq + 1:
-                # The saga has progressed. Read its item again, so that it covers the entries that were read.
+                # The saga has progressed. Read its item again, because an item must not be older than the entries.
                 state = self.reader.stored(name, saga_id) or state
             finding = look_through(entries, state.seq, state.head)
-            # A purge that began in the meantime has deleted entries; then try again.
+            # If entries are missing because a purge has begun, try again.
             if finding.bad is None or self.reader.stored(name, saga_id) is not None:
                 return Verified(self._with_payloads(finding, entries))
         return self._verify_remains(name, saga_id)
@@ -98,7 +97,7 @@ class Verifier:
         return Verified(self._with_payloads(look_through(entries, remains.state.seq, remains.state.head), entries))
 
     def _with_payloads(self, finding: ChainFinding, entries: Sequence[tuple[int, Entry | None]]) -> ChainFinding:
-        """Complete a finding by checking payloads in S3, whose hashes are in the entries."""
+        """Complete a finding: compare the payloads in S3 with the hashes in the entries."""
         for _, entry in entries:
             if entry is None or (finding.bad is not None and entry.seq >= finding.bad.seq):
                 break

@@ -1,10 +1,9 @@
-"""Split a range of S3 keys in two, knowing only what ListObjectsV2 returns.
+"""Split a range of S3 keys in two, with ListObjectsV2 as the only source.
 
-S3 lists forward only. It reports neither the number of keys nor the last one, but it does return the first key after
-a given one. The keys of sagas begin with their ids: 32 hexadecimal digits, which sort like numbers. So the end of the
-range is found by listing after numbers at growing distances from its beginning, and its middle is the number half-way.
-Ids derived from an idempotency key are spread evenly; the others begin with the time. Either way both halves have
-keys, though not equally many.
+S3 only lists forward. It reports neither the number of keys nor the last key, but it returns the first key after any
+text. A saga's keys begin with its id: 32 hexadecimal digits, which sort like numbers. So numbers at growing distances
+from the beginning are tried until no key follows. That is the end of the range, and the number half-way is its middle.
+Ids derived from an idempotency key are spread evenly; the others begin with the time. So both halves have keys.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Callable
 
 _DIGITS = 32
 _CLOSER = 3
-"""Requests that narrow the end down from a power of two to a sixteenth of the range."""
+"""How many requests narrow the end down, from a power of two to a sixteenth of the range."""
 
 
 def middle(first_after: Callable[[str], str | None], prefix: str, after: str, until: str) -> str | None:
-    """Return a key between two, with keys on both sides of it; ``None`` if ids do not separate those keys."""
+    """Return a key in the range with keys on both sides of it; ``None`` if ids do not separate the keys."""
     first = first_after(after)
     if first is None or (until and first >= until):
         return None
@@ -28,7 +27,7 @@ def middle(first_after: Callable[[str], str | None], prefix: str, after: str, un
         following = first_after(key) if number < 16**_DIGITS and (not until or key < until) else None
         return following is not None and (not until or following <= until)
 
-    least, most = -1, 4 * _DIGITS  # exponents of two: keys follow beyond the first, none beyond the second
+    least, most = -1, 4 * _DIGITS  # exponents of two: keys follow after the first distance, none after the second
     while most - least > 1:
         power = (least + most) // 2
         least, most = (power, most) if more_after(low + 2**power) else (least, power)
@@ -43,13 +42,13 @@ def middle(first_after: Callable[[str], str | None], prefix: str, after: str, un
 
 
 def _number(name: str) -> int:
-    """The number of the id at whose place a name would be sorted."""
+    """Return the number of the id next to which a name is sorted."""
     digits, filling = "", "0"
     for character in name.replace("-", "")[:_DIGITS]:
         if character in "0123456789abcdef":
             digits += character
             continue
-        # Any other character sorts before the digits, between digits and letters, or after the letters.
+        # All other characters sort before the digits, between digits and letters, or after the letters.
         filling = "0" if character < "a" else "f"
         digits += "a" if "9" < character < "a" else ""
         break

@@ -1,4 +1,4 @@
-"""Decide which objects are orphans. In doubt, an object is kept."""
+"""Decide which objects are orphans. Objects in doubt are kept."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from sagas.store.journal.objects import Listed
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _UNDONE = frozenset({SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED})
-"""Statuses of ended sagas that should leave nothing behind. A COMPLETED saga owns its objects, and so does a FAILED
-one, since nothing was undone. To delete those, compensate the saga."""
+"""Statuses of ended sagas that should leave nothing behind. COMPLETED sagas own their objects, and so do FAILED sagas,
+because nothing was undone. To have their objects deleted, compensate them."""
 
 _SHARE = 0.5
-"""Largest plausible share of orphans on a page. Most sagas succeed, so most objects are owned; otherwise something
-else is wrong."""
+"""Largest plausible share of orphans on a page. Most sagas succeed, so most objects should be owned."""
 _FEW = 20
-"""Pages with fewer objects than this are too small to judge by their share of orphans."""
+"""If a page has fewer objects, its share of orphans says nothing."""
 
 _SAMPLE = {"orphans": 30, "unreferenced": 20, "unknown": 15, "foreign": 15, "errors": 20}
-"""How many keys of each kind a report shows: 100 in all."""
+"""How many keys of each kind a report lists: 100 in all."""
 
 _READ = 100
-"""Journal entries read and held at a time: the limit of one request."""
+"""How many journal entries are read and held at a time: the limit of one request."""
 
 COUNTS: tuple[str, ...] = (
     "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
@@ -60,27 +59,28 @@ class SweepReport:
     Args:
         type: the saga type.
         prefix: the prefix that was swept.
-        dry_run: true if nothing was changed.
+        dry_run: true if the sweep was to change nothing.
         action: ``delete``, ``archive``, ``report``, or ``on_orphans`` if the class defines it.
         bucket: the bucket's name.
-        listed: objects seen; each is of one of the six kinds that follow.
-        young: objects younger than ``min_age``, of any saga.
+        listed: objects that were listed. Each is of one of the next six kinds.
+        young: objects younger than ``min_age``, whatever their saga.
         kept: objects that belong to their sagas.
         orphans: objects of sagas that have ended and were undone.
         unreferenced: objects of COMPLETED sagas that neither request nor results name.
         unknown: objects of sagas that this service does not have; never touched.
-        foreign: objects whose key was not made by a saga of this type; never touched.
+        foreign: objects whose key no saga of this type has made; never touched.
         deleted: orphans and unreferenced objects that were deleted, including archived ones.
         archived: objects copied to the archive.
-        handled: objects passed to ``on_orphans``, which returned.
-        gone: objects that another sweep removed first.
-        left: objects that were only reported.
-        errors: objects left because S3 or ``on_orphans`` failed.
-        sample: some of the keys, by kind; 100 at most.
+        handled: objects that were passed to ``on_orphans``, if it returned.
+        gone: objects that another sweep had removed before.
+        left: orphans and unreferenced objects that were only reported.
+        errors: objects that remain because S3 or ``on_orphans`` failed.
+        sample: some keys by kind, 100 at most.
         finished: true if the end of the prefix was reached.
         start_after: the key after which the next run continues.
-        stopped: why the sweep stopped before it touched a page. A sweep that changes nothing notes this and continues.
-        error: the error that ended it early.
+        stopped: why the sweep stopped before it changed a page. A sweep that changes nothing only notes why, and
+            continues.
+        error: the error that ended the sweep early.
     """
 
     type: str
@@ -108,18 +108,18 @@ class SweepReport:
     error: str = ""
 
     def count(self, kind: Kind, key: str) -> None:
-        """Count an object, and add its key to the sample unless its saga owns it or it is young."""
+        """Count an object. Add its key to the sample unless the object is young or kept."""
         self.listed += 1
         setattr(self, kind.value, getattr(self, kind.value) + 1)
         if kind not in (Kind.KEPT, Kind.YOUNG):
             self._show(kind.value, key)
 
     def counts(self) -> dict[str, int]:
-        """Return the counters by name."""
+        """Return all counters by name."""
         return {name: getattr(self, name) for name in COUNTS}
 
     def fail(self, errors: Mapping[str, str]) -> None:
-        """Count orphans whose handling failed. ``errors``: reasons by key."""
+        """Count objects that could not be handled. ``errors``: reasons by key."""
         self.errors += len(errors)
         for key, reason in errors.items():
             self._show("errors", f"{key}: {reason}")
@@ -131,7 +131,7 @@ class SweepReport:
 
 
 def saga_id_of(key: str, prefix: str) -> str | None:
-    """Return the saga's id in a key that :func:`object_key` made under ``prefix``; ``None`` for any other key."""
+    """Return the saga's id if :func:`object_key` has made the key under ``prefix``; ``None`` for any other key."""
     saga_id, _, filename = key.removeprefix(prefix).partition("/")
     try:
         ours = _ID.fullmatch(saga_id) is not None and object_key(prefix, saga_id, filename) == key
@@ -141,7 +141,7 @@ def saga_id_of(key: str, prefix: str) -> str | None:
 
 
 def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
-    """Classify the old objects of a saga."""
+    """Classify objects of a saga that are not young."""
     if summary is None:
         return Kind.UNKNOWN
     if summary.saga != saga:
@@ -151,13 +151,13 @@ def kind_of(saga: str, summary: SagaSummary | None) -> Kind:
 
 
 def _may_have_more(summary: SagaSummary, before: float) -> bool:
-    """Whether a saga may have stored more than it names: it has succeeded, and nothing acts for it any more."""
+    """Whether a saga may have unreferenced objects: it has succeeded, and nothing acts for it any more."""
     succeeded = summary.status is SagaStatus.COMPLETED and summary.settled_at < before
     return succeeded and bool(summary.results) and not summary.attention
 
 
 def too_many(orphans: int, listed: int) -> bool:
-    """Whether a page has so many orphans that something else must be wrong."""
+    """Whether a page has so many orphans that the cause must be a mistake."""
     return listed >= _FEW and orphans > _SHARE * listed
 
 
@@ -175,8 +175,8 @@ class Judge:
     Args:
         saga: the saga type that is swept.
         prefix: the prefix of its objects.
-        summaries: read once per saga, and only for sagas with old objects.
-        entries: the stored results of COMPLETED sagas; ``None`` keeps all their objects.
+        summaries: the sagas' statuses. Each is read once, and only if the saga has objects that are not young.
+        entries: the stored results of COMPLETED sagas. ``None``: all their objects are kept.
     """
 
     saga: str
@@ -187,8 +187,8 @@ class Judge:
     def judge(
         self, listed: Sequence[Listed], before: float, in_time: Callable[[], bool] = lambda: True
     ) -> list[Verdict]:
-        """Classify the objects of a page, in their order; the last ones are missing if time runs out. ``before``: epoch
-        seconds. Newer objects are young. References are checked only for sagas that ended before then, too."""
+        """Classify the objects of a page, in their order. If time runs out, the last ones are missing. ``before``:
+        epoch seconds. Newer objects are young. References are only checked for sagas that ended earlier."""
         owners = [saga_id_of(item.key, self.prefix) for item in listed]
         saga_ids = {owner for item, owner in zip(listed, owners, strict=True) if owner and item.modified_at < before}
         summaries = self.summaries.of(saga_ids) if saga_ids else {}
@@ -217,9 +217,9 @@ class Judge:
         summaries: Mapping[str, SagaSummary],
         in_time: Callable[[], bool],
     ) -> tuple[set[str], str]:
-        """The keys that their sagas do not name, and the first saga that was not checked in time.
+        """Return the keys that their sagas do not name, and the first saga that was not checked in time.
 
-        If an entry of a saga is missing, all its keys count as named.
+        If a saga lacks an entry, all its keys count as named.
         """
         keys = set[str]()
         for group in _by_the_hundred({saga_id: summaries[saga_id].results for saga_id in files}):
@@ -238,7 +238,7 @@ class Judge:
 
 
 def _by_the_hundred(sagas: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, tuple[int, ...]]]:
-    """The sagas, in their order, in groups of about a hundred entries each."""
+    """Yield the sagas in their order, in groups of up to a hundred entries."""
     group, size = dict[str, tuple[int, ...]](), 0
     for saga_id, seqs in sagas.items():
         if group and size + len(seqs) > _READ:

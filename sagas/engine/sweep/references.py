@@ -1,9 +1,9 @@
 """Find the objects that a saga's request and results name. If that is unclear, an object counts as named.
 
-A result may name an object by its URI, by its URL, by its file name alone, or by its folder, which stands for all files
-in it. The name may also be assembled from parts. So a file counts as named if a text or number of the request or of a
-result contains the file name up to its first dot, or if a text ends with the saga's folder. Case and percent-encoding
-make no difference.
+A result may name an object by its URI, its URL, or its file name alone. The name of a folder stands for all files in
+it, and names may be assembled from parts. So a file counts as named if a text or number in request or results contains
+the file name up to its first dot, or if a text ends with the saga's folder. Case and percent-encoding make no
+difference.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def unnamed(
     folder = re.compile(rf"{re.escape(saga_id)}(?!/+[^/*?\s])")
     for entry in sorted(entries, key=lambda entry: entry.payload is None):
         payload = load(entry).payload
-        if payload is None:  # purged in the meantime
+        if payload is None:  # the saga was purged in the meantime
             return set()
         for text in _texts(json.loads(payload)):
-            # All forms in which the same name can be written, joined.
+            # The text in all the ways in which it can be written.
             forms = (text, unquote(text), unquote_plus(text)) if "%" in text or "+" in text else (text,)
             plain = _folded("\n".join(forms))
             if folder.search(plain):
@@ -45,7 +45,7 @@ def unnamed(
 
 
 def objects_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield bucket and key of each :class:`S3Object` in a result, of its subclasses, and of look-alikes."""
+    """Yield bucket and key of each part of a result that is, or looks like, an :class:`S3Object`."""
     remaining: list[Any] = [value]
     while remaining:
         value = remaining.pop()
@@ -66,7 +66,7 @@ def _folded(text: str) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts and numbers in JSON, including member names."""
+    """Yield all texts and numbers in a JSON value, including the names of members."""
     remaining: list[Any] = [value]
     while remaining:
         value = remaining.pop()

@@ -1,6 +1,6 @@
-"""Sweep objects that sagas left behind in S3: by schedule in rounds, or by hand starting after a key.
+"""Sweep objects that sagas have left behind in S3: in scheduled rounds, or by hand from a key on.
 
-Concurrent sweeps do no harm: each checks before it deletes, and an object that is already missing counts as deleted.
+Concurrent sweeps do no harm: each checks before it deletes, and an object that is missing already counts as deleted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from sagas.store.tables import tables_for
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """A sweep requested by an operator or by the schedule.
+    """A sweep that an operator or the schedule requests.
 
     Args:
-        type: only this type; all by default.
-        now: sweep at once, without touching the schedule's round.
-        dry_run: change nothing. Like ``now``, independent of the schedule.
+        type: sweep only this saga type. Default: all types.
+        now: sweep at once, without any effect on the scheduled round.
+        dry_run: change nothing. Has no effect on the scheduled round either.
         force: continue however many orphans there are.
-        start_after: the key after which to begin; only with ``now`` or ``dry_run``.
+        start_after: the key after which to begin. Only with ``now`` or ``dry_run``.
     """
 
     type: str | None = None
@@ -51,9 +51,9 @@ class Sweeper:
     Args:
         definitions: definitions of all deployed saga types.
         rounds: the stored progress of the schedule.
-        services: what sweeps use.
-        send: sends a part of a round to a worker; ``None`` without a queue for it.
-        on_round_ended: called once for each round that has ended.
+        services: the services that sweeps use.
+        send: sends a part of a round to a worker; ``None`` if there is no queue for parts.
+        on_round_ended: called once for each ended round.
     """
 
     definitions: Sequence[SagaDefinition]
@@ -63,8 +63,8 @@ class Sweeper:
     on_round_ended: Callable[[EndedRound], None] = lambda ended: None
 
     def run(self, request: SweepRequest, deadline: float) -> list[SweepReport]:
-        """Sweep the types that are due. Each gets an equal share of the time, and a failure of one does not stop the
-        others. ``deadline``: epoch seconds at which to stop. Returns this call's report for each type that was due."""
+        """Sweep the types that are due. Each gets an equal share of the time. If one fails, the others continue.
+        ``deadline``: epoch seconds at which to stop. Returns a report for each type that was due."""
         types = [(d, d.orphans) for d in self.definitions if d.orphans is not None and request.type in (None, d.name)]
         reports: list[SweepReport] = []
         for position, (definition, policy) in enumerate(types):
@@ -96,7 +96,7 @@ class Sweeper:
             report.start_after = "" if reached.finished else reached.after
 
     def work(self, name: PartName, deadline: float, ends_at: float) -> tuple[SweepReport, bool]:
-        """Work on a part of a round until the deadline; see :meth:`RoundSweep.work`. Returns this call's report, and
+        """Sweep a part of a round until the deadline; see :meth:`RoundSweep.work`. Returns a report of this call, and
         whether to continue with the part at once."""
         definition, policy = self.declared(name.saga)
         report = SweepReport(definition.name, definition.prefix)
@@ -140,7 +140,7 @@ class Sweeper:
 
 
 def sweeper_of(engine: Core, environment: Mapping[str, str]) -> Sweeper:
-    """Return the sweeper of an engine."""
+    """Return a sweeper with the parts of an engine."""
     settings = settings_from(environment)
     tables = tables_for(settings)
     summaries = SagaSummaries(tables, settings, Tombstones(tables, settings, Payloads(settings)))

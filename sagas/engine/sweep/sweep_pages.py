@@ -1,7 +1,7 @@
 """Sweep a page: list, classify and handle up to 1,000 objects.
 
-This takes one request to list, one per 100 sagas, one per 100 entries of COMPLETED sagas, and one to delete. Missing
-sagas need their tombstones, too. No more than one page is held in memory.
+This takes one request to list, one per 100 sagas, one per 100 entries of COMPLETED sagas, and one to delete. For
+missing sagas, tombstones are read, too. Only one page is held in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sagas.store.journal.journal import Journal
 from sagas.store.journal.objects import Listed, Objects
 
 ARCHIVE = "archive/"
-"""Prefix of archived objects' keys, before their own keys. The CDK construct grants access to the same prefix."""
+"""Prefix that is added to the keys of archived objects. The CDK construct grants access to it."""
 
 _OWN = "on_orphans"
 
@@ -41,8 +41,8 @@ class SweepServices:
         entries: the sagas' requests and results.
         s3: an S3 client.
         clock: the current time.
-        logger: passed to ``on_orphans``, and logs its failures.
-        environment: holds the buckets' names.
+        logger: is passed to ``on_orphans``, and logs its failures.
+        environment: has the names of the buckets.
         connect: creates the clients of ``ctx.client``.
     """
 
@@ -67,9 +67,9 @@ class Reached:
     """Where the sweep of a page ended.
 
     Args:
-        after: the last key that was handled.
-        finished: true if the range has no more keys.
-        held: true if nothing was touched because too many of the page's objects are orphans.
+        after: the last key that the sweep has dealt with.
+        finished: true if no more keys follow in the range.
+        held: true if nothing was changed, because too many objects of the page are orphans.
     """
 
     after: str
@@ -93,15 +93,15 @@ class PageSweep:
     """Sweeps pages of one saga type's objects.
 
     Args:
-        services: the services that it uses.
+        services: the services that the sweep uses.
         definition: the saga type's definition.
         policy: its ``orphans``.
-        report: receives the counts, and has the ``dry_run`` flag.
+        report: the sweep adds its counts here. It has the ``dry_run`` flag.
         deadline: epoch seconds at which to stop.
         force: continue however many orphans there are.
 
     Raises:
-        SagaError: the environment does not name a bucket, or the sweep would include its own archive.
+        SagaError: the environment does not name a bucket, or the archive is among the objects to sweep.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class PageSweep:
         return self._services.clock.now() < self.deadline
 
     def page(self, after: str, until: str = "") -> Reached:
-        """Sweep the page after a key. The report counts only the objects up to the returned key."""
+        """Sweep the page after a key. The report only counts objects up to the returned key."""
         page = self.objects.page(self._definition.prefix, after)
         listed = [item for item in page.objects if not until or item.key <= until]
         last = page.last or len(listed) < len(page.objects) or not page.objects
@@ -163,7 +163,7 @@ class PageSweep:
         return Reached(verdicts[-1].listed.key if verdicts else after, finished)
 
     def _act(self, orphans: Sequence[Listed]) -> _Done:
-        """Do with orphans what the sweep is for."""
+        """Perform the sweep's action on orphans."""
         if self._idle or not orphans:
             return _Done(0)
         if self.report.action == "archive":
@@ -187,7 +187,7 @@ class PageSweep:
         return _Done(len(orphans), deleted=len(orphans) - len(errors), errors=errors)
 
     def _archive(self, orphans: Sequence[Listed]) -> _Done:
-        """Copy orphans, and delete the copied ones. If time runs out, the next run handles the remaining ones."""
+        """Copy orphans, and delete the copied ones. If time runs out, the next run handles the others."""
         copied, done = list[Listed](), _Done(0)
         for orphan in orphans:
             if not self.in_time:
@@ -227,7 +227,7 @@ class PageSweep:
 
                 awaited(result)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; the next page may succeed
-            # Only the error's type is logged: its text and traceback may quote any data.
+            # Only the error's type is logged, because its text and traceback may quote any data.
             services.logger.error("on_orphans failed: %s", type(error).__name__)  # noqa: TRY400
             return _Done(len(orphans), errors={orphan.key: type(error).__name__ for orphan in orphans})
         return _Done(len(orphans), handled=len(orphans))

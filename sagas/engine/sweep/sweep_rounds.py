@@ -1,10 +1,10 @@
-"""Sweep a saga type's prefix in scheduled rounds. A round has parts, each a range of keys.
+"""Sweep a saga type's prefix in scheduled rounds. A round consists of parts.
 
-A round begins with one part. Every few pages, the worker on a part splits the remaining range in two, up to a limit
-of open parts. So many workers soon share the round, however the keys are spread. Parts are sent out as messages, and a
-worker that runs out of time sends its part again. If a message is lost, the next tick sends it again, because its part
-is neither done nor claimed. If a message is delivered twice, the second worker sees the claim. Without a queue the tick
-itself works on the parts in turn, and does not split them.
+Each part is a range of keys, and the first part has them all. Every few pages, a part's worker splits the remaining
+range in two, unless too many parts are open. So many workers soon share the round, however the keys are spread. Parts
+are sent as messages. A worker that runs out of time sends its part again. If a message is lost, the next tick sends
+another, because the part is neither done nor claimed. If a message is delivered twice, the second worker sees the
+claim. Without a queue, the tick itself sweeps one part after the other, and splits none.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from sagas.errors import SagaError, Unavailable, text_of
 from sagas.store.schedule.sweep_rounds import RoundPart, SweepRounds
 
 MOST_OPEN = 16
-"""Parts that are open at a time. More would slow down other users of S3 and of the tables."""
+"""Maximum number of open parts. More would slow down other users of S3 and of the tables."""
 _MOST_PARTS = 256
-"""Parts per round. Their items are stored for good, and the next round reuses them."""
+"""Maximum parts per round. Their items are stored for good, and the next round reuses them."""
 _SPLIT_AFTER = 4
 """Pages after which the remaining range of a part is split. A smaller part is not worth a message."""
 _SLACK = 300.0
-"""Seconds by which a tick may be early. Without them, a sweep every six hours would wait for the seventh tick."""
+"""Seconds by which a round may begin early. Without them, a sweep every six hours would often begin a tick too late."""
 _SKEW = 1.0
 """Seconds by which clocks of different machines may differ."""
 _TRIES, _PAUSE = 5, 0.2
-"""Attempts to write the end of a part while others write the same round, and seconds between them."""
+"""Tries to write the end of a part while others write the same round, and seconds between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """The part to work on, as named in a message."""
+    """The part that a message names."""
 
     saga: str
     round: int
@@ -46,13 +46,13 @@ class PartName:
 
 @dataclass(frozen=True, slots=True)
 class EndedRound:
-    """Result of a whole round.
+    """Result of a round.
 
     Args:
         saga: the saga type.
         round: the number of the round, from 1.
         parts: the number of its parts.
-        seconds: its duration.
+        seconds: how long the round took.
         counts: the counters of ``SweepReport``, by name.
     """
 
@@ -72,8 +72,8 @@ class RoundSweep:
         rounds: the stored progress of rounds.
         definition: the saga type's definition.
         policy: its ``orphans``.
-        send: sends a part to a worker; ``None`` without a queue for it.
-        on_round_ended: called once for each round that has ended.
+        send: sends a part to a worker; ``None`` if there is no queue for parts.
+        on_round_ended: called once for each ended round.
     """
 
     services: SweepServices
@@ -84,15 +84,15 @@ class RoundSweep:
     on_round_ended: Callable[[EndedRound], None] = lambda ended: None
 
     def tick(self, deadline: float, report: SweepReport) -> bool:
-        """Begin a round if one is due, and send or work on the parts that nobody holds. ``deadline``: epoch seconds at
-        which to stop working on parts. Returns whether a round was due or in progress."""
+        """Begin a round if one is due, and send or sweep the parts that nobody holds. ``deadline``: epoch seconds at
+        which to stop. Returns whether a round was due or in progress."""
         now, current = self.services.clock.now(), self.rounds.get(self.definition.name)
         if not current.under_way:
             if now < current.began_at + self.policy.every.total_seconds() - _SLACK:
                 return False
             begun = self.rounds.begin(current, now)
             if begun is None:
-                return False  # another supervisor began it
+                return False  # another supervisor has begun the round
             current = begun
         for part in self.rounds.parts(current):
             name = PartName(part.saga, part.round, part.number)
@@ -106,9 +106,9 @@ class RoundSweep:
         return True
 
     def work(self, name: PartName, deadline: float, ends_at: float, report: SweepReport) -> bool:
-        """Work on a part until the deadline; do nothing if another worker holds it, it is done, or its round has ended.
-        ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process can no longer
-        act. Returns whether to continue with it at once."""
+        """Sweep a part until the deadline. Do nothing if another worker holds the part, or if the part or its round has
+        ended. ``deadline``: epoch seconds at which to stop. ``ends_at``: epoch seconds after which this process can no
+        longer act. Returns whether to continue with the part at once."""
         clock = self.services.clock
         claim = RoundPart(name.saga, name.round, name.number, owner=clock.new_owner(), held_until=ends_at + _SKEW)
         claimed = self.rounds.claim(claim, clock.now())
@@ -121,7 +121,7 @@ class RoundSweep:
             again = work.pages(deadline)
         except Exception as error:  # noqa: BLE001 - after any failure the part is released for the next visit
             report.error = text_of(error) if isinstance(error, SagaError) else type(error).__name__
-            again = isinstance(error, Unavailable)  # any other error would repeat; the next tick tries again
+            again = isinstance(error, Unavailable)  # after any other error, only the next tick tries again
         if report.finished:
             self._end(name.round)
             return False
@@ -130,7 +130,7 @@ class RoundSweep:
         return False
 
     def _end(self, number: int) -> bool:
-        """End a round whose parts are all done; return whether it has ended."""
+        """End a round if all its parts are done; return whether it has ended."""
         current = self.rounds.get(self.definition.name)
         if current.number != number or not current.under_way:
             return True
@@ -145,7 +145,7 @@ class RoundSweep:
 
 
 class _PartWork:
-    """One visit to a part. ``part`` is its last written state."""
+    """One visit to a part. ``part`` is the state that was written last."""
 
     def __init__(self, sweep: RoundSweep, part: RoundPart, report: SweepReport) -> None:
         self.part = part
@@ -155,9 +155,9 @@ class _PartWork:
         self._before = {name: part.sums.get(name, 0) - counted[name] for name in COUNTS}
 
     def pages(self, deadline: float) -> bool:
-        """Sweep page by page, from the part's last key; return whether to continue with it.
+        """Sweep page after page, from the part's last key on; return whether to continue with the part.
 
-        The counts of a page are written together with its last key. If that write fails, another worker has the part.
+        The counts of a page are written together with its last key. If that is refused, another worker has the part.
         """
         sweep, report, rounds = self._sweep, self._report, self._sweep.rounds
         report.start_after, report.finished = self.part.after, False
@@ -183,7 +183,7 @@ class _PartWork:
         return True
 
     def _finished(self, part: RoundPart) -> bool:
-        """Record that the part is done; return whether that succeeded. Other workers may be writing the same round."""
+        """Record that the part is done; return whether that succeeded. Retries while others write the round."""
         clock = self._sweep.services.clock
         for _ in range(_TRIES):
             with suppress(Unavailable):
@@ -192,7 +192,7 @@ class _PartWork:
         return self._sweep.rounds.finish(part)
 
     def _split(self, pages: PageSweep, send: Callable[[PartName], None]) -> None:
-        """Split off half of the remaining range as a new part, within the limits."""
+        """Make half of the remaining range a new part, unless the limits of parts are reached."""
         rounds, prefix, part = self._sweep.rounds, self._sweep.definition.prefix, self.part
         seen = rounds.get(part.saga)
         if seen.open >= MOST_OPEN or seen.parts >= _MOST_PARTS:
@@ -200,7 +200,7 @@ class _PartWork:
         at = middle(lambda key: pages.objects.first_after(prefix, key), prefix, part.after, part.until)
         if at is None:
             return
-        with suppress(Unavailable):  # another worker is writing the round
+        with suppress(Unavailable):  # another worker writes the round just now
             other = rounds.split(part, at, seen, MOST_OPEN)
             if other is not None:
                 self.part = replace(part, until=at)

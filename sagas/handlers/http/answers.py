@@ -17,7 +17,7 @@ SagaT = TypeVar("SagaT", bound=Summary)
 
 
 Served = Callable[..., Response[str]]
-"""A function that serves the operation of the same name."""
+"""A function that serves the operation with the same name."""
 
 
 class MalformedBody(SagaError):
@@ -50,7 +50,7 @@ def error(
     details: list[ProblemView] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response[str]:
-    """Return an error, in the shape that all errors have."""
+    """Return an error in the form that all errors have."""
     body: ErrorAnswer = {"error": {"code": code, "message": message, "details": details}}
     return answer(status, body, headers)
 
@@ -80,7 +80,7 @@ def answer_unexpected(exception: Exception) -> Response[str]:
 
 
 def linked(base: str, saga: SagaT) -> SagaT:
-    """Prefix the links of a saga with the stage of the request."""
+    """Prefix the links of a saga with the request's stage."""
     saga["links"]["self"] = base + saga["links"]["self"]
     steps: list[StepView] = saga.get("steps", [])  # pyright: ignore[reportAssignmentType] -- a SagaView has steps
     for step in steps:

@@ -1,4 +1,4 @@
-"""Read and describe the bodies of operations, from the classes in ``sagas/operations.py``."""
+"""Read and describe the bodies of operations. Their classes are in ``sagas/operations.py``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MOST_RECOVERY_ATTEMPTS = 1_000
 """The largest ``max_recovery_attempts`` that a saga type can declare."""
 
 LONGEST_SILENCE = 366 * 86_400
-"""The largest ``stale_after`` in seconds: no saga waits longer, and dates computed from it stay valid."""
+"""The largest ``stale_after`` in seconds. No saga waits longer, and times computed from it are valid dates."""
 MOST_RECOVERED = 1_000
-"""The largest ``limit``: a run recovers about this many sagas per minute."""
+"""The largest ``limit``. A run recovers about this many sagas per minute."""
 _RECOVERY_BOUNDS: dict[str, dict[str, Any]] = {
     "saga_id": {"format": "uuid"},
     "stale_after": {"minimum": 0, "maximum": LONGEST_SILENCE},
     "limit": {"minimum": 1, "maximum": MOST_RECOVERED},
     "max_attempts": {"minimum": 0, "maximum": MOST_RECOVERY_ATTEMPTS},
 }
-"""The bounds of the fields of a recovery; :func:`sagas.handlers.tasks.recovering.recover` checks them."""
+"""The bounds of a recovery's fields. :func:`sagas.handlers.tasks.recovering.recover` checks them."""
 _NOT_BLANK = r"[^\u0000-\u0020]"
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ _CHANGES: tuple[dict[str, Any], ...] = (
     *(_PAUSED | narrow | {"starts": _OFF} for narrow in (_ONE_STEP, _ONE_SAGA)),
     *(_RESUMED | narrow | _NO_KIND for narrow in (_ONE_STEP, _ONE_SAGA)),
 )
-"""The valid combinations in a :class:`PauseChange`; :func:`_contradictions` reports the others."""
+"""The valid combinations of fields in a :class:`PauseChange`. :func:`_contradictions` reports the others."""
 
 
 def read_body(request: Request, type_: type[T]) -> T:
@@ -58,7 +58,7 @@ def read_body(request: Request, type_: type[T]) -> T:
 
 
 def _problems(body: Any) -> list[Problem]:
-    """The problems that the type of a body cannot express."""
+    """Return the problems of a body that its type cannot express."""
     texts = {item.name: getattr(body, item.name) for item in fields(body)}  # pyright: ignore[reportArgumentType]
     problems = [
         Problem(f"$.{name}", f"longer than {LONGEST_REASON} characters")
@@ -75,7 +75,7 @@ def _problems(body: Any) -> list[Problem]:
 
 
 def _contradictions(change: PauseChange) -> list[Problem]:
-    """The fields of a change of pauses that exclude each other."""
+    """Return the problem of fields of a pause that exclude each other."""
     if (change.active is None) == (change.paused is None):
         return [Problem("$.active", "set either active or paused")]
     problems = [
@@ -102,7 +102,7 @@ def may_be_absent(type_: type[Any]) -> bool:
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a field's values that are not null."""
+    """Return the schema of a field's values, without null."""
     return next(variant for variant in schema["anyOf"] if variant != {"type": "null"})
 
 

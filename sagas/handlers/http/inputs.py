@@ -1,4 +1,4 @@
-"""Read the input of a call of the API."""
+"""Read the input of an API call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_BODY = 256 * 1024
 """The maximum size of a body in bytes."""
 
 WHOLE_ID = 36
-"""Characters of a saga's id."""
+"""The number of characters of a saga's id."""
 SHORTEST_ID_START = 4
 """The minimum length of the start of an id that finds a saga."""
 _ANY_ID = "00000000-0000-0000-0000-000000000000"
@@ -31,12 +31,12 @@ _ANY_ID = "00000000-0000-0000-0000-000000000000"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _SIGNATURE_PREFIX = "X-Amz-"
-"""A call whose signature is in its URL has query parameters with this prefix."""
+"""Prefix of the query parameters of a signed URL."""
 _LIMIT = re.compile(r"[1-9][0-9]?|100")
 
 
 def invalid(what: str, problems: list[Problem]) -> InvalidRequest:
-    """Return the error for an invalid input: its message and its details name the problems."""
+    """Return the error for an invalid input. Both its message and its details name the problems."""
     return InvalidRequest(f"invalid {what}: {listed(problems)}", problems)
 
 
@@ -46,7 +46,7 @@ ANONYMOUS = "anonymous"
 _LONGEST = 200
 """The maximum length of an identifier that is not an ARN."""
 _TOKEN = re.compile(r"(?i:bearer|basic) .*|eyJ[\w-]+(?:\.[\w-]*){2,4}", re.DOTALL)
-"""Credentials that an authorizer returned as its principal: a header's value, or a JSON Web Token."""
+"""Matches credentials that an authorizer has returned as the principal: a header's value, or a JSON Web Token."""
 
 
 class Request:
@@ -61,12 +61,12 @@ class Request:
 
     @property
     def actor(self) -> str:
-        """The caller, from the identity that API Gateway has verified."""
+        """The name of the caller, from the identity that API Gateway has verified."""
         return actor_of(self._context)
 
     @property
     def base(self) -> str:
-        """The start of the URL's path before ``/sagas``: the stage, and the service's path in the API.
+        """The part of the URL's path before ``/sagas``: the stage, and the service's path in the API.
 
         ``SAGAS_BASE_PATH`` overrides it.
         """
@@ -82,7 +82,7 @@ class Request:
     def correlation_id(self) -> str | None:
         """The header ``X-Correlation-Id``, else the trace id of a W3C ``traceparent``, else ``None``.
 
-        An invalid ``traceparent`` is ignored, as its standard demands: proxies write it, not callers.
+        An invalid ``traceparent`` is ignored, as the W3C demands, because proxies write it and not callers.
         """
         own = self.header("X-Correlation-Id")
         if own is None:
@@ -94,7 +94,7 @@ class Request:
         return own
 
     def header(self, name: str) -> str | None:
-        """Return a header, its name in any case; ``None`` if it is missing."""
+        """Return a header; ``None`` if it is missing. Its name may be in upper or lower case."""
         headers: dict[str, str] = self._event.get("headers") or {}
         return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
 
@@ -106,7 +106,7 @@ class Request:
     def body(self) -> Any:
         """Return the body as JSON builtins.
 
-        An object with the same key twice is refused, because two readers can disagree on its value.
+        If an object has the same key twice, it is refused, because readers may disagree on the value.
         """
 
         def constant(name: str) -> Any:
@@ -129,7 +129,7 @@ class Request:
 
     @property
     def has_body(self) -> bool:
-        """Whether there is a body at all."""
+        """Whether the call has a body."""
         return bool(self._event.get("body"))
 
     @property
@@ -137,9 +137,9 @@ class Request:
         return self._event.get("queryStringParameters") or {}
 
     def check_query(self, *names: str) -> None:
-        """Refuse query parameters other than these, and repeated ones, because one value would be ignored.
+        """Refuse other query parameters than these, and repeated ones, because all but one value would be ignored.
 
-        The parameters of a signature in the URL are always allowed.
+        The parameters of a signed URL are always allowed.
         """
         query = Path("query")
         unknown = [name for name in self._query if name not in names and not name.startswith(_SIGNATURE_PREFIX)]
@@ -156,12 +156,12 @@ class Request:
         return self._query.get(name)
 
     def moment(self, name: str) -> float:
-        """Return a query parameter that is a time, in epoch seconds; 0 if it is missing. No offset means UTC."""
+        """Return the epoch seconds of a query parameter that is a time (UTC by default); 0 if it is missing."""
         text = self.text(name)
         if text is None:
             return 0.0
         try:
-            # In a URL, a + is decoded to a space.
+            # A + in a URL is decoded to a space.
             moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
             return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), 3)
         except (ValueError, OverflowError):
@@ -231,7 +231,7 @@ class Request:
 
 
 def cursor_for(cursor: str | None, *of: object) -> str | None:
-    """Return a cursor that is valid in one list only; ``None`` at the list's end.
+    """Return a cursor that is valid in one list only; ``None`` at the end of the list.
 
     Lists have different orders, so a cursor of another list would continue at an arbitrary position.
     """
@@ -253,7 +253,7 @@ def checked_id(saga_id: str) -> str:
 def checked_id_start(text: str) -> str:
     """Return a saga's id, or the start of one, in its canonical form."""
     start = text.lower()
-    # Completed with the digits of another id, the start of a UUID is a UUID.
+    # If another id's digits complete it to a UUID, it is the start of one.
     if len(start) > WHOLE_ID or not _UUID.fullmatch(start + _ANY_ID[len(start) :]):
         raise NotFound(f"{text[:WHOLE_ID]!r} is not a saga id or the start of one")
     if len(start) < SHORTEST_ID_START:
@@ -262,17 +262,17 @@ def checked_id_start(text: str) -> str:
 
 
 def actor_of(context: Mapping[str, Any]) -> str:
-    """Return the name of the caller for the audit trail. With IAM, it is the caller's ARN, which ends in the session's
-    name if a role was assumed. All sessions of an identity pool have the same name, so ``#`` and the identity's id
-    follow. With a Cognito user pool, it is ``cognito:`` and the claim ``sub``, which no other user ever gets; without
-    that claim, the user name. With a Lambda authorizer, it is ``authorizer:`` and the ``principalId``. A token is
-    replaced by ``withheld``. An identifier that is not printable or has more than 200 characters is replaced by its
-    SHA-256 digest, so that a caller always has the same name."""
+    """Return the caller's name for the audit trail. With IAM, it is the caller's ARN, which ends with the session's
+    name if a role was assumed. All sessions of an identity pool have the same name, so ``#`` and the identity's id are
+    added. With a Cognito user pool, it is ``cognito:`` and the claim ``sub``, which is never reused, or else the user
+    name. With a Lambda authorizer, it is ``authorizer:`` and the ``principalId``, or ``withheld`` if that is a token.
+    An identifier that is not printable or has more than 200 characters is replaced by its SHA-256 digest, so a caller
+    always has the same name."""
     identity, authorizer = _mapping(context.get("identity")), _mapping(context.get("authorizer"))
     if arn := _text(identity.get("userArn")):
         pooled = _text(identity.get("cognitoIdentityId"))
         return f"{arn}#{pooled}" if pooled else arn
-    # Only a user pool's claims are an object: a Lambda authorizer returns texts, numbers and booleans.
+    # Only the claims of a user pool are an object. A Lambda authorizer returns texts, numbers and booleans.
     claims = _mapping(authorizer.get("claims"))
     for claim in ("sub", "cognito:username", "username"):
         if name := _text(claims.get(claim)):
@@ -287,7 +287,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """An identifier. A Lambda authorizer may return a number or a boolean as its principal, too."""
+    """An identifier. Return a principal as text. A Lambda authorizer may also return a number or a boolean."""
     return str(value).strip() if isinstance(value, str | int | float) else ""
 
 

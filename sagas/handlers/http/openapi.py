@@ -40,14 +40,14 @@ _ERRORS: dict[str, tuple[str, str]] = {
 }
 _DONE = {"200": "Done.", "202": "Accepted. The saga continues in the background."}
 _ANYWHERE = ("400", "403", "429", "500", "502", "503", "504")
-"""The statuses that any call can get: from the gateway, or because a store is out of reach."""
+"""Statuses that any call can get, from API Gateway or because a store is out of reach."""
 
 _SAGA_ID: Json = {"type": "string", "format": "uuid"}
 _ID_START: Json = {"type": "string", "minLength": SHORTEST_ID_START}
 _RETRY_AFTER: Json = {"required": True, "schema": {"type": "integer", "minimum": 1}}
 _KEY = (
-    "The same key and request start one saga: a repeated call gets 200 and that saga. The key starts no other saga as "
-    "long as that saga is stored, and after its purge for the service's key_retention, 30 days by default."
+    "A call repeated with the same key and request gets 200 and the saga of the first call. The key starts no other "
+    "saga while that saga is stored, nor for the service's key_retention after its purge: 30 days by default."
 )
 _NOT_CANCELLABLE = (
     "Sagas of this type cannot be cancelled: the answer is 409, except for a saga whose cancel was accepted by an "
@@ -114,7 +114,7 @@ def _in_path(operation: Operation, schemas: Json) -> list[Json]:
 
 
 def _add(paths: Json, path: str, operation: Operation, described: Json, parameters: list[Json]) -> None:
-    """Add an operation to its path. The parameters are those of all operations of the path."""
+    """Add an operation to its path. The parameters apply to all operations of the path."""
     paths.setdefault(path, {"parameters": parameters} if parameters else {})[operation.method.lower()] = described
 
 
@@ -134,13 +134,13 @@ def _paging() -> list[Json]:
 
 
 def _request_schema(saga: SagaType) -> Json:
-    """The schema of a request. Its definitions get the type's name, because two types can each have an ``Item``."""
+    """Return the schema of a request. Its definitions get the type's name, because two types may have an ``Item``."""
     template = f"#/components/schemas/{saga.definition.name}.{{name}}"
     return json_schema(saga.definition.request_type, ref_template=template)
 
 
 def _saga_paths(saga: SagaType) -> Json:
-    """The operations on the sagas of a type."""
+    """Return the operations on the sagas of a type."""
     name, paths = saga.definition.name, Json()
     for operation in OPERATIONS:
         if not operation.typed:
@@ -162,17 +162,17 @@ def _saga_paths(saga: SagaType) -> Json:
 
 
 _IN_PATH: Json = {"type": {}, "step": {}, "saga_id": _SAGA_ID}
-"""The schemas of the parameters in the paths of a type. Only the saga's id is left as a parameter."""
+"""The schemas of the path parameters of a type's operations. Only the saga's id remains as a parameter."""
 
 
 def _id(operation: Operation, saga: SagaType, step: StepDefinition | None = None) -> str:
-    """The id of an operation on the sagas of a type."""
+    """Return the id of an operation on the sagas of a type."""
     suffix = f"_{step.name}" if step else ""
     return f"{operation.name}_{saga.definition.name}{suffix}".replace("-", "_")
 
 
 def _start(saga: SagaType, described: Json) -> Json:
-    """The parts that only a start has: its request, its headers, and links to the calls that can follow."""
+    """Return the parts that only a start has: request, headers, and links to the calls that can follow."""
     request, responses = _request_schema(saga), described["responses"]
     request.pop("$defs", None)
     responses["422"] = _error("422", "idempotency_key_reused")
@@ -198,12 +198,12 @@ def _start(saga: SagaType, described: Json) -> Json:
 
 
 def _cancel(saga: SagaType) -> Json:
-    """The parts that only a cancel has: its query, and a note if the type cannot be cancelled."""
+    """Return the parts that only a cancel has: query parameters, and a note if the type cannot be cancelled."""
     text = "Also a child whose parent has not ended. The child counts as failed."
     reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
     parameters = [
         _query("force", {"type": "boolean", "default": False}) | {"description": text},
-        _query("reason", reason) | {"description": "The audit trail keeps that of the first accepted cancel."},
+        _query("reason", reason) | {"description": "The audit trail keeps the reason of the first accepted cancel."},
     ]
     return {"parameters": parameters} | ({} if saga.definition.cancellable else {"description": _NOT_CANCELLABLE})
 
@@ -213,13 +213,13 @@ def _signalled(saga: SagaType) -> list[StepDefinition]:
 
 
 def _signal_schema(saga: SagaType, step: StepDefinition) -> Json:
-    """The schema of a step's signal. Its definitions get the names of the type and the step."""
+    """Return the schema of a step's signal. Its definitions get the names of the type and the step."""
     template = f"#/components/schemas/{saga.definition.name}.{step.name}.{{name}}"
     return json_schema(step.signal_type, ref_template=template)
 
 
 def _callback_path(sagas: list[SagaType]) -> Json:
-    """The route of all public waits, which accepts the signals of any of them; empty if there are none."""
+    """Return the route for signals to all public waits; empty if there are none."""
     bodies = list[Json]()
     for saga in sagas:
         for step in (step for step in _signalled(saga) if step.public):
@@ -232,7 +232,7 @@ def _callback_path(sagas: list[SagaType]) -> Json:
         *("call_back", "POST", "/callbacks/{token}", "", "Send a signal to a public wait", "Callback", "200 202"),
         errors=SIGNAL.errors,
     )
-    text = "Like a signal to the step of the token, but without AWS credentials: everyone with the URL can send it."
+    text = "Sends a signal to the step of the token, without AWS credentials. Anyone with the URL can send it."
     token = {"name": "token", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     open_to_all: Json = {"description": text, "security": list[Json](), **_body({"anyOf": bodies})}
     return {operation.path: {"parameters": [token], "post": _described(operation) | open_to_all}}

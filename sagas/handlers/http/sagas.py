@@ -34,7 +34,7 @@ def _request(app: APIGatewayRestResolver) -> Request:
 
 
 def _plain(app: APIGatewayRestResolver) -> Request:
-    """The call, which has no query parameters."""
+    """Return the call, which must not have query parameters."""
     request = _request(app)
     request.check_query()
     return request
@@ -51,12 +51,12 @@ def saga_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
     reader, registry = engine.reader, engine.registry
 
     def start(name: str) -> Response[str]:
-        registry.get(name)  # first: an unknown type answers 404, whatever the body is
+        registry.get(name)  # first, because an unknown type answers 404 whatever the body is
         request = _plain(app)
         key, actor = request.header("Idempotency-Key"), request.actor
         body, correlation_id = request.body(), request.correlation_id
         started = engine.starter.start(name, body, key=key, actor=actor, correlation_id=correlation_id)
-        # A new saga is answered as written just now. One that was started before is read.
+        # A new saga is returned as it was just written. If it was started before, it is read.
         state, entry = started.state, started.entry
         view = saga_view(state, [entry], paused=reader.paused(state))
         created = redacted(view, state, [entry], registry.redaction(name))
@@ -121,7 +121,7 @@ def list_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         if key is not None:
             if request.others("type", "idempotency_key", "limit"):
                 raise invalid("parameters", [Problem("query.idempotency_key", "allowed only with type and limit")])
-            request.limit()  # checked, but not needed: a type has at most one saga with the key
+            request.limit()  # only checked, because a type has at most one saga with the key
             return _listed(request, reader.by_keys(names, key))
         status, values = request.status(), request.others(*_LISTED_BY)
         of = "sagas", name, status, values
@@ -151,7 +151,7 @@ def attention_operations(app: APIGatewayRestResolver, engine: Api) -> list[Serve
 
 
 def _listed(request: Request, page: Page, *of: object) -> Response[str]:
-    """Return a page of a list. Its cursor is valid in this list only."""
+    """Return a page of a list. Its cursor is only valid in this list."""
     sagas = [linked(request.base, saga) for saga in page["sagas"]]
     return with_etag(request, {"sagas": sagas, "cursor": cursor_for(page["cursor"], *of)})
 
@@ -168,7 +168,7 @@ def operator_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served
         request.check_query("force", "reason")
         reason, force = request.cancel_reason(), request.flag("force")
         state = operations.cancel(name, checked_id(saga_id), request.actor, reason=reason, force=force)
-        saga = _without_payloads(app, engine, state)  # may have ended by now; the status must agree with the body
+        saga = _without_payloads(app, engine, state)  # the saga may have ended; status and body must agree
         return answer(200 if saga["status"] == SagaStatus.CANCELLED else 202, saga)
 
     def retry(name: str, saga_id: str) -> Response[str]:
@@ -207,7 +207,7 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         if state.ended:
             raise Conflict(f"the saga is {state.status}; only sagas in flight can be recovered")
         engine.recovery.set_recovery_attempts(state.saga_id, attempts)
-        # Logged, but not in the audit trail: the number only decides when the supervisor gives up.
+        # This is logged but not audited, because the number only decides when the supervisor gives up.
         fields = {"saga_id": state.saga_id, "saga": name, "attempts": attempts, "actor": request.actor}
         telemetry().logger.info("recovery attempts set", extra=fields)
         return answer(200, _without_payloads(app, engine, state))
@@ -216,18 +216,18 @@ def upkeep_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 
 def _without_payloads(app: APIGatewayRestResolver, engine: Api, state: SagaState) -> SagaView:
-    """The view of a changed saga, without request and results: their size must not make the answer fail."""
+    """Return the view of a changed saga, without request and results, whose size could make the answer fail."""
     return linked(_request(app).base, engine.reader.show(state.saga, state.saga_id, payloads=False))
 
 
 def tag_of(mark: str) -> str:
-    """Return the ``ETag`` of an answer. ``mark`` changes whenever the answer does, except through a deployment."""
+    """Return the ``ETag`` of an answer. ``mark`` changes whenever the answer changes, except by a deployment."""
     deployed = os.environ.get("AWS_LAMBDA_FUNCTION_VERSION", "")
     return f'"{sha256(f"{deployed} {mark}".encode()).hexdigest()[:32]}"'
 
 
 def with_etag(request: Request, body: Any, mark: str = "") -> Response[str]:
-    """Return an answer with its ``ETag``, or 304 without a body if the caller's ``If-None-Match`` has that ETag."""
+    """Return an answer with its ``ETag``, or 304 without a body if the caller's ``If-None-Match`` has the ETag."""
     tag = tag_of(mark or json.dumps(body))
     return unchanged(tag) if request.has_current(tag) else answer(200, body, {"ETag": tag})
 

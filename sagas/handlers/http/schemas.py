@@ -1,4 +1,4 @@
-"""JSON Schemas of the API's answers, from their types. They are closed: an answer has no fields but those described."""
+"""JSON Schemas of the API's answers, from their types. They are closed: answers only have the described fields."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NAMED: dict[str, Any] = {
     "InFlight": overviews.InFlightView,
     "Recovery": reports.RecoveryView,
 }
-"""The schemas that others refer to. All other types are inlined where they are used."""
+"""The named schemas, to which others refer. All other types are inlined."""
 
 _ACTIONS = ("SagaStarted", *FACTS, "SagaPurged")
 
 
 def one_of(values: Iterable[str]) -> Json:
-    """Return the schema of a text that is one of these values."""
+    """Return the schema of a text that must be one of these values."""
     return {"type": "string", "enum": list(values)}
 
 
@@ -63,12 +63,12 @@ def answer_schemas() -> Json:
             return ref(names[name]) if name in names else closed(generated[name])
         copy = {key: closed(value) for key, value in schema.items()}
         if "properties" in copy:
-            del copy["title"]  # msgspec's: the name of the class
+            del copy["title"]  # msgspec adds the name of the class
             copy["additionalProperties"] = False
         return copy
 
     schemas: Json = {name: closed(generated[type_.__name__]) for name, type_ in _NAMED.items()}
-    # The types cannot express this, or only with imports that clients should not have to load.
+    # The types cannot express this without imports that clients should not have to load.
     schemas["Entry"]["properties"]["action"] = one_of(_ACTIONS)
     type_: Json = schemas["Type"]["properties"]
     type_["request"] = {"type": ["object", "boolean"]}

@@ -1,4 +1,4 @@
-"""The API's routes for signals: from operators and systems, and from callers who post to a callback URL."""
+"""The API's routes for signals, which are sent to a saga's step or to a callback URL."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sagas.handlers.http.answers import Served, answer, linked
 from sagas.handlers.http.inputs import Request, checked_id
 
 ACTOR = "callback"
-"""The actor of these signals in the audit trail. Their senders are not authenticated."""
+"""The actor of signals to callback URLs in the audit trail. Their senders are not authenticated."""
 
 
 def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
-    """Return the function that accepts a signal: 202 for a new value, 200 if the same value was accepted before."""
+    """Return the function that accepts a signal. It answers 202 for a new value, 200 for one accepted before."""
 
     def signal(name: str, saga_id: str, step: str) -> Response[str]:
         request = Request(app.current_event.raw_event)
         request.check_query()
         saga_id = checked_id(saga_id)
-        # First, because a step that accepts no signals answers 404, whatever the body is.
+        # First, because a step that accepts no signals answers 404 whatever the body is.
         engine.signals.step(name, saga_id, step)
         outcome = engine.signals.send(name, saga_id, step, request.body(), request.actor)
         saga = engine.reader.show(name, saga_id, payloads=False)
@@ -32,17 +32,17 @@ def signal_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
 
 
 def add_callback_route(app: APIGatewayRestResolver, engine: Api, callbacks: Callbacks) -> None:
-    """Add the route that accepts a signal by its token. It has the statuses of other signals, but a smaller body."""
+    """Add the route that accepts a signal by its token. It answers with the same statuses, but a smaller body."""
 
     @app.post("/callbacks/<token>")
     def call_back(token: str) -> Response[str]:
         target = callbacks.read(token)
-        # Once a wait is deployed without public=True, all its URLs are invalid.
+        # If the wait is no longer deployed with public=True, all its URLs are invalid.
         if not engine.signals.step(target.saga, target.saga_id, target.step).public:
             raise NotFound("no such resource")
         value = Request(app.current_event.raw_event).body()
         outcome = engine.signals.send(target.saga, target.saga_id, target.step, value, ACTOR)
-        # The saga itself is only for callers with the right to read it.
+        # Only callers with the right to read the saga may see more of it.
         view: CallbackView = {
             "type": target.saga,
             "saga_id": target.saga_id,

@@ -23,7 +23,7 @@ from sagas.store.types.streaks import FOREVER
 
 
 def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
-    """Return the functions about saga types, and the function that describes the API."""
+    """Return the functions that show and change saga types, and the function that describes the API."""
     registry = engine.registry
 
     def view_of(name: str, pauses: dict[Scope, Pause]) -> TypeView:
@@ -33,7 +33,7 @@ def type_operations(app: APIGatewayRestResolver, engine: Api) -> list[Served]:
         failing = streak.paused_until > now
         if failing:
             reason = f"{len(streak.failures) or 'too many'} sagas in a row failed"
-            last = streak.failures[-1].at if streak.failures else 0.0  # an operator can empty the list by hand
+            last = streak.failures[-1].at if streak.failures else 0.0  # the list can be emptied by hand
             automatic = Pause(last, "auto_disable", reason, starts_only=True)
             views.append(
                 pause_view(Scope(name), automatic, streak.paused_until if streak.paused_until < FOREVER else 0.0)

@@ -1,4 +1,4 @@
-"""The metrics of a service's functions, by name. The page of metrics is generated from this."""
+"""The metrics of a service's functions, by name. The documentation of metrics is generated from this module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal
 from aws_lambda_powertools.metrics import MetricUnit
 
 Scope = Literal["saga type", "service", "both"]
-"""Dimensions of a metric: ``service`` and ``saga``, ``service`` alone, or both forms."""
+"""The dimensions of a metric: ``service`` and ``saga``, only ``service``, or both combinations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Metric:
     """A metric in the service's namespace.
 
     Args:
-        when: the event that writes it, and its value.
+        when: when it is written, and its value.
         of: its dimensions.
         unit: the unit of its values.
     """
@@ -63,4 +63,4 @@ METRICS: Final = {
     ),
     "EventNotPublished": Metric("A change to a saga could not be read, so no event was published for it.", "service"),
 }
-"""Each is written only when needed, because a metric costs per hour in which it is written."""
+"""A metric is only written when needed, because each hour in which it is written costs money."""

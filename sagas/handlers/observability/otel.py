@@ -25,7 +25,7 @@ _OF_LAMBDA = {
     "cloud.region": "AWS_REGION",
 }
 _W3C = TraceContextTextMapPropagator()
-"""Only this standard propagator: callers choose the baggage, which would get into messages."""
+"""Propagates trace contexts, but not baggage: callers choose that, and it would get into messages."""
 
 
 class OtelSpan:
@@ -67,7 +67,7 @@ class OtelTracer:
         link: str = "",
     ) -> Generator[OtelSpan]:
         """Create a span and activate it."""
-        # An invalid parent starts a new trace; it does not join the trace that happens to be active.
+        # If the parent is invalid, begin a new trace, and do not join one that happens to be active.
         context = None if parent is None else _W3C.extract(parent, Context())
         followed = trace.get_current_span(_W3C.extract({"traceparent": link}, Context())).get_span_context()
         links = [Link(followed)] if followed.is_valid else []
@@ -94,8 +94,8 @@ class OtelTracer:
         return carrier
 
     def flush(self, seconds: float) -> bool:
-        """Export ended spans within a limit of time; the next flush exports the others. Returns whether all are
-        exported, or given up by the exporter."""
+        """Export ended spans within a limit of time. The next flush exports the others. Returns whether none remain:
+        all are exported, or the exporter has given them up."""
         if self._flush is None or not self._flush.is_alive():
             self._flush = Thread(target=self._provider.force_flush, name="sagas-spans", daemon=True)
             self._flush.start()
@@ -104,9 +104,9 @@ class OtelTracer:
 
 
 def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
-    """Return the tracer configured by the standard variables ``OTEL_*``.
+    """Return the tracer that the standard variables ``OTEL_*`` configure.
 
-    An existing provider, such as that of a layer that instruments the function, is used unchanged.
+    If a provider exists, for example from a layer that instruments the function, it is used unchanged.
     """
     provider: Any = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
@@ -124,7 +124,7 @@ def tracer_from(environment: Mapping[str, str]) -> OtelTracer:
 
 
 def exporter_from(environment: Mapping[str, str]) -> SpanExporter:
-    """Return the exporter named by ``OTEL_TRACES_EXPORTER``."""
+    """Return the exporter that ``OTEL_TRACES_EXPORTER`` names."""
     name = environment["OTEL_TRACES_EXPORTER"].strip()
     if name == "otlp":
         protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")

@@ -13,7 +13,7 @@ from sagas.messaging.message.message import Message
 
 @contextmanager
 def processing(tracer: Tracer, message: Message, record: Mapping[str, Any], context: Any) -> Generator[str]:
-    """Handle a message in a span of its saga's trace, linked to the span that sent it. Returns the id of the trace."""
+    """Handle a message in a span of its saga's trace, with a link to the span that sent it. Returns the trace's id."""
     queue = str(record.get("eventSourceARN", "")).rsplit(":", 1)[-1]
     trace = message.trace
     with (
@@ -38,7 +38,7 @@ def serving(tracer: Tracer, call: Mapping[str, Any], context: Any) -> Generator[
     attributes = {
         "http.request.method": method,
         "http.route": route,
-        # Anyone with a callback's token can send the signal, so it must not get into a trace.
+        # Anyone with a callback's token can send the signal, so the token must not get into a trace.
         "url.path": route if route.endswith("/callbacks/{token}") else str(call.get("path") or ""),
         "url.scheme": headers.get("x-forwarded-proto", "https"),
         **faas("http", context),

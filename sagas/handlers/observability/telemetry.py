@@ -20,7 +20,7 @@ _FRAMES = 5
 
 
 class Telemetry:
-    """The logger and metrics of a function environment; an observer of committed facts."""
+    """The logger and metrics of a function environment. Observes committed facts."""
 
     def __init__(self) -> None:
         self.logger = Logger()
@@ -28,12 +28,12 @@ class Telemetry:
 
     @property
     def plain_logger(self) -> logging.Logger:
-        """The standard logger behind Powertools' logger, with the same format and appended keys."""
+        """The standard logger that Powertools' logger uses, with the same format and appended keys."""
         return logging.getLogger(self.logger.service)
 
     def committed(self, before: SagaState, after: SagaState, fact: Fact) -> None:
-        """Log the fact. Count sagas that have ended, with their duration, sagas that wait for an operator, and retried
-        attempts. After a cancel no attempt is retried."""
+        """Log the fact. Count ended sagas, with their duration, sagas that wait for an operator, and retried attempts.
+        After a cancel, no attempt is retried."""
         index: int | None = getattr(fact, "index", None)
         fields = {
             "saga_id": after.saga_id,
@@ -44,7 +44,7 @@ class Telemetry:
             "attempt": getattr(fact, "attempt", None),
             "seq": after.seq,
         }
-        # An undo that failed for good is logged as an error, so that almost every log level includes it.
+        # An undo that failed for good is logged as an error, so that almost all log levels include it.
         log = self.logger.error if _undos_failed(after) > _undos_failed(before) else self.logger.info
         log(fact.action, extra={key: value for key, value in fields.items() if value is not None})
         if after.status is not before.status and (after.ended or after.status is SagaStatus.DEAD_LETTERED):
@@ -62,42 +62,42 @@ class Telemetry:
             self.count("StepRetried", after.saga)
 
     def paused(self, saga: str) -> None:
-        """Count that the library has paused starts of a saga type."""
+        """Count a pause that the library has set on starts of a saga type."""
         self.count("SagaTypePaused", saga)
 
     def breaker_opened(self, saga: str) -> None:
-        """Count that a circuit breaker of a saga type has opened."""
+        """Count a circuit breaker of a saga type that has opened."""
         self.count("BreakerOpened", saga)
 
     def breaker_closed(self, saga: str) -> None:
-        """Count that a circuit breaker has closed."""
+        """Count a circuit breaker that has closed."""
         self.count("BreakerClosed", saga)
 
     def newer_format(self, error: NewerFormat, message_id: str) -> None:
-        """Log and count that a message waits for a newer version of the library."""
+        """Log and count a message that waits for a newer version of the library."""
         self.logger.warning("message postponed", reason=str(error), message_id=message_id)
         self.measure("NewerMessageFormat", 1)
 
     def record_failed(self, saga: str) -> None:
-        """Count that a message could not be handled; Lambda does not count it as an error."""
+        """Count a message that could not be handled. Lambda does not count it as an error."""
         self.count("RecordFailed", saga)
 
     def count(self, metric: str, saga: str, times: int = 1) -> None:
         """Add to a metric of a saga type, in CloudWatch's embedded metric format.
 
-        It has one dimension in addition to the service: each combination costs extra per month.
+        The only dimensions are service and saga type, because each combination of dimensions costs money.
         """
         self.measure(metric, times, saga=saga)
 
     def measure(self, metric: str, value: float, saga: str = "") -> None:
-        """Write a metric of a saga type, or of the service as a whole, in its own unit."""
+        """Write a metric of a saga type, or of the whole service, in the metric's unit."""
         if saga:
             self._metrics.add_dimension("saga", saga)
         self._metrics.add_metric(metric, METRICS[metric].unit, value)
         self._metrics.flush_metrics()
 
     def goes_on(self, message: Message) -> None:
-        """Set the step in later log lines, when an invocation continues with another step."""
+        """Set the step for later log lines, because the invocation continues with another step."""
         self.logger.append_keys(step=message.step)
 
     @staticmethod
@@ -118,5 +118,5 @@ def telemetry() -> Telemetry:
 
 
 def frames(error: BaseException) -> list[str]:
-    """Return the frames of an error, innermost last. Its text is not logged: it may quote a caller's data."""
+    """Return an error's frames, the innermost last. Its text is not logged, because it may quote a caller's data."""
     return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]

@@ -1,4 +1,4 @@
-"""Tracing of invocations with OpenTelemetry. It is imported only if tracing is on."""
+"""Trace invocations with OpenTelemetry, which is only imported if tracing is on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from sagas.handlers.observability.otel import OtelTracer
 
 _LONGEST_FLUSH = 2.0
-"""Seconds that the end of an invocation may wait for the exporter. The next invocation exports the other spans."""
+"""Maximum seconds for which the end of an invocation waits for the exporter. The next invocation exports the rest."""
 _RESERVE = 0.5
-"""Seconds of the function's time reserved for the end of the invocation."""
+"""Seconds of the function's time that are reserved for the end of the invocation."""
 
 Handler = Callable[[Any, Any], dict[str, Any]]
 
@@ -25,7 +25,7 @@ def tracer() -> OtelTracer | None:
     """Return the tracer; ``None`` if tracing is off.
 
     Tracing is on if ``OTEL_TRACES_EXPORTER`` names an exporter, unless ``OTEL_SDK_DISABLED`` is true. If packages are
-    missing, an error is logged and nothing is traced. No saga fails because of it.
+    missing, an error is logged and nothing is traced, but no saga fails.
     """
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     if exporter in ("", "none") or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
@@ -65,7 +65,7 @@ def traced(trigger: str, name: str = "") -> Callable[[Handler], Handler]:
 
 
 def faas(trigger: str, context: Any) -> dict[str, str]:
-    """Return the attributes of an invocation that the semantic conventions define."""
+    """Return an invocation's attributes, as the semantic conventions define them."""
     attributes = {
         "faas.invocation_id": getattr(context, "aws_request_id", ""),
         "cloud.resource_id": getattr(context, "invoked_function_arn", ""),

@@ -1,4 +1,4 @@
-"""Recover due sagas named by messages of the queues ``bulk`` and ``now``."""
+"""Recover the due sagas that messages of the queues ``bulk`` and ``now`` name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sagas.messaging.work import DueSagas, Work
 from sagas.store.index.listing import IndexPosition
 
 SPARE = 5.0
-"""Seconds reserved at the end of an invocation, to finish recovering the current saga."""
+"""Seconds reserved at the end of an invocation for finishing the current saga."""
 
 
 def recover_due(work: Work, context: Any, engine: Recovering) -> None:
-    """Recover the sagas that a message of the queue ``bulk`` names, if it is not void."""
+    """Recover the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if is_void(due, engine):
         return
@@ -26,7 +26,7 @@ def recover_due(work: Work, context: Any, engine: Recovering) -> None:
 
 
 def is_void(due: DueSagas, engine: Core) -> bool:
-    """Whether a message came too late. Its sagas that are still due are found again, and would be recovered twice."""
+    """Whether a message has expired. Sagas that are still due are found again, and would be handled twice."""
     if engine.clock.now() < due.until:
         return False
     telemetry().logger.info("a message came too late; sagas still due are found again", sagas=len(due.sagas))
@@ -45,7 +45,7 @@ def recovery_view(report: RecoveryReport) -> RecoveryView:
 
 
 def report_recovery(report: RecoveryReport, view: RecoveryView) -> None:
-    """Log the counts, and write metrics that operators watch."""
+    """Log the counts, and write the metrics."""
     telemetry().logger.info("recovery", extra={name: count for name, count in view.items() if name != "saga_ids"})
     for saga, overdue in report.overdue_by_type.items():
         telemetry().measure("OldestOverdueSaga", round(overdue, 3), saga)

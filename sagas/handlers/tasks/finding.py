@@ -1,4 +1,4 @@
-"""Find due sagas, in each run of the supervisor."""
+"""Find due sagas in each run of the supervisor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sagas.handlers.tasks.due import SPARE
 def find(
     task: Literal["recover", "purge"], event: Mapping[str, Any], context: Any, engine: Supervisor
 ) -> dict[str, Any]:
-    """Send the due sagas of a task to the queue ``bulk``, or to ``now`` if waits end soon. Returns ``{"found",
-    "messages", "finished"}``: the numbers of sagas and messages, and whether that is all."""
+    """Send the due sagas of a task to the queue ``bulk``, or to ``now`` if their wait ends soon. Returns ``{"found",
+    "messages", "finished"}``: the numbers of sagas and messages, and whether all were sent."""
     if event["queue"] is not True:
         raise InvalidRequest("the event is invalid", [Problem("$.queue", "must be true or absent")])
     others = [name for name in event if name not in ("task", "queue")]
@@ -32,7 +32,7 @@ def find(
             extra={"deployed": deployed, "in_use": deployed + report.stranded_shards},
         )
         telemetry().measure("ShardsReduced", report.stranded_shards)
-    # Written only when needed: a metric costs per hour in which it is written.
+    # Only written when needed, because each hour in which a metric is written costs money.
     if task == "recover" and report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
     return view

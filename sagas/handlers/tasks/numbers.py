@@ -7,7 +7,7 @@ from typing import Any
 
 
 def is_number(value: Any) -> bool:
-    """Return whether an event's value is a finite number. Some readers accept NaN and the infinities."""
+    """Return whether an event's value is a finite number. Some JSON readers also accept NaN and infinities."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, int) or math.isfinite(value)

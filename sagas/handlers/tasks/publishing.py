@@ -1,4 +1,4 @@
-"""Publish the events of a service: their content, their bus, and replays."""
+"""The content of a service's events, the bus to which they are sent, and replays."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ def included(what: str) -> bool:
 
 
 def replay(event: Mapping[str, Any], context: Any, engine: Reading) -> dict[str, Any]:
-    """Publish events again. They come from the journals, and the caller can only choose among them. Returns
-    ``{"published": N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue; ``None``
-    at the end."""
+    """Publish events again. The events come from the journals. The caller can only select some. Returns
+    ``{"published": N, "sagas": N, "cursor": TEXT}``: the numbers of events and sagas, and where to continue."""
     if _BUS not in os.environ:
         raise InvalidRequest("this service publishes no events; see SagaService.event_bus")
     since, name, cursor = event.get("since"), event.get("type"), event.get("cursor")
@@ -82,19 +81,19 @@ def _detail(event: OutboxEvent, engine: Callable[[], Reading]) -> dict[str, Any]
         reader, saga_id = engine().reader, event.detail["saga_id"]
         state = reader.stored(saga, saga_id)
         view = cast("dict[str, Any]", reader.show_stored(saga, saga_id, state))
-        if event.name == "SagaCompleted" and state is not None:  # also if the saga was undone since
+        if event.name == "SagaCompleted" and state is not None:  # even if the saga has been undone since
             step = state.result_step.name
     except NotFound:
         return detail  # it was deleted
     if "purged_at" in view:
         return detail
-    # Null is a payload too, so a hidden payload is left out completely.
+    # Null is a payload, too, so a hidden payload is left out completely.
     missing = {omission["path"] for omission in view.get("left_out", ())}
     steps = enumerate(view["steps"])
     results = {each["name"]: each["result"] for at, each in steps if f"$.steps[{at}].result" not in missing}
     with_payload = dict(detail)
     if event.name == "SagaStarted" and "$.request" not in missing:
         with_payload["request"] = view["request"]
-    elif event.name != "SagaStarted" and step in results:  # a saga of an older version may not have the step
+    elif event.name != "SagaStarted" and step in results:  # a saga of an older version may lack the step
         with_payload["result"] = results[step]
     return with_payload if len(json.dumps(with_payload).encode()) <= LARGEST else detail

@@ -1,4 +1,4 @@
-"""Purge sagas on request, and those named by messages of the queue ``bulk``."""
+"""Purge sagas on request, and those that messages of the queue ``bulk`` name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagas.store.index.listing import IndexPosition
 
 
 def purge_due(work: Work, context: Any, engine: Purging) -> None:
-    """Purge the sagas that a message of the queue ``bulk`` names, if it is not void."""
+    """Purge the sagas that a message of the queue ``bulk`` names, unless the message has expired."""
     due, budget = DueSagas.of(work), context.get_remaining_time_in_millis() / 1000 - SPARE
     if not is_void(due, engine):
         report = engine.purger.purge_due([IndexPosition(*position) for position in due.sagas], budget)

@@ -30,7 +30,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         f"a whole number from 0 to {MOST_RECOVERY_ATTEMPTS}",
     ),
 }
-"""Fields of a ``recover`` event: the check of a value, and a description of valid values."""
+"""The fields of a ``recover`` event, each with a check of its value and a description of valid values."""
 
 
 def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> RecoveryView:
@@ -52,7 +52,7 @@ def recover(event: Mapping[str, Any], context: Any, engine: Recovering) -> Recov
     report = engine.recovery.run(budget, stale_after, limit, None if selection == RecoveryFilter() else selection)
     view = recovery_view(report)
     report_recovery(report, view)
-    # Written only when needed: a metric costs per hour in which it is written.
+    # Only written when needed, because each hour in which a metric is written costs money.
     if report.overdue:
         telemetry().measure("OldestOverdueSaga", round(report.overdue, 3))
     return view

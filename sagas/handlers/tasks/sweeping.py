@@ -1,4 +1,4 @@
-"""Sweep orphaned objects: in the supervisor, and in a worker for a part of a round."""
+"""Sweep orphaned objects, in the supervisor or, for a part of a round, in a worker."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from sagas.handlers.tasks.numbers import is_number
 from sagas.messaging.work import BULK, Work
 
 _RESERVE = 20.0
-"""Seconds reserved for the current page in a long invocation: it takes a second or two, longer with retries."""
+"""Seconds reserved in a long invocation for the current page, which takes a second or two, longer with retries."""
 
 _MOST_NUMBER = 2**53
-"""More than the number of rounds or parts."""
+"""A limit above all numbers of rounds and parts."""
 _FLAGS = ("now", "dry_run", "force")
 _TEXTS = ("type", "start_after")
 _LONGEST_TEXT = 1_024
-"""Characters: names and keys of S3 are not longer."""
+"""Maximum characters of a text. S3's names and keys are not longer."""
 _NOT_LOGGED = ("sample", "start_after", "type")
-"""Keys of objects: names that a caller's data may have chosen. Log lines call the type ``saga``."""
+"""Fields that are not logged: keys, which may contain a caller's data, and ``type``, which log lines call ``saga``."""
 
 
 def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any]:
-    """Sweep due saga types, or the one in the event. ``event``: ``{"task": "sweep"}``, optionally with ``type`` (only
-    this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of orphans),
-    ``start_after`` (a key) and ``seconds`` (the longest duration). Returns ``{"swept": [...]}``: a report per saga type
-    that was due."""
+    """Sweep the due saga types, or the one that the event names. ``event``: ``{"task": "sweep"}``, optionally with
+    ``type`` (only this type), ``now`` (regardless of the schedule), ``dry_run``, ``force`` (regardless of the number of
+    orphans), ``start_after`` (a key) and ``seconds`` (the maximum duration). Returns ``{"swept": [...]}``: a report per
+    type."""
     options = {name: event[name] for name in (*_FLAGS, *_TEXTS) if event.get(name) is not None}
     kinds = {name: "true or false" for name in _FLAGS if not isinstance(options.get(name, False), bool)}
     for name in _TEXTS:
@@ -54,20 +54,19 @@ def sweep(event: Mapping[str, Any], context: Any, engine: Core) -> dict[str, Any
         sweeper.declared(request.type)
     reports = sweeper.run(request, engine.clock.now() + min(budget, seconds))
     for report in reports:
-        if report.bucket or report.error:  # otherwise its parts were only sent to the queue
+        if report.bucket or report.error:  # otherwise the parts were only sent to the queue
             _log_report(report)
     return {"swept": [asdict(report) for report in reports]}
 
 
 def sweeps(engine: Core) -> dict[str, Any]:
-    """Return the state of scheduled sweeps without sweeping: ``{"sweeps": [...]}``, one per saga type that declares
-    ``orphans``."""
+    """Return ``{"sweeps": [...]}``: the state of the scheduled sweep of each saga type that declares ``orphans``."""
     return {"sweeps": _sweeper(engine).standing()}
 
 
 def continue_sweep(details: Mapping[str, Any], context: Any, engine: Core) -> list[dict[str, Any]]:
-    """Sweep the part of a round that a message names. Returns the details of the next message: the same ones if there
-    is more to do, otherwise nothing."""
+    """Sweep the part of a round that a message names. Returns the details of the next message: the same if there is
+    more to do, otherwise none."""
     saga, numbers = details.get("saga"), [details.get("round"), details.get("part")]
     wrong = [] if isinstance(saga, str) else [Problem("$.saga", "must be text")]
     for field, number in zip(("round", "part"), numbers, strict=True):
@@ -85,7 +84,7 @@ def continue_sweep(details: Mapping[str, Any], context: Any, engine: Core) -> li
 
 
 def _sweeper(engine: Core) -> Sweeper:
-    """Return the sweeper, which sends its parts to the queue ``bulk`` if there is one."""
+    """Return the sweeper. It sends parts to the queue ``bulk`` if there is one."""
     queues = engine.queues
 
     def send(part: PartName) -> None:
@@ -97,7 +96,7 @@ def _sweeper(engine: Core) -> Sweeper:
 
 
 def _log_report(report: SweepReport) -> None:
-    """Log the counts, and write metrics that operators watch."""
+    """Log the counts, and write the metrics."""
     observer = telemetry()
     counts = {k: v for k, v in asdict(report).items() if k not in _NOT_LOGGED}
     observer.logger.info("swept", extra={"saga": report.type, **counts})
@@ -110,7 +109,7 @@ def _log_report(report: SweepReport) -> None:
 
 
 def _log_end(ended: EndedRound) -> None:
-    """Log the counts of a whole round, and write the metrics to be watched over weeks."""
+    """Log the counts of a whole round, and write its metrics."""
     observer, counts = telemetry(), ended.counts
     fields = {"saga": ended.saga, "round": ended.round, "parts": ended.parts, "seconds": ended.seconds}
     observer.logger.info("sweep round ended", extra={**fields, **counts})

@@ -1,4 +1,4 @@
-"""Verify a sample of audit trails, each night or on request."""
+"""Verify a random sample of audit trails, each night or on request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sagas.errors import InvalidRequest, Problem
 from sagas.handlers.observability.telemetry import telemetry
 
 _SPARE = 10.0
-"""Seconds reserved at the end of an invocation, to finish verifying the current saga."""
+"""Seconds reserved at the end of an invocation for finishing the current saga."""
 _USUAL, _MOST = 100, 10_000
 
 
 def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleView:
-    """Verify the audit trails of random sagas."""
+    """Verify a sample. ``event``: optionally with ``sample``, the number of sagas."""
     sample: object = event.get("sample", _USUAL)
     if not isinstance(sample, int) or isinstance(sample, bool) or not 1 <= sample <= _MOST:
         problem = Problem("$.sample", f"must be a whole number from 1 to {_MOST}")
@@ -25,7 +25,7 @@ def verify(event: Mapping[str, Any], context: Any, engine: Verifying) -> SampleV
     for name, saga_id, bad in report.broken:
         fields = {"saga": name, "saga_id": saga_id, "seq": bad.seq, "what": bad.wrong.value}
         telemetry().logger.error("the audit trail differs from what was written", extra=fields)
-    # Written only when needed: a metric is billed for each hour in which it is written.
+    # Only written when needed, because each hour in which a metric is written costs money.
     if report.broken:
         telemetry().measure("AuditMismatch", len(report.broken))
     view: SampleView = {

@@ -1,4 +1,4 @@
-"""Handle records of a work queue: run the named task, then delete, retry or reject the record."""
+"""Handle the records of a work queue. Run the task that a record names, then delete, retry or reject the record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sagas.messaging.work import Work, parse_work
 
 Parts = TypeVar("Parts", bound=Core)
 Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
-"""Functions by task; they take a message, Lambda's context and the function's parts."""
+"""The functions that run the tasks, by name of the task. They take a message, Lambda's context and the parts."""
 MOST_FAILURES = 5
-"""Receives after which another task handles a message: its function was killed, or failed, each time."""
+"""Receives after which another function handles a message. Each time before, it failed or was killed."""
 _SPARE = 2.0
-"""Seconds before the function's timeout from which on it starts no more records."""
+"""Seconds before the function's timeout in which it begins with no other record."""
 
 
 def handle_records(
@@ -31,7 +31,7 @@ def handle_records(
     after_failures: Tasks[Parts] | None = None,
 ) -> dict[str, Any]:
     """Handle the messages of an SQS event. Returns ``{"batchItemFailures": [...]}``: the records to retry or
-    dead-letter. An outdated record is deleted: due work is always found again.
+    dead-letter. An outdated record is deleted, because due work is always found again.
 
     ``after_failures``: the functions for messages that failed ``MOST_FAILURES`` times.
     """
@@ -59,24 +59,24 @@ def _done(
         try:
             work = parse_work(record)
             if work.task not in tasks:
-                # Code for the task may be deployed again; then the message can be redriven.
+                # If code for the task is deployed again, the message can be redriven.
                 expected = f"must be one of {', '.join(tasks)}"
                 raise InvalidRequest(f"this function does not handle task {work.task!r}", [Problem("$.task", expected)])
             task = after_failures.get(work.task) if receives > MOST_FAILURES else None
             (task or tasks[work.task])(work, context, engine)
         except NewerFormat as newer:
-            # Each receive would bring it closer to the dead-letter queue, so a copy waits instead.
+            # Each receive would bring the message closer to the dead-letter queue, so a copy waits instead.
             telemetry().newer_format(newer, record["messageId"])
             engine.queues.send_copy(record, newer.retry_after)
     except (InvalidRequest, NotFound) as error:
-        # It will never succeed: the queue's redrive policy moves it to the dead-letter queue.
+        # The message will never succeed, so the queue's redrive policy moves it to the dead-letter queue.
         telemetry().logger.error("message refused", reason=str(error), **fields)
         with suppress(SagaError, KeyError):
             engine.queues.delay_record(record, 0)
         return False
     except Exception as error:  # noqa: BLE001 - one bad record must not affect the others
         telemetry().logger.error("record failed", error=type(error).__name__, at=frames(error), **fields)
-        with suppress(SagaError, KeyError):  # during an outage of SQS the message returns on its own
+        with suppress(SagaError, KeyError):  # during an outage of SQS, the message returns on its own
             engine.queues.delay_record(record, backoff(receives, engine.clock.chance()))
         return False
     return True

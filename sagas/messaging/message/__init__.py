@@ -1,1 +1,1 @@
-"""The message of a step, and what travels in it."""
+"""The message of a step, and its parts."""

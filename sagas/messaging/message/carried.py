@@ -1,4 +1,4 @@
-"""Results carried in a message, so that the step that takes them need not read the journal."""
+"""Results in a message, which save the step that takes them a read of the journal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sagas.messaging.message.pending_commit import Count, is_json
 from sagas.paths import Place
 
 CARRY_LIMIT = 16 * 1024
-"""The most bytes of payload text in one message: about the size from which payloads of journal entries go to S3."""
+"""Maximum bytes of payload text in one message. Payloads above about this size are in S3 and not in the journal."""
 MOST_CARRIED = 200
-"""The most results in one message, including hashes without a payload."""
+"""Maximum results in one message, including hashes without a payload."""
 
 
 class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
-    """A saga's request or step result. The hash must match the journal, which stays the authority.
+    """A saga's request, or a step's result. The journal is authoritative, so the hash must match it.
 
     Args:
-        seq: the ``seq`` of its journal entry.
+        seq: the number of its journal entry.
         hash: the hash of payload and salt, in base64url.
         salt: the salt of its journal entry, in base64url; empty without a payload.
-        payload: JSON text; ``None`` if it must be read from the journal.
+        payload: the JSON text; ``None`` if it must be read from the journal.
         hidden: the paths to the hidden parts of the payload.
     """
 
@@ -40,8 +40,8 @@ class CarriedInput(msgspec.Struct, frozen=True, array_like=True):
 def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[CarriedInput, ...]:
     """Return the inputs for a message: all hashes, and as many payloads as fit.
 
-    The largest payloads are dropped first; of equal ones, the older. ``limit``: bytes of payload text and paths. The
-    result is in order of ``seq``, and empty if there are more than ``MOST_CARRIED``.
+    The largest payloads are dropped first; among equal ones, the older. ``limit``: bytes of payload text and paths. The
+    result is in order of ``seq``. It is empty if there are more than ``MOST_CARRIED`` inputs.
     """
     carried = sorted(inputs, key=lambda carried_input: carried_input.seq)
     if len(carried) > MOST_CARRIED:
@@ -58,7 +58,7 @@ def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[C
 
 
 def problems_in(inputs: Sequence[CarriedInput]) -> list[Problem]:
-    """Return the problems of received inputs, whose fields already have the right types."""
+    """Return the problems of received inputs. Their fields have been checked for the right types."""
     seqs = [carried.seq for carried in inputs]
     problems = [Problem("$.inputs", "not in the order of seq")] if any(a >= b for a, b in pairwise(seqs)) else []
     for place, carried in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""The message that carries a saga to its next step, and how it is read from an SQS record."""
+"""The message that takes a saga to its next step, and how it is read from an SQS record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Index = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """A message's body. New fields need a default; unknown fields are ignored."""
+    """A message's body. New fields need a default. Unknown fields are ignored."""
 
     saga_id: _Uuid
     saga: _Name
@@ -54,21 +54,20 @@ class Message:
         saga: the saga type's name.
         step: the step's name.
         index: the step's position.
-        undo: whether it is for the step's undo.
+        undo: whether the message is for the step's undo.
         dispatch: the number of the message within its saga.
         hops: how often the message was copied to wait longer.
         correlation_id: the saga's correlation id.
-        message_id: SQS's id; empty before it is sent.
-        receipt: SQS's receipt handle; empty before it is sent.
-        receives: how often SQS delivered it.
-        sent_at: epoch seconds at which it entered its queue; 0 if unknown.
-        pending_commit: the outcome of an attempt that is not yet committed.
+        message_id: SQS's id; empty before the message is sent.
+        receipt: SQS's receipt handle; empty before the message is sent.
+        receives: how often SQS has delivered the message.
+        sent_at: epoch seconds at which the message entered its queue; 0 if unknown.
+        pending_commit: the outcome of an attempt that is not committed yet.
         inputs: results that the step can take, or their hashes, in order of ``seq``.
-        chained: the saga has continued past the step that the message was sent for, to the one it names; not in the
-            body.
+        chained: the message now names a later step than the one that it was sent for; not in the body.
         trace: the saga's trace, if it is traced.
-        codeless: the work needs no author's code, like the end of a wait. It selects the queue and is not in the body.
-        redriven_by: the ARN of the caller who moved it back from the dead letters, from its attributes; else empty.
+        codeless: the work needs no user code, such as the end of a wait. This selects the queue; not in the body.
+        redriven_by: the ARN of the caller who redrove the message, from its attributes; else empty.
         reason: the caller's reason, from its attributes; else empty.
     """
 
@@ -100,7 +99,7 @@ class Message:
         body = _Body(*place, self.hops, self.correlation_id, FORMAT, *more)
         try:
             return sendable(_encode(body).decode())
-        except UnicodeEncodeError:  # the text of an exception can have half a surrogate pair, as file names do
+        except UnicodeEncodeError:  # a text, such as a file name in an exception, can have half a surrogate pair
             return json.dumps(msgspec.to_builtins(body), separators=(",", ":"))
 
 
@@ -144,7 +143,7 @@ def parse_record(record: Mapping[str, Any]) -> Message:
 
 
 def _read_slowly(text: Any) -> _Body:
-    """Read a body that msgspec refuses, to report all problems, or because a text has half a surrogate pair."""
+    """Read a body that msgspec refuses: because of half a surrogate pair, or to report all problems."""
     try:
         data = json.loads(text)
     except (TypeError, ValueError, RecursionError):
@@ -156,7 +155,7 @@ def _read_slowly(text: Any) -> _Body:
     problems = list[Problem]()
     for field in msgspec.structs.fields(
         _Body
-    ):  # one by one, because msgspec reports only the first problem of a struct
+    ):  # one by one, because msgspec only reports the first problem of a struct
         path = f"$.{field.name}"
         if field.name in fields:
             try:

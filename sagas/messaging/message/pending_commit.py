@@ -1,4 +1,4 @@
-"""The outcome of an attempt that could not be committed, returned in a message of its step."""
+"""The outcome of an attempt that could not be committed, in a message of its step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sagas.core.text import epoch, iso
 from sagas.errors import Problem
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
-"""Far above any real count, and within the range of DynamoDB's numbers."""
+"""A limit far above any real count, and within the range of DynamoDB's numbers."""
 _REQUIRED: dict[str, dict[str, type[Any]]] = {
     "WaitStarted": {"until": str},
     "StepPostponed": {"message": str, "since": str, "looks": int},
     "CompensationPostponed": {"message": str, "since": str, "looks": int},
     "ChildrenStarted": {"children": int, "types": list},
 }
-"""The required details of each action, with their types."""
+"""The details that each action must have, with their types."""
 
 
 class PendingCommit(msgspec.Struct, frozen=True):
-    """The report of an attempt, and the claim that entitles it to commit.
+    """An attempt's report, and the claim under which it may be committed.
 
     Args:
         action: the fact's name.
@@ -30,8 +30,8 @@ class PendingCommit(msgspec.Struct, frozen=True):
         token: the claim's fencing token.
         seq: the last committed entry at the time of the claim.
         owner: the claim's nonce.
-        details: the details of the entry, as JSON builtins.
-        trace_id: the trace id of the attempt's invocation.
+        details: the entry's details, as JSON builtins.
+        trace_id: the trace id of the invocation that made the attempt.
         payload: a step's result, or the requests of its children, as JSON text.
     """
 
@@ -51,7 +51,7 @@ class _Error(msgspec.Struct):
 
 
 class _Failure(msgspec.Struct):
-    """The required details of a failure."""
+    """The details that a failure must have."""
 
     error: _Error
     next_attempt_at: str = iso(0)
@@ -71,7 +71,7 @@ def problems_of(pending: PendingCommit, undo: bool) -> list[Problem]:
 
 
 def is_json(text: str | None) -> bool:
-    """Whether ``text`` is one JSON value."""
+    """Whether a text is a single JSON value."""
     try:
         msgspec.json.decode(text or "", type=msgspec.Raw)
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def is_json(text: str | None) -> bool:
 
 
 def _is_complete(action: str, details: dict[str, Any]) -> bool:
-    """Whether details, other than those of a failure, have everything that the fact needs, with valid times."""
+    """Whether details have what the fact needs, except for its failure, and valid times."""
     required = _REQUIRED.get(action, {})
     try:
         for name in ("until", "since", "next_attempt_at"):

@@ -1,7 +1,6 @@
-"""The caller who moved a dead letter back to its queue, and the reason: attributes of the copy for the audit trail.
+"""The caller who redrove a dead letter, and the reason. They are attributes of the copy, for the audit trail.
 
-SQS's own redrive task moves messages unchanged, so they have neither attribute. The attributes are not
-trusted: invalid ones are ignored.
+SQS's own redrive task moves messages unchanged, so they have neither attribute. Invalid attributes are ignored.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ BY = "redriven_by"
 REASON = "redrive_reason"
 """The attribute with the reason."""
 
-# Only ARNs of principals, so that an attribute cannot impersonate other API callers or the service itself.
+# Only ARNs of principals are valid, so that an attribute cannot impersonate other API callers or the service.
 _PRINCIPAL = re.compile(r"arn:[a-z-]{1,20}:(?:iam|sts)::[0-9]{12}:[!-~]{1,900}")
 
 
 def check_reason(reason: str) -> None:
-    """Refuse a reason that a message cannot carry."""
+    """Refuse a reason that a message cannot contain."""
     if len(reason) > LONGEST_REASON:
         raise InvalidRequest("the reason is too long", [Problem("reason", f"longer than {LONGEST_REASON} characters")])
     if NOT_XML.search(reason):
@@ -33,14 +32,14 @@ def check_reason(reason: str) -> None:
 
 
 def redrive_attributes(attributes: Mapping[str, Any], by: str, reason: str) -> dict[str, Any]:
-    """Return the attributes of a dead letter's copy: those of the dead letter, with the caller and reason replaced."""
+    """Return the attributes of a dead letter's copy: those of the dead letter, with this caller and reason."""
     others = {name: value for name, value in attributes.items() if name not in (BY, REASON)}
     own = {name: {"DataType": "String", "StringValue": text} for name, text in ((BY, by), (REASON, reason)) if text}
     return others | own
 
 
 def redriver_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the caller who moved a message back, and the reason; each is empty if missing or invalid."""
+    """Return the caller who redrove a message, and the reason. Each is empty if missing or invalid."""
     by, reason = _text(record, BY), _text(record, REASON)
     usable = len(reason) <= LONGEST_REASON and not NOT_XML.search(reason)
     return by if _PRINCIPAL.fullmatch(by) else "", reason if usable else ""

@@ -1,4 +1,4 @@
-"""The trace of a saga in its messages, in the form of W3C's Trace Context."""
+"""The trace of a saga in its messages, as W3C's Trace Context defines it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _Header = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """The trace of a saga. An invalid trace context is ignored: it never makes a message fail.
+    """The trace of a saga. An invalid trace context is ignored, and never makes a message fail.
 
     Args:
         saga: ``traceparent`` of the saga's start, the parent of all its spans.
         state: ``tracestate`` of the saga's start.
-        sent: ``traceparent`` of the span that sent this message; empty before it is sent.
+        sent: ``traceparent`` of the span that sent this message; empty before that.
     """
 
     saga: _Header
@@ -25,7 +25,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def carrier(self) -> dict[str, str]:
-        """The headers of the saga's start."""
+        """The trace headers of the saga's start."""
         return {"traceparent": self.saga, "tracestate": self.state}
 
 
@@ -38,5 +38,5 @@ def trace_in(details: object) -> Trace | None:
 
 
 def trace_of(headers: Mapping[str, str]) -> Trace | None:
-    """Return the trace that starts with the span in these headers; ``None`` without one."""
+    """Return the trace that starts with the span in these headers; ``None`` if there is none."""
     return Trace(headers["traceparent"], headers.get("tracestate", "")) if "traceparent" in headers else None

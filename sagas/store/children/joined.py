@@ -31,8 +31,8 @@ class ChildOutcome:
     Args:
         position: the child's position in its step.
         how: one of the outcomes above.
-        seq: the journal entry of the error that ended its forward phase; 0 for none.
-        round: the round in which it was started.
+        seq: the number of the journal entry with the error that ended its forward phase; 0 if there is none.
+        round: the round in which the child was started.
         at: epoch seconds.
     """
 
@@ -44,30 +44,30 @@ class ChildOutcome:
 
 
 class Tally(Counter[tuple[str, str]]):
-    """The number of a step's children, by phase and outcome."""
+    """How many of a step's children have ended, by phase and outcome."""
 
     @property
     def ended(self) -> int:
-        """How many have ended in the forward phase."""
+        """How many children have ended in the forward phase."""
         return sum(count for (phase, _), count in self.items() if phase == FORWARD)
 
     @property
     def completed(self) -> int:
-        """How many are COMPLETED, in any round."""
+        """How many children are COMPLETED, from any round."""
         return self[FORWARD, COMPLETED] + self[FORWARD, CARRIED]
 
     @property
     def standing(self) -> int:
-        """How many have something to undo."""
+        """How many children have something to undo."""
         return sum(self[FORWARD, how] for how in STANDING)
 
     def undone(self, number: int) -> int:
-        """How many have ended in an undo of the step."""
+        """How many children have ended in an undo of the step."""
         return self[undoing(number), UNDONE] + self[undoing(number), STUCK]
 
 
 def undoing(number: int) -> str:
-    """Return the phase of the parent step's undo with that number, from 1."""
+    """Return the phase of an undo of the parent's step. ``number``: from 1."""
     return f"u{number}"
 
 
@@ -77,7 +77,7 @@ def phase_of(child: SagaState) -> str:
 
 
 def outcome_of(before: SagaState, after: SagaState) -> tuple[str, ChildOutcome] | None:
-    """Return the phase and outcome of a child that a commit ends; ``None`` if it ends none."""
+    """Return the phase and outcome of a child that a commit ends; ``None`` for any other commit."""
     changed = before.status is not after.status or before.order != after.order
     if after.parent is None or not after.ended or not changed:
         return None

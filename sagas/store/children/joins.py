@@ -1,8 +1,8 @@
 """Joins: the outcomes of a step's children, in a table of its own.
 
 Each child has one write-once outcome per phase: ``f`` when it first ends, and ``u1``, ``u2`` and so on when it is
-undone for its parent. Counters next to them count the outcomes. First ends use few counters, depending on how many
-children run concurrently, because each end reads them all. Undos, where all children may end at once, use 16. The
+undone for its parent. Counters next to them count the outcomes. First ends use only as many counters as the concurrency
+of the children needs, because each end reads them all. Undos use 16, because all children may end at once. The
 transaction that ends a child writes both its outcome and its count.
 """
 
@@ -25,7 +25,7 @@ from sagas.store.tables import Tables
 
 
 def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
-    """Return the join's writes for a commit that ends a child; none for any other commit."""
+    """Return the writes to the join for a commit that ends a child; none for any other commit."""
     ended, parent = outcome_of(before, after), after.parent
     if not table or ended is None or parent is None:
         return []
@@ -33,7 +33,7 @@ def join_writes(table: str, before: SagaState, after: SagaState) -> list[Item]:
 
 
 def _writes(table: str, parent: Parent, phase: str, outcome: ChildOutcome) -> list[Item]:
-    """The writes of an outcome, if there is none yet, and of its count."""
+    """Return the writes of an outcome and its count. They are refused if the child has an outcome."""
     join = parent.saga_id, parent.step, parent.round
     item = attributes_of(
         {
@@ -65,7 +65,7 @@ class Joins:
         self._table = settings.joins_table
 
     def record(self, parent: Parent, phase: str, outcome: ChildOutcome) -> bool:
-        """Write an outcome on behalf of a child; ``False`` if it has one."""
+        """Write an outcome on behalf of a child; return ``False`` if it has one already."""
         writes = _writes(self._table, parent, phase, outcome)
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
@@ -110,7 +110,7 @@ class Joins:
     def delete(self, parent: str, step: str, round_: int) -> None:
         """Delete all outcomes and counts of a step's children. Missing items count as deleted."""
         query = cast("Any", self._tables.connection).query
-        options = {"consistent_read": True}  # otherwise the latest items could stay for good
+        options = {"consistent_read": True}  # otherwise the latest items might stay for good
         items: list[Item] = list(ResultIterator(query, (self._table, _join(parent, step, round_)), options))
         keys = [{"join": item["join"], "part": item["part"]} for item in items]
         self._tables.connection.delete_many(self._table, keys)

@@ -28,17 +28,17 @@ from sagas.store.outcomes import Fenced, FlagWon, Refused
 
 _FORWARD = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value, SagaStatus.WAITING.value)
 _IN_TIME = "(attribute_not_exists({0}) OR {0} <= :now)"
-"""A time to wait for is absent, or has passed."""
+"""The condition that a time is absent or has passed."""
 _RETURN_ITEM = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 """Makes a refused write return the existing item, which saves a read."""
 
 
 class ControlItems(ControlMarks):
-    """The table of control items. Every write requires an existing attribute (rule 7), so only :meth:`create` can
+    """The table of control items. Every write requires that an attribute exists (rule 7), so only :meth:`create` can
     create an item.
 
-    The requests of every step are built here in DynamoDB's JSON. Placeholders have the names of their attributes:
-    ``#status`` is the attribute, ``:status`` the value to set.
+    The requests that every step needs are built here, in DynamoDB's JSON. Placeholders have the names of their
+    attributes: ``#status`` is the attribute, ``:status`` the value to set.
     """
 
     def get(self, saga_id: str) -> SagaState | None:
@@ -47,7 +47,7 @@ class ControlItems(ControlMarks):
         return state_of(item) if item else None
 
     def get_many(self, saga_ids: list[str], *, consistent: bool = False) -> dict[str, SagaState]:
-        """Return the existing sagas; ``consistent``: by consistent reads, at twice the price."""
+        """Return the existing sagas. ``consistent``: use consistent reads, at twice the price."""
         keys = list(map(key_of, saga_ids))
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=consistent)
         return {state.saga_id: state for state in map(state_of, items)}
@@ -55,7 +55,7 @@ class ControlItems(ControlMarks):
     def readable(self, saga_ids: list[str]) -> list[SagaState]:
         """Return the existing sagas that are not being purged, in this order.
 
-        A newer version of the library may run next to this one. Lists omit the sagas that it wrote.
+        Sagas that a newer version of the library has written are left out.
         """
         try:
             states = self.get_many(saga_ids)
@@ -68,7 +68,7 @@ class ControlItems(ControlMarks):
         return [states[saga_id] for saga_id in saga_ids if saga_id in states and not states[saga_id].purge]
 
     def create(self, state: SagaState, stale_after: float) -> bool:
-        """Create the item of a new saga; ``False`` if it exists already."""
+        """Create the item of a new saga; return ``False`` if it exists already."""
         request = {
             "TableName": self._settings.sagas_table,
             "Item": item_of(state, self._settings, stale_after),
@@ -83,10 +83,11 @@ class ControlItems(ControlMarks):
     def create_again(
         self, state: SagaState, stale_after: float, journal: Journal, search_keys: Sequence[Item] = ()
     ) -> bool:
-        """Create the item for a start that another caller began; ``False`` if it exists, or if the saga was purged.
+        """Create the item for a start that another caller has begun; return ``False`` if it exists or the saga was
+        purged.
 
-        A purge must not have marked the first entry: it may have deleted the item since the caller's read (rule 13).
-        So the search key items are written in the same transaction.
+        A purge may have deleted the item since the caller's read, so the transaction checks that the first entry is not
+        a tombstone (rule 13). It also writes the items of the search keys.
         """
         put = {
             "TableName": self._settings.sagas_table,
@@ -112,17 +113,17 @@ class ControlItems(ControlMarks):
         kind: str | None = None,
     ) -> SagaState | None:
         """Lock the saga, count the attempt and mark the step running, in one conditional update and without a read.
-        ``now``: epoch seconds. Returns the state after it; ``None`` when the state does not allow it, or if the saga's
-        step does not have this name and kind."""
+        ``now``: epoch seconds. Returns the new state; ``None`` if the state does not allow a claim, or the step does
+        not have this name and kind."""
         step = f"#steps[{index}]"
         allowed = [
             "#status IN (:PENDING, :RUNNING, :WAITING)",
-            # A waiting step is claimed only if its own code asked to be called again.
+            # A waiting step is only claimed if it polls.
             f"({step}.#status IN (:PENDING, :RETRYING) OR ({step}.#status = :WAITING AND attribute_exists(#polling)))",
             "attribute_not_exists(#cancel_requested_at)",  # no step is claimed once a cancel is accepted
             "attribute_not_exists(#recovery_exhausted)",
         ]
-        if kind is not None:  # code of another kind does not fit the saga's step
+        if kind is not None:  # code of another kind must not run the saga's step
             allowed.append(f"{step}.#kind = :kind" if kind else f"attribute_not_exists({step}.#kind)")
         changes = [
             f"{step}.#status = :RUNNING",
@@ -134,9 +135,9 @@ class ControlItems(ControlMarks):
     def claim_undo(
         self, saga_id: str, index: int, dispatch: int, lease: Lease, now: float, name: str | None = None
     ) -> SagaState | None:
-        """Claim an undo as :meth:`claim_step` claims a step, but only once no lost execution can still act."""
+        """Claim an undo as :meth:`claim_step` claims a step, but only when no lost execution can act any more."""
         step = f"#steps[{index}]"
-        allowed = ["#status = :COMPENSATING", _IN_TIME.format("#lost_until")]  # rule 5: undoing waits
+        allowed = ["#status = :COMPENSATING", _IN_TIME.format("#lost_until")]  # rule 5
         changes = [
             f"{step}.#status = :COMPENSATING",
             f"{step}.#undo_attempts = if_not_exists({step}.#undo_attempts, :zero) + :one",  # rule 6
@@ -156,7 +157,7 @@ class ControlItems(ControlMarks):
         kind: str | None,
     ) -> SagaState | None:
         condition = [
-            "attribute_not_exists(#lease_owner)",  # rule 1: a lease is free when it was released, not when it expired
+            "attribute_not_exists(#lease_owner)",  # rule 1: a lease is free if it was released, not if it has expired
             "#cursor = :index",
             "#dispatch = :dispatch",  # rule 8: a message with another number is stale
             _IN_TIME.format("#not_before"),
@@ -186,7 +187,7 @@ class ControlItems(ControlMarks):
                 ":act_until": iso(lease.act_until),
             }
         )
-        change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # it has passed, and its bytes are freed
+        change = f"SET {', '.join((*changes, *hold))} REMOVE #not_before"  # the time has passed
         update = self._update(saga_id, " AND ".join(condition), change, values) | _RETURN_ITEM
         try:
             answer = self._tables.connection.dispatch("UpdateItem", update | {"ReturnValues": "ALL_NEW"})
@@ -195,10 +196,10 @@ class ControlItems(ControlMarks):
         return state_of(answer["Attributes"])
 
     def claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
-        """Take the lease of ``after``, if nothing changed since ``before`` was read. Returns whether it was taken; an
-        earlier write of the same claim counts, if its answer was lost."""
+        """Take the lease of ``after`` if nothing has changed since ``before`` was read. Returns whether it was taken,
+        maybe by an earlier try whose response was lost."""
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
-        # Rule 4: a takeover takes the expired lease that it saw, if no heartbeat has extended it since.
+        # Rule 4: a takeover only takes the expired lease that was read. A heartbeat may have extended it since.
         condition += (
             " AND #lease_owner = :seen_owner AND #lease_expires_at = :seen_expiry"
             if before.lease
@@ -212,7 +213,7 @@ class ControlItems(ControlMarks):
 
     def commit(self, before: SagaState, after: SagaState, stale_after: float) -> None:
         """Move the pointer: commit the entry at ``before.seq + 1`` and set the next state. If ``seq`` stays the same,
-        there is no entry, and the lease is still released."""
+        there is no entry, but the lease is released all the same."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         joins = join_writes(self._settings.joins_table, before, after)
         try:
@@ -234,14 +235,15 @@ class ControlItems(ControlMarks):
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": writes})
 
     def commit_and_claim(self, before: SagaState, after: SagaState, stale_after: float) -> bool:
-        """Commit like :meth:`commit`, and claim the next step in the same write with ``after``'s lease, whose nonce is
-        new. Returns whether it is claimed. If not, an earlier try has committed the entry without the claim."""
+        """Commit like :meth:`commit`, and in the same write claim the next step with the lease of ``after``, which has
+        a new nonce. Returns whether the step is claimed. If not, an earlier try has committed the entry without a
+        claim."""
         update = self._move(before, after, self._mine(before, after), stale_after, claims=True)
         try:
             self._tables.connection.dispatch("UpdateItem", update)
         except Refused as refused:
-            # Rule 16: a committed entry does not prove the claim. An earlier try may have met a cancel, and committed
-            # without claiming. Only the nonce proves it.
+            # Rule 16: only the nonce proves the claim. A committed entry does not: an earlier try may have met a
+            # cancel, and committed without a claim.
             if after.lease is not None and self._own_claim(refused, after.lease) is not None:
                 return True
             if not self._committed_already(refused.items.get(0), before):
@@ -250,14 +252,14 @@ class ControlItems(ControlMarks):
         return True
 
     def finish(self, entry: Entry, before: SagaState, after: SagaState, stale_after: float, journal: Journal) -> None:
-        """Write the entry that ends the saga and commit it in one transaction, so that no entry records an end that a
-        cancel prevented (rule 12)."""
+        """Write the entry that ends the saga and commit it in one transaction. So no entry records an end that a cancel
+        has prevented (rule 12)."""
         update = self._move(before, after, self._mine(before, after), stale_after)
         writes = [{"Put": journal.put_request(entry)}, {"Update": update}]
         try:
             self._joined(writes, join_writes(self._settings.joins_table, before, after))
         except Refused as refused:
-            # If only the entry's condition failed, no earlier try succeeded.
+            # If only the entry's condition has failed, no earlier try has succeeded.
             if 1 not in refused.items or not self._committed_already(refused.items[1], before):
                 raise
 
@@ -266,7 +268,7 @@ class ControlItems(ControlMarks):
         mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, and only the open slot
         ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        # An accepted cancel wins over any step forward, and a signal over a write that does not know of it.
+        # An accepted cancel prevents any step forward, and a signal any write that does not know of it.
         parts = [mine]
         for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
             if was.waits_for == "signal" and was != now and not was.signalled:
@@ -275,15 +277,15 @@ class ControlItems(ControlMarks):
 
     @staticmethod
     def _own_claim(refused: Refused, lease: Lease) -> SagaState | None:
-        """Rule 10: a claim may be refused because an earlier try won and its answer was lost. Then nonces match."""
+        """Return the saga if a refused claim succeeded in an earlier try without a response (rule 10): nonces match."""
         item = refused.items.get(0)
         state = None if item is None else state_of(item)
         return state if state is not None and state.lease is not None and state.lease.owner == lease.owner else None
 
     @staticmethod
     def _committed_already(item: Item | None, before: SagaState, moved: int = 1) -> bool:
-        """Return whether an earlier try of a refused commit succeeded (rule 10). It moved the pointer by ``moved``; if
-        that is 0, a free lease under the same token shows it."""
+        """Return whether an earlier try of a refused commit succeeded (rule 10). Then the pointer has moved by
+        ``moved``. If that is 0, the lease is free under the same token."""
         if item is None or number_in(item, "token") != before.token:
             raise Fenced("the lease was taken over")
         current = state_of(item)
@@ -298,7 +300,7 @@ class ControlItems(ControlMarks):
         return False
 
     def delete(self, state: SagaState) -> bool:
-        """Delete the item of a saga at the end of its purge; ``False`` if it is missing or has changed."""
+        """Delete the item of a saga at the end of its purge; return ``False`` if it is missing or has changed."""
         condition = "attribute_exists(#purge) AND #token = :seen_token AND #seq = :seen_seq"
         names, used = placeholders(condition)
         request = {
@@ -319,16 +321,16 @@ class ControlItems(ControlMarks):
     ) -> dict[str, Any]:
         """Return the update from one state to the next.
 
-        It always sets ``due``: claims do not change it, so the stored value may differ from that of ``before``. Writing
-        an equal value costs nothing in an index.
+        ``due`` is always set, because claims do not change it, so the stored value may differ from that of ``before``.
+        Writing an equal value costs nothing in an index.
 
-        If another entry follows under the same lease, in the same shard, ``due`` stays until then: moving it there and
-        back would cost four writes.
+        If another entry follows under the same lease, ``due`` stays until then, unless the shard changes: two moves in
+        the index would cost four writes.
 
-        ``progress`` belongs to the ended execution and is removed.
+        ``progress`` is removed, because its execution has ended.
 
-        If a commit ``claims`` the next step, ``due`` is that of a commit without a claim. A saga that moves is no
-        longer paused.
+        If a commit ``claims`` the next step, ``due`` is the same as without the claim. A saga that advances is not
+        paused.
         """
         after = replace(after, paused=False) if after.paused else after
         old, new = (item_of(state, self._settings, stale_after) for state in (before, after))
@@ -349,7 +351,7 @@ class ControlItems(ControlMarks):
 
 
 def _assignments(steps: Mapping[int, Any], written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the part of an update that sets steps and attributes, and its values."""
+    """Return the part of an update that sets steps and attributes, with its values."""
     sets = [f"#steps[{index}] = :step{index}" for index in steps] + [f"#{name} = :{name}" for name in written]
     values = {f":step{index}": step for index, step in steps.items()}
     values |= {f":{name}": value for name, value in written.items()}

@@ -1,6 +1,6 @@
-"""Marks on control items: notes by others than the holder of the lease, and the holder's heartbeats.
+"""Marks on control items: notes by others than the lease holder, and the holder's heartbeats.
 
-No mark advances a saga. Each is an update, on condition that the saga has not changed since it was read.
+No mark advances a saga. Each is an update whose condition is that the saga has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sagas.store.tables import Tables
 
 STATUSES = attributes_of({f":{status}": status.value for status in (*SagaStatus, *StepStatus)})
 READABLE = "(attribute_not_exists(#format) OR #format <= :known_format)"
-"""Items written by a newer version are left to it."""
+"""The condition that no newer version of the library has written the item."""
 _ON_ITS_WAY = (SagaStatus.PENDING.value, SagaStatus.RUNNING.value)
 
 
@@ -50,9 +50,10 @@ class ControlMarks:
         return self._tables.connection.dispatch("GetItem", request).get("Item")
 
     def request_cancel(self, before: SagaState, after: SagaState) -> bool:
-        """Set the cancel flag; ``False`` if the state no longer allows it, for example because its pivot completed.
+        """Set the cancel flag; return ``False`` if the state no longer allows it, for example because the pivot has
+        completed.
 
-        The supervisor then takes care of a saga that waited: the caller may die before it acts.
+        A saga that waited becomes due for the supervisor, in case the caller dies before it acts.
         """
         model = self._tables.control
         waiting = before.status in (SagaStatus.DEAD_LETTERED, SagaStatus.WAITING)
@@ -72,24 +73,25 @@ class ControlMarks:
                 allowed &= (pivot.status != StepStatus.COMPLETED.value) & pivot.lost.does_not_exist()
         if waiting or before.paused:
             return self._changed(before.saga_id, [*flag, *back], allowed)
-        # A worker may have paused it since it was read. Then nobody would look at it before its type is resumed.
+        # A worker may have paused the saga since it was read. It must become due, or the cancel would wait for a
+        # resume.
         paused = model.open_shard.startswith(PAUSED)
         return self._changed(before.saga_id, flag, allowed & ~paused) or self._changed(
             before.saga_id, [*flag, *back], allowed & paused
         )
 
     def mark_started(self, state: SagaState, index: int, count: int, token: int) -> bool:
-        """Record that children of a step are being started; ``False`` if the saga has changed since it was read.
+        """Record that children of a step are being started; return ``False`` if the saga has changed since it was read.
 
-        No lease is taken, but the token rises, so that the next claim knows how many there are. It rises by a random
-        number, which identifies the writer: an own success whose answer was lost counts (rule 10).
+        No lease is taken, but the token rises, so that no claim overlooks these children. It rises by a random number,
+        which identifies the writer: so a success whose response was lost is recognized (rule 10).
         """
         step, place = state.steps[index], f"#steps[{index}]"
         conditions = [
             READABLE,
             "#token = :seen_token AND #seq = :seen_seq",
             "attribute_not_exists(#lease_owner)",
-            "attribute_not_exists(#cancel_requested_at)",  # nothing is started once a cancel is accepted
+            "attribute_not_exists(#cancel_requested_at)",  # no child is started once a cancel is accepted
             "#status = :WAITING",
         ]
         values = STATUSES | seen(state) | attributes_of({":next": step.fan_out.handed_out + count, ":token": token})
@@ -100,9 +102,10 @@ class ControlMarks:
         return item is not None and number_in(item, "token") == token and number_in(item, "seq") == state.seq
 
     def order(self, state: SagaState, number: int, now: float) -> bool:
-        """Set the parent's request to undo an ended saga; ``False`` if it has changed since it was read.
+        """Set the parent's request to undo an ended saga; return ``False`` if the saga has changed since it was read.
 
-        The supervisor then takes care of it: the parent's worker may die before it acts. ``now``: epoch seconds.
+        The saga becomes due for the supervisor, in case the parent's worker dies before it acts. ``now``: epoch
+        seconds.
         """
         conditions = [READABLE, "#token = :seen_token AND #seq = :seen_seq", "attribute_not_exists(#purge)"]
         conditions.append("(attribute_not_exists(#lease_owner) OR #lease_expires_at < :now)")
@@ -113,54 +116,54 @@ class ControlMarks:
         return self._marked(state.saga_id, " AND ".join(conditions), change, values)
 
     def mark_paused(self, state: SagaState) -> bool:
-        """Set the saga aside, without a message, until its type is resumed; ``False`` if it has changed since it was
-        read, or a worker holds it."""
+        """Mark the saga as paused, so that it needs no message; return ``False`` if it has changed since it was read,
+        or a worker holds it."""
         shard = shard_of(state.saga_id, self._settings.shards)
         key = paused_shard(state.saga, shard, undo=state.undoing)
         values = attributes_of({":open_shard": key, ":due": iso(paused_until(state))})
         condition = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq AND attribute_not_exists(#lease_owner)"
-        if not state.undoing:  # a cancel accepted in the meantime needs the message
+        if not state.undoing:  # a cancel that was accepted in the meantime needs the message
             condition += " AND attribute_not_exists(#cancel_requested_at)"
         change = "SET #open_shard = :open_shard, #due = :due"
         return self._marked(state.saga_id, condition, change, values | seen(state))
 
     def mark_settling(self, state: SagaState) -> bool:
-        """Record since when a saga waits for a release, unless that is recorded or the saga has changed."""
+        """Record since when a saga waits for a release, unless that is recorded already or the saga has changed."""
         unchanged = f"{READABLE} AND #token = :seen_token AND #seq = :seen_seq"
         values = seen(state) | attributes_of({":settling_since": int(state.settling_since)})
         condition = f"{unchanged} AND attribute_not_exists(#settling_since)"
         return self._marked(state.saga_id, condition, "SET #settling_since = :settling_since", values)
 
     def mark_resumed(self, state: SagaState, due: float) -> bool:
-        """Have the supervisor look at a paused saga at ``due`` and send its message; ``False`` if it is no longer
-        paused. If it waits for a release, that wait begins again."""
+        """End the mark of a paused saga, which becomes due at ``due``; return ``False`` if it is no longer paused. If
+        it waits for a release, that wait begins again."""
         model, shard = self._tables.control, shard_of(state.saga_id, self._settings.shards)
         back = [model.open_shard.set(str(shard)), model.due.set(iso(due)), model.settling_since.remove()]
         return self._changed(state.saga_id, back, model.open_shard.startswith(PAUSED))
 
     def push_due(self, saga_id: str, seen: str, due: float) -> bool:
-        """Have the supervisor look again at ``due``, if the stored time is still ``seen`` (rule 9); ``False`` if not.
-        If it is already ``due``, this write may have succeeded before, and its answer been lost (rule 10)."""
+        """Make the saga due at ``due`` if the stored time is still ``seen`` (rule 9); return ``False`` if not. If the
+        stored time is ``due``, an earlier try may have succeeded without a response (rule 10)."""
         model = self._tables.control
         return self._changed(saga_id, [model.due.set(iso(due))], (model.due == seen) | (model.due == iso(due)))
 
     def set_recovery_attempts(self, state: SagaState, attempts: int) -> bool:
-        """Set the number of stalls since the last progress; ``False`` if the saga has changed since it was read."""
+        """Set the number of stalls since the last progress; return ``False`` if the saga has changed since."""
         model = self._tables.control
         action = model.recovery_attempts.set(attempts) if attempts else model.recovery_attempts.remove()
         return self._changed(state.saga_id, [action], (model.token == state.token) & (model.seq == state.seq))
 
     def extend(self, state: SagaState, expires_at: float, progress: Progress | None = None) -> bool:
-        """Extend the lease to ``expires_at``, and record progress; ``False`` if the lease is lost."""
+        """Extend the lease to ``expires_at``, and record progress; return ``False`` if the lease is lost."""
         values = attributes_of({":lease_expires_at": iso(expires_at)})
         return self._hold(state, values | ({":progress": progress_of(progress)} if progress else {}))
 
     def note_progress(self, state: SagaState, progress: Progress) -> bool:
-        """Record only the progress; ``False`` if the lease is lost."""
+        """Record only the progress; return ``False`` if the lease is lost."""
         return self._hold(state, {":progress": progress_of(progress)})
 
     def _hold(self, state: SagaState, values: Item) -> bool:
-        """Change attributes that are not state, as long as nothing was committed under the lease (rule 1)."""
+        """Change attributes that are not state, if nothing has been committed under the lease (rule 1)."""
         if state.lease is None:
             raise SagaError("only a lease that is held can be extended")
         mine = "#lease_owner = :seen_owner AND #token = :seen_token AND #seq = :seen_seq"
@@ -194,7 +197,7 @@ def key_of(saga_id: str) -> Item:
 
 
 def seen(state: SagaState) -> Item:
-    """Return the values of conditions on the state that was read."""
+    """Return the values with which conditions compare: those of the state that was read."""
     lease = state.lease
     return attributes_of(
         {

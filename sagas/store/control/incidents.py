@@ -9,21 +9,21 @@ from sagas.core.states import SagaState
 from sagas.core.text import iso
 
 _SECONDS = 19
-"""Characters of a time up to its seconds: every byte of an item costs money."""
+"""The characters of a time up to its seconds. More are not stored, because every byte costs money."""
 _LARGEST = 1024
-"""Most bytes of a sort key."""
+"""Maximum bytes of a sort key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
     """Why a saga needs an operator, and since when. It is the sort key of the attention list, so incidents can be
-    grouped without reading a saga.
+    grouped without a read of the sagas.
 
     Args:
-        at: when it began, to the second, as stored.
+        at: when it began, in the stored form, without fractions of seconds.
         saga: the saga type's name.
         step: the failed step.
-        error_type: the type of the error; empty without one.
+        error_type: the type of the error; empty if there is none.
     """
 
     at: str
@@ -43,6 +43,6 @@ class Incident:
 
     @property
     def key(self) -> str:
-        """The stored form. It sorts by time, and fits into a key of DynamoDB."""
+        """The stored form. The incident as a sort key, which sorts by time and fits into a key of DynamoDB."""
         text = f"{self.at}#{self.saga}#{self.step}#{self.error_type}"
         return text.encode()[:_LARGEST].decode(errors="ignore")

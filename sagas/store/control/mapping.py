@@ -1,6 +1,6 @@
 """Convert states to control items and back, in DynamoDB's own JSON. Defaults are not stored.
 
-PynamoDB's models describe the same items for requests about parts of one. A test keeps both equal.
+PynamoDB's models describe the same items, for requests about parts of an item. A test keeps both equal.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ from sagas.store.settings import StoreSettings
 
 Kind = TypeVar("Kind", bound=StrEnum)
 Item = dict[str, Any]
-"""An item, or a map in one: DynamoDB's JSON of its attributes, by name."""
+"""An item, or a map in an item: its attributes by name, in DynamoDB's JSON."""
 
 PAUSED = "paused#"
 """Prefix of the keys of paused sagas in the index ``open``."""
 NEVER_DUE = 253_370_764_800.0
-"""Epoch seconds that never come, in the year 9999."""
+"""Epoch seconds in the year 9999, which never come."""
 
 _LONGEST_STORED = 36
-"""Characters up to which the control item stores a correlation id. A longer one is only in the first journal entry."""
+"""Maximum characters of a correlation id in the control item. Only the first journal entry has a longer one."""
 _HEAD = 32
 """Bytes of an entry's hash."""
 _BACKWARD = frozenset(
     {SagaStatus.COMPENSATING, SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED}
 )
 _USUAL = Purge(0.0)
-"""A purge at the end of the retention."""
+"""The purge at the end of the retention."""
 
 
 def shard_of(saga_id: str, shards: int) -> int:
-    """Return the shard of a saga: an index partition takes a thousand writes per second."""
+    """Return the shard of a saga. Indexes have shards because a partition takes a thousand writes per second."""
     return int.from_bytes(hashlib.sha256(saga_id.encode()).digest()[:4]) % shards
 
 
 def sent_ahead(state: SagaState) -> bool:
-    """Whether the supervisor sends the saga's message shortly before the end of its wait: it waits long, without a
-    lease and without a message. If the saga's own deadline comes first, the supervisor handles that at its time."""
+    """Whether the supervisor sends the saga's message shortly before the end of a wait: a long wait, without lease or
+    message. If the saga's own deadline comes first, the supervisor handles that when it passes."""
     waits_long = state.status is SagaStatus.WAITING and state.not_before - state.updated_at > LONG_WAIT
     return waits_long and not state.lease and not 0.0 < state.ends_at < state.not_before
 
@@ -74,10 +74,10 @@ def sent_ahead(state: SagaState) -> bool:
 def due_at(state: SagaState, stale_after: float) -> float:
     """Return when the supervisor should look at the saga.
 
-    The time is rounded up to a multiple of ``stale_after``, so a short saga writes the index only at its start and its
-    end. The end of a wait and the saga's own deadline are not rounded. A polling step postpones itself often, so its
-    next poll is rounded, unless it has no message. A saga that waits for an operator and was resolved is due only at
-    its own deadline; it stays in the index for lists.
+    The time is rounded up to a multiple of ``stale_after``, so a short saga only writes to the index at its start and
+    end. The end of a wait and the saga's own deadline are not rounded. The next poll of a step is rounded, because
+    steps poll often, unless the saga has no message. A dead-lettered saga that was resolved is only due at its own
+    deadline. It stays in the index, for lists.
     """
     lease = state.lease.expires_at if state.lease else 0.0
     if sent_ahead(state) or (in_wait(state) and not state.joins and not state.lease):
@@ -91,19 +91,18 @@ def due_at(state: SagaState, stale_after: float) -> float:
 
 
 def paused_until(state: SagaState) -> float:
-    """Return when the supervisor should look at a paused saga: only at its own deadline."""
+    """Return when the supervisor should look at a paused saga: not before its own deadline."""
     return state.ends_at or NEVER_DUE
 
 
 def wait_shard(shard: int) -> str:
-    """Return the key in the index ``open`` of a shard's sagas that wait long. The supervisor handles them before they
-    are due."""
+    """Return the key in the index ``open`` of a shard's sagas that wait long. They are handled before they are due."""
     return f"wait#{shard}"
 
 
 def paused_shard(saga: str, shard: int, *, undo: bool) -> str:
-    """Return the key in the index ``open`` of a shard's paused sagas. Those whose undo is paused have a key of their
-    own, because undos may be resumed earlier. No saga type's name has a ``#``."""
+    """Return the key in the index ``open`` of a shard's paused sagas. Sagas whose undo is paused have a key of their
+    own, because undos may be resumed earlier. No type's name has a ``#``."""
     return f"{PAUSED}{saga}#undo#{shard}" if undo else f"{PAUSED}{saga}#{shard}"
 
 
@@ -118,35 +117,35 @@ def purge_shard(shard: int) -> str:
 
 
 STARTING = 60.0
-"""Seconds within which a start completes, or never does: a function may take 29 s, for a child 30 s."""
+"""Seconds after which a start can no longer complete. Its function takes at most 29 s, for a child 30 s."""
 OVERTAKEN = 900.0
-"""Seconds beyond its lease for which a process that lost it may still run. Work without a saga's code holds short
-leases, and its function may take as long as Lambda allows."""
+"""Seconds for which a process that has lost its lease may still run. A lease for work without code is short, and the
+function may run as long as Lambda allows."""
 
 
 def purge_at(state: SagaState, settings: StoreSettings) -> float:
-    """Return when the supervisor should purge the saga, or continue its purge (epoch seconds); 0 for never.
+    """Return when (epoch seconds) the supervisor should purge the saga, or continue its purge; 0 for never.
 
-    Retention counts from the end of a saga. A saga that needs an operator is kept until it is resolved, and retention
-    counts from there.
+    Retention counts from a saga's end. A saga that needs an operator is kept until it is resolved, and its retention
+    counts from then.
 
-    A purge ends once no process that does not know of it can write any more: a caller that wrote the first entry and
-    creates the control item next, a function that starts children, and a lost execution. Late writes would be kept for
-    good. An interrupted purge continues at that time, too.
+    A purge must not end while a process may still write that does not know of it, because late writes would be kept for
+    good. Such processes are a caller that wrote the first entry and creates the control item next, a function that
+    starts children, and a lost execution. An interrupted purge continues at the same time.
     """
     if state.purge is not None:
         began = state.updated_at if any(step.fan_out.children for step in state.steps) else state.created_at
         return max(state.purge.at, began + STARTING, state.lost_until + OVERTAKEN if state.lost_until else 0.0)
-    # A child is kept as long as its parent, and purged with it.
+    # A child is kept as long as its parent, and they are purged together.
     never = state.saga in settings.never_expiring or not settings.retention or state.parent is not None
     return 0.0 if never or state.attention or not state.ended else state.updated_at + settings.retention
 
 
 def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Return the control item of a state, without its progress. ``stale_after``: seconds of silence that count as a
+    """Return the control item of a state, without progress. ``stale_after``: seconds without a response until a
     stall."""
     lease, shard = state.lease, shard_of(state.saga_id, settings.shards)
-    # A correlation id equal to the saga's id is not stored. For a long one, which is in the journal, an empty text is.
+    # A correlation id that equals the saga's id is not stored. For a long one, which the journal has, an empty text is.
     correlation_id = state.correlation_id if len(state.correlation_id) <= _LONGEST_STORED else ""
     item = attributes_of(
         {
@@ -216,14 +215,15 @@ def item_of(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 
 
 def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> Item:
-    """Return a saga's keys in the sparse indexes: how it ended, whether it needs an operator, when it is due."""
+    """Return a saga's keys in the sparse indexes of ended sagas, of sagas that need an operator, and of due sagas."""
     item, shard = Item(), shard_of(state.saga_id, settings.shards)
     if state.ended_at:
         item["ended"] = {"S": ended_shard(state.saga, state.status, shard)}
     waiting = state.status is SagaStatus.DEAD_LETTERED and not state.cancel.at
     stopped = bool(state.attention) and (state.ended or waiting)
     if stopped or (state.attention and (state.unanswered or (state.overdue and forward(state)))):
-        # In an index of its own, because the supervisor looks at the saga at another time, or never.
+        # The attention list is an index of its own, because it does not depend on when the supervisor looks at the
+        # saga.
         item |= attributes_of({"attention_shard": str(shard), "attention_at": Incident.of(state).key})
     if place := _open_place(state, settings, stale_after, stopped=stopped):
         item |= attributes_of({"open_shard": place[0], "due": iso(place[1])})
@@ -233,7 +233,7 @@ def _places(state: SagaState, settings: StoreSettings, stale_after: float) -> It
 def _open_place(
     state: SagaState, settings: StoreSettings, stale_after: float, *, stopped: bool
 ) -> tuple[str, float] | None:
-    """Return a saga's key in the index of due sagas, and its time. ``stopped``: it waits for an operator."""
+    """Return a saga's key in the index of due sagas, and when it is due. ``stopped``: it waits for an operator."""
     shard = shard_of(state.saga_id, settings.shards)
     if state.ended and state.order and state.order.open:
         return str(shard), due_at(state, stale_after)
@@ -249,10 +249,10 @@ def _open_place(
 
 
 def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item:
-    """Return plain values in DynamoDB's form, by name, without those that are ``None``."""
+    """Return plain values by name in DynamoDB's form. Values that are ``None`` are left out."""
     item: Item = {}
     for name, value in values.items():
-        if value is None:  # so are most values of a state and its steps
+        if value is None:  # most values of a state and its steps are like this
             continue
         if isinstance(value, str):
             item[name] = {"S": value}
@@ -266,7 +266,7 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
 
 
 def _set_attributes_of(values: Mapping[str, str | int | bool]) -> Item:
-    """Return the same without zero, false and empty values, which are the defaults of missing attributes."""
+    """Return the same, also without zero, false and empty values: they are the defaults of missing attributes."""
     return attributes_of({name: value for name, value in values.items() if value})
 
 
@@ -276,13 +276,12 @@ def text_of(seconds: float) -> str | None:
 
 
 def time_of(text: str | None) -> float:
-    """Return the time of a stored form, as :func:`text_of` returned it."""
+    """Return the time of a stored form from :func:`text_of`."""
     return epoch(text) if text else 0.0
 
 
 def _step_item(step: StepState, *, claimable: bool) -> Item:
-    """Return the stored form of a step. ``claimable``: a claim will increase its attempts, so they are stored even if
-    0."""
+    """Return the stored form of a step. ``claimable``: a claim may increase its attempts, so even 0 is stored."""
     item = _set_attributes_of(
         {
             "name": step.name,
@@ -408,7 +407,7 @@ def state_of(item: Item) -> SagaState:
 
 
 def member(kind: type[Kind], text: str, what: str) -> Kind:
-    """Return the member of an enumeration with a stored value; a newer version of the library may have added it."""
+    """Return the member of an enumeration for a stored value, which only a newer version may know."""
     try:
         return kind(text)
     except ValueError:

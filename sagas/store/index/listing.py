@@ -1,4 +1,4 @@
-"""List sagas by type, by status and by what they need, from sparse or write-once indexes, without scans."""
+"""List sagas by type, by status and by need for action, from indexes that are sparse or write-once."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from sagas.store.tables import Tables
 T = TypeVar("T")
 
 AT_ONCE = 16
-"""Concurrent requests: as many as the client has connections."""
+"""Number of concurrent requests: as many as the client has connections."""
 _FULL_SHARE = 4
-"""The first request to a shard is for this many times its even share of a page. A hash spreads the sagas evenly, so a
-shard very rarely contributes more to a page. If it does, it is queried again."""
+"""The first request to a shard asks for this many times an even share of a page. A hash spreads the sagas evenly, so a
+shard very rarely contributes more. If it does, it is queried again."""
 _LAST = "9999"
 """Sorts after every stored time."""
 _LONGEST_PART = 64
-"""Longest sort key or id in characters. A forged cursor may exceed it, and DynamoDB refuses keys over 1,024 bytes."""
+"""Maximum characters of a sort key or id. A forged cursor may exceed it, and DynamoDB refuses keys over 1,024 bytes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class IndexPosition:
-    """A position in a list: its sort key, and the saga's id for equal sort keys."""
+    """A position in a list: the sort key, and the saga's id, which orders equal sort keys."""
 
     sort: str
     saga_id: str
@@ -73,15 +73,15 @@ class TimeRange:
     """A span of time, in epoch seconds.
 
     Args:
-        since: its first moment; 0 for no beginning.
-        until: the moment after its last; 0 for no end.
+        since: the first moment; 0 if it has no beginning.
+        until: the moment after the last one; 0 if it has no end.
     """
 
     since: float = 0.0
     until: float = 0.0
 
     def bounds(self, before: str | None = None) -> tuple[str, str]:
-        """Return the first and the last moment in their stored form, the last one not after ``before``."""
+        """Return the first and the last moment in their stored form. The last one is not after ``before``."""
         last = iso(self.until - 0.001) if self.until > 0.001 else _LAST
         return iso(self.since), last if before is None else min(last, before)
 
@@ -91,7 +91,7 @@ ALWAYS = TimeRange()
 
 @dataclass(frozen=True, slots=True)
 class IdPage:
-    """Ids of sagas in order, and the cursor of the next page; ``None`` on the last."""
+    """Ids of sagas in order, and the cursor of the next page; ``None`` on the last page."""
 
     saga_ids: list[str]
     cursor: str | None
@@ -114,7 +114,7 @@ class Listing:
     def by_end(
         self, names: Sequence[str], status: str, limit: int, cursor: str | None, within: TimeRange = ALWAYS
     ) -> IdPage:
-        """Return sagas of these types that ended with this status, the last to end first."""
+        """Return sagas of these types that ended with a status. The last to end comes first."""
         model, shards = self._tables.control, self.shards.number()
         keys = [ended_shard(name, status, shard) for name in names for shard in range(shards)]
         return self._newest(model.by_end, "ended_at", keys, limit, cursor, within)
@@ -135,18 +135,18 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
-        """Return ids of sagas in flight that may have this status, including all such sagas of these types."""
+        """Return ids of sagas in flight, among them all sagas of these types that have a status."""
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for undo in (False, True) for key in self.paused_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
         saga_ids = [*listed, *(position.saga_id for position in self._due(keys, NEVER_DUE, limit))]
-        # A saga that needs attention and has a deadline is in both lists.
+        # If a saga needs an operator and has a deadline, both lists contain it.
         return list(dict.fromkeys(saga_ids))[:limit]
 
     def counted(self, index: str, key: str, attribute: str, within: TimeRange, most: int) -> int:
-        """Return how many sagas an index has under a key, at most ``most``. They are counted without being read."""
+        """Return how many sagas an index has under a key, at most ``most``. The sagas are not read."""
         first, last = within.bounds()
-        if first > last:  # DynamoDB refuses such a span
+        if first > last:  # DynamoDB refuses an empty span
             return 0
         partition = {"open": "open_shard", "by_name": "name_shard", "ended": "ended"}[index]
         request: dict[str, Any] = {
@@ -167,14 +167,14 @@ class Listing:
         return count
 
     def together(self, calls: Sequence[Callable[[], int]]) -> list[int]:
-        """Return the results of these calls, which run concurrently."""
-        _ = self._tables.connection.client  # create it once, in this thread
+        """Run these calls concurrently, and return their results."""
+        _ = self._tables.connection.client  # create the client once, in this thread
         with ThreadPoolExecutor(min(AT_ONCE, max(1, len(calls))), "counting") as pool:
             return [future.result() for future in [pool.submit(call) for call in calls]]
 
     def near(self, name: str, shard: int, at: float) -> str | None:
-        """Return the id of the saga of a type that was started last before a time, otherwise first after it. ``at``:
-        epoch seconds."""
+        """Return the id of a type's saga that was started last before ``at`` (epoch seconds), or else first after
+        it."""
         model, key = self._tables.control, f"{name}#{shard}"
         for within, forward in ((model.created_at <= iso(at), False), (model.created_at > iso(at), True)):
             for item in model.by_name.query(key, within, scan_index_forward=forward, limit=1):
@@ -182,7 +182,7 @@ class Listing:
         return None
 
     def attention(self, limit: int, cursor: str | None) -> IdPage:
-        """Return sagas that need attention, longest waiting first."""
+        """Return sagas that need an operator. The one that has waited longest comes first."""
         start, model = IndexPosition.parse(cursor) if cursor is not None else None, self._tables.control
         within = model.attention_at >= start.sort if start else None
         keys = [str(shard) for shard in range(self.shards.number())]
@@ -194,7 +194,7 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams)), limit)
 
     def incidents(self, most: int) -> list[Incident]:
-        """Return up to ``most`` incidents, longest waiting first. No saga is read."""
+        """Return up to ``most`` incidents, oldest first. No saga is read."""
         model = self._tables.control
         keys = [str(shard) for shard in range(self.shards.number())]
         queries = [model.attention_index.query(key, page_size=most) for key in keys]
@@ -206,12 +206,11 @@ class Listing:
         return self._due(self.due_shards, until, limit)
 
     def waits(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas whose long waits end, longest ended first. ``until``: epoch seconds by which they end."""
+        """Return sagas whose long wait ends by ``until`` (epoch seconds). The first to end comes first."""
         return self._due(self.wait_shards, until, limit)
 
     def to_purge(self, until: float, limit: int) -> list[IndexPosition]:
-        """Return sagas that are due for a purge, longest overdue first. ``until``: epoch seconds by which they are
-        due."""
+        """Return sagas to purge that are due by ``until`` (epoch seconds), longest overdue first."""
         return self._due(self.purge_shards, until, limit)
 
     def paused(self, name: str, limit: int, *, only_undos: bool = False) -> list[IndexPosition]:
@@ -220,16 +219,14 @@ class Listing:
         return self._due([*steps, *self.paused_shards(name, undo=True)], NEVER_DUE, limit)
 
     def first_due(self, shards: Sequence[str], until: float) -> list[IndexPosition | None]:
-        """Return the longest overdue saga of each shard; ``None`` if none is due. ``until``: epoch seconds by which it
-        is due."""
+        """Return the longest overdue saga of each shard; ``None`` if none is due by ``until`` (epoch seconds)."""
         return [next(stream, None) for stream in self._begun([self._first(shard, until) for shard in shards])]
 
     def _first(self, shard: str, until: float) -> Iterator[IndexPosition]:
         yield from self.due_page(shard, until, None, 1)
 
     def due_page(self, shard: str, until: float, after: IndexPosition | None, limit: int) -> list[IndexPosition]:
-        """Return a page of the sagas due in a shard, longest overdue first. ``until``: epoch seconds by which they are
-        due."""
+        """Return a page of the sagas in a shard that are due by ``until`` (epoch seconds), longest overdue first."""
         request: dict[str, Any] = {
             "TableName": self._settings.sagas_table,
             "IndexName": "open",
@@ -246,7 +243,7 @@ class Listing:
 
     @property
     def due_shards(self) -> list[str]:
-        """The index keys of sagas for the supervisor to recover."""
+        """The index keys of sagas that the supervisor recovers."""
         return [str(shard) for shard in range(self.shards.number())]
 
     @property
@@ -255,7 +252,7 @@ class Listing:
         return [wait_shard(shard) for shard in range(self.shards.number())]
 
     def paused_shards(self, name: str, *, undo: bool = False) -> list[str]:
-        """Return the index keys of a type's sagas that are paused before their next step or, with ``undo``, undo."""
+        """Return the index keys of a type's sagas that are paused before a step or, with ``undo``, before an undo."""
         return [paused_shard(name, shard, undo=undo) for shard in range(self.shards.number())]
 
     @property
@@ -270,9 +267,9 @@ class Listing:
         return list(itertools.islice(heapq.merge(*self._begun(streams)), limit))
 
     def _begun(self, streams: Sequence[Iterator[T]]) -> list[Iterator[T]]:
-        """The same streams, with their first requests made concurrently: a merge needs the first item of each.
+        """Return the same streams after concurrent first requests, because a merge needs the first item of each.
 
-        These requests take most of the time, because there is one per type and shard. Few streams need a second one.
+        Most of the time goes into these requests: there is one per type and shard. Few streams need a second request.
         """
 
         def begin(stream: Iterator[T]) -> list[T]:
@@ -281,7 +278,7 @@ class Listing:
         threads = min(AT_ONCE, len(streams))
         if threads < 2:
             return list(streams)
-        _ = self._tables.connection.client  # create it once, in this thread
+        _ = self._tables.connection.client  # create the client once, in this thread
         with ThreadPoolExecutor(threads, "listing") as pool:
             begun = list(pool.map(begin, streams))
         return [itertools.chain(first, stream) for first, stream in zip(begun, streams, strict=True)]
@@ -290,8 +287,8 @@ class Listing:
 def _beyond(
     start: IndexPosition | None, positions: Iterable[IndexPosition], *, reverse: bool = False
 ) -> Iterator[IndexPosition]:
-    """The positions after ``start``, in order; ``reverse``: from the last to the first."""
-    # The index has no order among equal sort keys, but a cursor needs one.
+    """Yield the positions after ``start``, in order. ``reverse``: from the last to the first."""
+    # The index does not order equal sort keys, but a cursor needs an order.
     for _, equal in itertools.groupby(positions, key=lambda position: position.sort):
         for position in sorted(equal, reverse=reverse):
             if start is None or (position < start if reverse else position > start):
@@ -301,6 +298,6 @@ def _beyond(
 def _page(positions: Iterable[IndexPosition], limit: int) -> IdPage:
     listed = list(itertools.islice(positions, limit + 1))
     page = listed[:limit]
-    # If a saga leaves the list and returns between two requests of a query, it is listed twice.
+    # A saga that leaves the list and returns between two requests of a query would be listed twice.
     saga_ids = list(dict.fromkeys(position.saga_id for position in page))
     return IdPage(saga_ids, page[-1].cursor if len(listed) > limit else None)

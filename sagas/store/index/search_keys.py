@@ -1,8 +1,7 @@
-"""Search keys of sagas: small items in the table of sagas, listed in the index of names.
+"""Search keys of sagas: small items in the table of sagas, which the index of names lists.
 
-The key of an item is made of the saga's id and the search key's name, so a purge can derive it. In the index it is
-under the type, the name and the value, at the time when the saga was created. Listing the newest sagas first takes one
-query per shard.
+An item's key is made of the saga's id and the search key's name, so a purge can derive it. The index has the item under
+type, name and value, ordered by the saga's creation. So a list of the newest sagas takes one query per shard.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 _LONGEST = 128
-"""Longest value in bytes that is stored itself. Of a longer one the hash is stored."""
+"""Maximum bytes of a value that is stored as it is. Longer values are stored as a hash."""
 _KIND = "find#"
-"""Prefix of the keys of these items, which no saga's id has."""
+"""Prefix of the keys of these items. No saga's id has it."""
 
 
 def find_key(saga: str, name: str, value: str) -> str:
-    """Return the index key of sagas of a type with that search key, without the shard that follows."""
+    """Return the index key of a type's sagas with a search key, without the shard at its end."""
     raw = value.encode(errors="surrogatepass")
     return f"{saga}#{name}={value}" if len(raw) <= _LONGEST else f"{saga}#{name}:{hashlib.sha256(raw).hexdigest()}"
 
 
 def saga_of(item_id: str) -> str:
-    """Return the id of the saga that an item of the index of names belongs to."""
+    """Return the id of the saga to which an item of the index of names belongs."""
     return item_id.split("#")[1] if item_id.startswith(_KIND) else item_id
 
 
 class SearchKeys:
-    """The search key items of sagas."""
+    """Reads and writes the items of search keys."""
 
     def __init__(self, tables: Tables, settings: StoreSettings) -> None:
         self._tables = tables
         self._settings = settings
 
     def items(self, state: SagaState, values: Mapping[str, str]) -> list[Item]:
-        """Return the items of a saga, in DynamoDB's own JSON."""
+        """Return the items of a saga in DynamoDB's own JSON."""
         shard = shard_of(state.saga_id, self._settings.shards)
         return [
             attributes_of(
@@ -67,11 +66,11 @@ class SearchKeys:
             self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
     def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:
-        """Return which of these sagas of a type have a value."""
+        """Return those of a type's sagas that have a value."""
         keys: list[dict[str, Any]] = [{"saga_id": {"S": _id(saga_id, name)}} for saga_id in set(saga_ids)]
         expected = find_key(saga, name, value)
         items = self._tables.connection.get_many(self._settings.sagas_table, keys)
-        # The shard follows the last #.
+        # The shard comes after the last #.
         return {
             saga_of(item["saga_id"]["S"]) for item in items if item["name_shard"]["S"].rpartition("#")[0] == expected
         }

@@ -1,4 +1,4 @@
-"""The number of shards of the indexes, now and before: a saga stays in the shard that it was started in."""
+"""How many shards the indexes have and had. A saga stays in the shard in which it was started."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 _KEY: Item = {"saga_id": {"S": "shards#highest"}}
-"""An item in the table of sagas, under a key that no saga can have."""
+"""The key of an item in the table of sagas, which no saga can have."""
 _GOOD_FOR = 60.0
-"""Seconds for which the number is cached. Only a deployment changes it, and the supervisor notes that within a
-minute."""
+"""Seconds for which the number is cached. Only a deployment changes it; the supervisor notes that within a minute."""
 
 
 class Shards:
-    """The number of shards that readers of the indexes query: the highest number ever deployed.
+    """How many shards the readers of the indexes must query: the highest number ever deployed.
 
-    If the deployed number was reduced, sagas in shards beyond it could not be found otherwise.
+    If the number was reduced, there may still be sagas in higher shards.
 
     Args:
         tables: where the number is stored.
@@ -54,7 +53,7 @@ class Shards:
                 "ExpressionAttributeNames": {"#highest": "highest"},
                 "ExpressionAttributeValues": {":deployed": {"N": str(self.deployed)}},
             }
-            with suppress(Refused):  # another run noted this number, or a higher one, which the next run reads
+            with suppress(Refused):  # another run has noted this number, or a higher one, which the next run reads
                 self._tables.connection.dispatch("UpdateItem", request)
         return self._cache(stored)
 

@@ -1,4 +1,4 @@
-"""Summaries of sagas, from which a sweep decides about their objects."""
+"""Summaries of sagas, by which a sweep decides about their objects."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SagaSummary:
     Args:
         saga: the saga type's name.
         status: its status.
-        attention: whether it needs attention.
-        settled_at: for an ended saga, epoch seconds after which neither it nor a lost attempt can act any more.
+        attention: whether it needs an operator.
+        settled_at: if it has ended, epoch seconds after which neither the saga nor a lost attempt can act any more.
         results: the numbers of the entries with its request and results; empty if they were purged.
     """
 
@@ -45,7 +45,7 @@ class SagaSummaries:
     def of(self, saga_ids: Iterable[str]) -> dict[str, SagaSummary]:
         """Return the summaries of the sagas that exist or were purged, by consistent reads of up to 100 at a time.
 
-        Keys that DynamoDB leaves unprocessed are read again.
+        Keys that DynamoDB leaves unprocessed are requested again.
         """
         summaries, requested = dict[str, SagaSummary](), set(saga_ids)
         keys = [attributes_of({"saga_id": saga_id}) for saga_id in requested]

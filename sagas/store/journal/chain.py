@@ -1,8 +1,8 @@
 """Verify a saga's audit trail: each entry's hash covers all entries before it.
 
-An entry contains the hash of its predecessor, and the control item contains the hash of the last entry. So a changed
-entry is detected by its successor, or by the control item. Missing entries, and entries inserted after the last, are
-detected by their numbers.
+An entry contains the hash of its predecessor, and the control item contains the hash of the last entry. So the
+successor or the control item reveals a changed entry. The numbers reveal missing entries, and entries that were
+inserted after the last one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Wrong(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """The first entry that is not as it was written.
+    """The first entry that differs from what was written.
 
     Args:
-        seq: its number. CUT_OFF: all entries from there on are missing.
-        wrong: what is wrong with it.
+        seq: its number. CUT_OFF: this entry and all later ones are missing.
+        wrong: what is wrong with the entry.
     """
 
     seq: int
@@ -42,7 +42,7 @@ class ChainFinding:
 
     Args:
         entries: how many committed entries were verified.
-        bad: the first entry that is not as it was written; ``None`` if all are.
+        bad: the first entry that differs from what was written; ``None`` if none does.
     """
 
     entries: int
@@ -55,7 +55,7 @@ class Verified:
 
     Args:
         finding: the result for its entries.
-        purged_at: when it was purged (epoch seconds), so that only its tombstone was verified; 0 if it was not.
+        purged_at: epoch seconds of the purge, if only the saga's tombstone was verified; else 0.
     """
 
     finding: ChainFinding
@@ -76,14 +76,14 @@ def look_through(numbered: Sequence[tuple[int, Entry | None]], seq: int, head: b
 
 
 def look_through_tombstone(saga_id: str, saga: str, tombstone: Tombstone) -> ChainFinding:
-    """Verify the actions in a purged saga's tombstone."""
+    """Verify the actions in the tombstone of a purged saga."""
     actions, state = tombstone.actions, tombstone.state
     bad = _gap([action.seq for action in actions], state.seq, actions[0].seq if actions else 1)
     head = tombstone.link
     for action in actions:
         head = action.hash_after(head, saga_id, saga)
     if bad is None and head != state.head:
-        # A tombstone has no hashes between the first and the last, so the changed entry is unknown.
+        # A tombstone only has the first and the last hash, so the changed entry is unknown.
         bad = Bad(actions[0].seq, Wrong.CHANGED)
     return ChainFinding(len(actions), bad)
 
@@ -97,14 +97,14 @@ def _gap(numbers: Sequence[int], seq: int, first: int = 1) -> Bad | None:
 
 
 def _broken(entries: Sequence[Entry], head: bytes | None) -> Bad | None:
-    """The first entry whose hash differs from the one in its successor or in the control item."""
+    """Return the first entry whose hash differs from the one in its successor or in the control item."""
     running = b""
     for position, entry in enumerate(entries):
         if entry.seq != position + 1:
             return None
         if entry.link != running:
-            # This entry was changed if its link is missing, or if its successor fits the entries before it. Otherwise
-            # its predecessor was changed.
+            # If its link is missing, or its successor fits the earlier entries, this entry was changed. Otherwise its
+            # predecessor was changed.
             after = entries[position + 1].link if position + 1 < len(entries) else head
             itself = not entry.link or after == entry.hash_after(running)
             return Bad(entry.seq if itself else max(position, 1), Wrong.CHANGED)

@@ -1,4 +1,4 @@
-"""Journal entries, and how they store facts."""
+"""Journal entries, and how facts are stored in them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ACTIONS = frozenset({"SagaStarted", "NeverStarted", *ev.FACTS})
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The remains of a purged entry: what happened and when, without any text or value of the saga.
+    """What remains of a purged entry: what happened and when, without texts and values of the saga.
 
-    ``seal`` replaces the deleted parts, so that the chain of hashes can still be verified.
+    ``seal`` stands for the deleted parts, so that the chain of hashes can still be verified.
     """
 
     seq: int
@@ -38,25 +38,25 @@ class Action:
     seal: str
 
     def hash_after(self, head: bytes, saga_id: str, saga: str) -> bytes:
-        """Return the entry's hash, which covers all entries before it."""
+        """Return the entry's hash, which covers all earlier entries."""
         fields = self.action, self.step, self.attempt, self.status, self.actor
         return linked(head, (saga_id, self.seq, iso(self.at), saga, *fields), self.seal)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The remains of a purged saga, in the place of its first entry.
+    """What remains of a purged saga, in place of its first entry.
 
     Args:
         purge: when, by whom and why it was purged.
-        request_hash: the hash of the request, which identifies a repeated start.
-        state: the saga's last state, which has no payloads.
+        request_hash: the hash of the request, by which a repeated start is recognized.
+        state: the saga's last state. A state has no payloads.
         actions: its audit trail, at most the last 1,000 entries.
-        aside: true if it had payloads in S3.
-        link: the hash of the entry before the first of the actions; empty if there was none.
-        found_by: the names, not the values, of its search keys.
+        aside: true if the saga had payloads in S3.
+        link: the hash of the entry before the first action; empty if there was none.
+        found_by: the names of its search keys, without values.
         objects: bucket and key of the first S3 objects that its results named.
-        more_objects: how many more they named.
+        more_objects: how many more objects the results named.
         hidden: ``request`` and the steps whose values had hidden parts.
     """
 
@@ -78,23 +78,23 @@ class Entry:
 
     Args:
         saga_id: the saga's id.
-        seq: its number, from 1 without gaps.
+        seq: the entry's number, from 1 without gaps.
         at: epoch seconds.
         saga: the saga type's name.
         action: the fact's name.
-        status: the saga's status after it.
-        token: the fencing token of the worker that wrote it.
-        step: the step it is about.
-        attempt: the execution it is about.
+        status: the saga's status after this entry.
+        token: the fencing token of the worker that wrote the entry.
+        step: the step that the entry is about, if any.
+        attempt: the number of the execution that the entry is about, if any.
         actor: ``worker``, ``supervisor``, or an operator's identity.
         correlation_id: the saga's correlation id.
-        trace_id: the trace id of the invocation that wrote it.
-        details: further facts, as JSON builtins.
+        trace_id: the trace id of the invocation that wrote the entry.
+        details: further data of the fact, as JSON builtins.
         payload: the request or the result, as JSON text.
         salt: the salt of the entry's hashes, 22 random characters of base64url; empty in a tombstone.
-        link: the hash of the entry before it; empty for the first.
-        hashed: the hash of a payload in S3 or an encrypted one, until it is loaded.
-        encrypted: the encrypted payload, until it is loaded.
+        link: the hash of the previous entry; empty in the first one.
+        hashed: the payload's hash, while the payload is in S3 or encrypted and not loaded.
+        encrypted: the encrypted payload, while it is not loaded.
         tombstone: the remains of a purged saga, in its first entry.
     """
 
@@ -120,7 +120,7 @@ class Entry:
 
     @property
     def hidden(self) -> tuple[Place, ...]:
-        """The paths to the hidden parts of the payload, as the code that wrote it hid them."""
+        """The paths to the parts of the payload that the code which wrote it has hidden."""
         return tuple(tuple(path) for path in self.details.get("hidden", ()))
 
     @property
@@ -130,37 +130,37 @@ class Entry:
 
     @property
     def seal(self) -> str:
-        """The hash that replaces the parts that a purge deletes."""
+        """The hash that stands for the parts that a purge deletes."""
         details = {name: value for name, value in self.details.items() if name != "payload_ref"}
         hashes = self.payload_hash, details_hash(self.salt, details)
         return sealed(self.token, self.correlation_id, self.trace_id, *hashes)
 
     def hash_after(self, head: bytes) -> bytes:
-        """Return the entry's hash, which covers all entries before it."""
+        """Return the entry's hash, which covers all earlier entries."""
         return action_of(self).hash_after(head, self.saga_id, self.saga)
 
 
 def hiding(paths: Collection[Place]) -> dict[str, Any]:
-    """Return the details of an entry whose value has hidden parts at ``paths``; nothing without any."""
+    """Return the details of an entry that say which parts of its value are hidden; empty if ``paths`` is empty."""
     return {"hidden": [[*path] for path in paths]} if paths else {}
 
 
 def action_of(entry: Entry) -> Action:
-    """Return the action that a tombstone stores in place of an entry."""
+    """Return the action that a tombstone has in place of an entry."""
     fields = entry.action, entry.status, entry.step, entry.attempt, entry.at, entry.actor
     return Action(entry.seq, *fields, entry.seal)
 
 
 NEVER_STARTED = "NeverStarted"
-"""The action in the first slot of a child that must never start. It is not a fact, because that saga does not exist."""
+"""The action in the first slot of a child that must never start. It is not a fact, because no saga exists."""
 RESULTS = tuple(name for name, kind in ev.FACTS.items() if kind.gives_result)
-"""Actions that store a step's result, which later steps take."""
+"""Actions whose entry is a step's result for later steps."""
 _OF_THE_ENTRY = ("index", "attempt")
-"""Fields that an entry has itself, so that they are not among its details."""
+"""Fields of facts that an entry has as attributes, so they are not in its details."""
 
 
 def details_of(fact: ev.Fact) -> dict[str, Any]:
-    """Return the details of a fact's entry, beyond step and attempt; they suffice for :func:`fact_of`."""
+    """Return the details of a fact's entry. With step and attempt, they are enough for :func:`fact_of`."""
     details = dict[str, Any]() if fact.why is None else _stored(fact.why, "error")
     for item in _fields(type(fact)):
         value = getattr(fact, item.attribute)
@@ -184,7 +184,7 @@ def _stored(value: Any, name: str, *, time: bool = False) -> dict[str, Any]:
 
 
 def fact_of(entry: Entry, index: int) -> ev.Fact:
-    """Return the fact that ``entry`` records. ``index``: the position of its step."""
+    """Return the fact that ``entry`` records. ``index``: the position of the entry's step."""
     kind, details = ev.FACTS[entry.action], entry.details
     of_entry = {"index": index, "attempt": entry.attempt or 0}
     values: dict[str, Any] = {name: of_entry[name] for name in kind.__struct_fields__ if name in of_entry}
@@ -204,15 +204,15 @@ def fact_of(entry: Entry, index: int) -> ev.Fact:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of a fact, and how an entry stores it: see :data:`sagas.core.events.ALWAYS` and ``TIME``.
+    """A field of a fact, and how an entry stores it. See :data:`sagas.core.events.ALWAYS` and ``TIME``.
 
     Args:
-        attribute: of the fact.
-        name: in the details of the entry.
-        types: the members of a union; for another type, the type itself.
+        attribute: its name in the fact.
+        name: its name in the details of the entry.
+        types: the members of its type, if that is a union, or else its type.
         default: its default, if it has one.
-        always: it is stored even if it has its default.
-        time: it is epoch seconds, stored as ISO 8601.
+        always: whether it is stored even if it has its default.
+        time: whether it is epoch seconds, which are stored as ISO 8601.
     """
 
     attribute: str
@@ -230,7 +230,7 @@ class _Field:
         return cls(item.name, item.encode_name, types, item.default, ev.ALWAYS in marks, ev.TIME in marks)
 
     def restored(self, value: Any) -> Any:
-        """Return the value that is stored as ``value``."""
+        """Return the value whose stored form is ``value``."""
         if self.time:
             return epoch(value)
         return tuple(map(str, value)) if get_origin(self.types[0]) is tuple else self.types[0](value)

@@ -1,17 +1,17 @@
 """The hash of an entry, defined once.
 
-An entry's payload and its details have a hash each, salted with the entry's own random salt. It is the first 128 bits
-of SHA-256 over domain, salt and text, each prefixed by its length, in base64url without padding. The domain
-distinguishes payload and details. Two proofs of integrity cover these hashes, never the texts:
+An entry's payload and its details have a hash each, with the entry's own random salt: the first 128 bits of SHA-256
+over domain, salt and text, each after its length, in base64url without padding. The domain distinguishes payload and
+details. Two proofs of integrity cover these hashes, but never the texts:
 
-- the rolling digest in the control item, over the results so far (:func:`chained`). It shows whether a payload in a
-  message is the one that was journaled;
+- the rolling digest of the results so far, in the control item (:func:`chained`). It shows whether a payload in a
+  message is the journaled one;
 - the chain of a saga's audit trail (:func:`linked`), over each entry's fields and its seal, which is derived from both
-  hashes. A purge keeps fields and seals, and removes payload, details and salt. The chain stays verifiable, and
+  hashes. A purge keeps fields and seals, and removes payload, details and salt. The chain can still be verified, and
   without the salt a seal does not reveal the deleted values. The control item has the hash of the last entry.
 
-An entry stores its salt and the hash of its predecessor. It also stores the hash of its payload, which may be in S3;
-the hash of its details is computed when they are read.
+An entry stores its salt and the hash of its predecessor. It also stores the hash of its payload, which may be in S3.
+The hash of its details is computed when they are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from decimal import Context
 from typing import Any, cast
 
 _EXACT = Context(prec=400)
-"""Decimal digits: more than any double needs, so nothing is rounded."""
+"""Decimal digits. No double needs as many, so nothing is rounded."""
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -44,7 +44,7 @@ def chained(digest: str, seq: int, payload_hash: str) -> str:
 
 
 def sealed(token: int, correlation_id: str, trace_id: str, payload_hash: str, details_hash: str) -> str:
-    """Return the seal of an entry: 22 characters that replace the parts that a purge deletes."""
+    """Return the seal of an entry: 22 characters that stand for the parts that a purge deletes."""
     return _hash("seal", str(token), correlation_id, trace_id, payload_hash, details_hash)
 
 
@@ -65,7 +65,7 @@ def linked(head: bytes, fields: Sequence[str | int | None], seal: str) -> bytes:
 
 def canonical(value: Any) -> str:
     """Return the canonical JSON text of a value: no spaces, members sorted by name, numbers in the shortest decimal
-    form. DynamoDB stores decimals, and may return them in another form than they were written."""
+    form. DynamoDB stores decimals, and may return a number in another form than it was written."""
     match value:
         case None | bool():
             return json.dumps(value)
@@ -73,7 +73,7 @@ def canonical(value: Any) -> str:
             number = _EXACT.create_decimal(json.dumps(value)).normalize(_EXACT)
             return str(number if number else 0)  # DynamoDB has no negative zero
         case str():
-            # Lone surrogates are journaled as escapes, see ``sagas.store.documents``.
+            # Lone surrogates are journaled as escapes; see ``sagas.store.documents``.
             return _quoted(value.encode(errors="backslashreplace").decode())
         case dict():
             members = cast("dict[str, Any]", value)

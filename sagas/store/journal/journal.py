@@ -22,14 +22,14 @@ from sagas.store.outcomes import Changed, Fenced, Refused
 from sagas.store.tables import Tables
 
 _LAST = 10**9
-"""A ``seq`` beyond that of any entry."""
+"""A ``seq`` above that of any entry."""
 
 
 class Journal:
     """Entries of all sagas, in the audit table."""
 
     vacant = "attribute_not_exists(seq)"
-    """The condition that the slot is empty (rule 2: entries are write-once)."""
+    """The condition that a slot is empty (rule 2: entries are write-once)."""
 
     unpurged = "attribute_exists(seq) AND attribute_not_exists(#purge)"
     """The condition that a saga's first entry is not a tombstone (rule 13: a purged saga never runs again)."""
@@ -71,7 +71,7 @@ class Journal:
         return item | {"details": packed(entry.details)}
 
     def put_request(self, entry: Entry) -> dict[str, Any]:
-        """Return the request that writes ``entry`` into its slot, if that is empty."""
+        """Return the request that writes ``entry`` into its slot if that is empty."""
         return {
             "TableName": self._table,
             "Item": self.item(entry),
@@ -80,7 +80,7 @@ class Journal:
         }
 
     def started_request(self, saga_id: str) -> dict[str, Any]:
-        """Return the request that checks, in a transaction, that a saga was started and not purged since."""
+        """Return a transaction's check that a saga was started and has not been purged since."""
         return {
             "TableName": self._table,
             "Key": attributes_of({"saga_id": saga_id, "seq": 1}),
@@ -89,8 +89,8 @@ class Journal:
         }
 
     def put(self, entry: Entry) -> Entry:
-        """Write ``entry`` into its slot, once. Returns ``entry``, or the slot's earlier entry: this worker's own (same
-        token), or a predecessor's, to be adopted."""
+        """Write ``entry`` into its slot, once. Returns ``entry``, or the entry that was there before: this worker's
+        own, under the same token, or a predecessor's, which is to be adopted."""
         try:
             self._tables.connection.dispatch("PutItem", self.put_request(entry))
         except Refused as refusal:
@@ -105,15 +105,15 @@ class Journal:
         return occupant
 
     def entries(self, saga_id: str, seqs: Iterable[int]) -> dict[int, Entry]:
-        """Return the entries at ``seqs``, by one consistent read; without a read if ``seqs`` is empty."""
+        """Return the entries at ``seqs``, by one consistent read, or none if ``seqs`` is empty."""
         keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for seq in sorted(set(seqs))]
         items = self._tables.connection.get_many(self._table, keys, consistent=True)
         return {entry.seq: self.load(entry) for entry in map(_entry_of, items)}
 
     def entries_of(self, places: Iterable[tuple[str, int]]) -> dict[str, dict[int, Entry]]:
-        """Return entries of many sagas, each named by saga and ``seq``, by consistent reads of up to 100 at a time.
+        """Return entries of many sagas, each named by saga and ``seq``, by consistent reads of up to 100.
 
-        Payloads in S3 are not fetched; :meth:`load` fetches them.
+        Payloads in S3 are not fetched; :meth:`load` does that.
         """
         keys = [attributes_of({"saga_id": saga_id, "seq": seq}) for saga_id, seq in places]
         entries = dict[str, dict[int, Entry]]()
@@ -138,18 +138,18 @@ class Journal:
         return list(ResultIterator(query, (self._table, saga_id), options, map_fn=_entry_of, limit=limit))
 
     def everything(self, saga_id: str) -> list[tuple[int, Entry | None]]:
-        """Return all entries with their numbers, in order; ``None`` for an item that no version can read."""
+        """Return all entries with their numbers, in order, with ``None`` for items that no version can read."""
         query, options = cast("Any", self._tables.connection).query, {"consistent_read": True}
         items: list[Item] = list(ResultIterator(query, (self._table, saga_id), options))
         return [(int(item["seq"]["N"]), entry_if_any(item)) for item in items]
 
     def load(self, entry: Entry) -> Entry:
-        """Return ``entry`` with its payload fetched from S3 and decrypted, as needed."""
+        """Return ``entry`` with its payload, fetched from S3 and decrypted if necessary."""
         return self.load_within(entry)[0]
 
     def load_within(self, entry: Entry, most: int | None = None) -> tuple[Entry, int]:
-        """Return ``entry`` with its payload fetched and decrypted, and the payload's size. A payload of more than
-        ``most`` stored bytes is not fetched."""
+        """Return ``entry`` as :meth:`load` does, and the payload's size. A payload of more than ``most`` stored bytes
+        is not fetched."""
         key = entry.details.get("payload_ref")
         if entry.payload is not None or not (key or entry.encrypted):
             return entry, len((entry.payload or "").encode())
@@ -169,12 +169,13 @@ class Journal:
 
 
 def _place_of(entry: Entry) -> str:
-    """The entry that an encrypted payload is bound to. The token excludes entries of other writers in the same slot."""
+    """Return the place to which an encrypted payload is bound. Its token excludes other writers' entries in the
+    slot."""
     return f"{entry.seq}/{entry.token}/{entry.action}"
 
 
 def entry_if_any(item: Item) -> Entry | None:
-    """Return the entry in an item; ``None`` if no version can read it."""
+    """Return the entry of an item; ``None`` if no version can read it."""
     try:
         check_format(number_in(item, "format"), "an entry")
     except (KeyError, ValueError):
@@ -186,7 +187,7 @@ def entry_if_any(item: Item) -> Entry | None:
 
 
 def _entry_of(item: Item) -> Entry:
-    """The entry in an item. Its details name a payload that is in S3."""
+    """Return the entry of an item. If its payload is in S3, its details name it."""
     saga_id, seq, action = item["saga_id"]["S"], int(item["seq"]["N"]), item["action"]["S"]
     what = f"entry {seq} of saga {saga_id}"
     check_format(number_in(item, "format"), what)

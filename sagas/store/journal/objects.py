@@ -1,4 +1,4 @@
-"""A bucket's objects: list them by page, delete up to 1,000 at a time, archive them singly to any bucket."""
+"""The objects of a bucket: list them by page, delete up to 1,000 at a time, and archive each to any bucket."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sagas.errors import SagaError
 from sagas.store.settings import StoreSettings
 
 PAGE = 1_000
-"""Most keys that S3 lists or deletes in one request."""
+"""Maximum keys that S3 lists or deletes in one request."""
 
 _LARGEST_COPY = 5 * 2**30
-"""Most bytes that S3 copies in one request. A larger object is copied in parts."""
+"""Maximum bytes that S3 copies in one request. Larger objects are copied in parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object in a listing. ``size`` in bytes, ``modified_at`` in epoch seconds."""
+    """An object in a listing. ``size`` is in bytes, ``modified_at`` in epoch seconds."""
 
     key: str
     size: int
@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Up to 1,000 objects in the order of their keys. ``last``: whether these are the last."""
+    """Up to 1,000 objects, ordered by key. ``last``: whether no more follow."""
 
     objects: tuple[Listed, ...]
     last: bool
@@ -77,8 +77,8 @@ class Objects:
             return self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=most, **more)
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
-        """Delete up to 1,000 objects, in one request, plus one for each key that XML cannot encode. A missing object
-        counts as deleted. Returns S3's error code for each key that it did not delete, even though it answers 200."""
+        """Delete up to 1,000 objects with one request, and one more for each key that XML cannot encode. Missing
+        objects count as deleted. Returns S3's error code for each key that was not deleted."""
         errors = dict[str, str]()
         for key in filter(NOT_XML.search, keys):
             if code := self._verdict(self._client.delete_object, Bucket=self.bucket, Key=key):
@@ -91,7 +91,7 @@ class Objects:
         return errors
 
     def archive(self, listed: Listed, prefix: str, bucket: str = "") -> str:
-        """Copy an object to ``{prefix}{key}``. Returns S3's error code if that failed; empty if it succeeded."""
+        """Copy an object to ``{prefix}{key}``. Returns S3's error code; empty if the copy succeeded."""
         source = {"Bucket": self.bucket, "Key": listed.key}
         bucket, key = bucket or self.bucket, f"{prefix}{listed.key}"
         if listed.size <= _LARGEST_COPY:
@@ -101,7 +101,7 @@ class Objects:
         return "NoSuchKey" if code in S3_DENIED and self._is_missing(listed.key) else code
 
     def _is_missing(self, key: str) -> bool:
-        """Whether an object is not listed. If listing is not permitted, it counts as existing."""
+        """Whether an object is missing. If listing is not permitted, it counts as existing."""
         answer = dict[str, Any]()
         denied = self._verdict(
             lambda: answer.update(self._client.list_objects_v2(Bucket=self.bucket, Prefix=key, MaxKeys=1))
@@ -110,7 +110,7 @@ class Objects:
 
     @staticmethod
     def _verdict(call: Callable[..., Any], *args: Any, **named: Any) -> str:
-        """S3's error code for an object, if a repeated call would fail the same way; empty if the call succeeds."""
+        """Make a call. Returns S3's error code if a repeated call would fail the same way; empty if it succeeds."""
         try:
             with translated("S3"):
                 call(*args, **named)

@@ -1,9 +1,9 @@
 """Payloads too large for a journal entry, in S3 under ``payloads/{hash}/{saga_id}/{seq}/{token}/{digest}``.
 
-The fencing token is part of the key, so a late writer with an old token cannot overwrite the payload of a newer entry.
-So is a digest of the content: two starts with one idempotency key have the same token, and the refused one must not
-overwrite the other's request. A hash of the saga's id comes first, because ids begin with the time, and S3 takes 3,500
-puts per second and prefix.
+The key contains the fencing token, so a late writer with an old token cannot overwrite the payload of a newer entry. It
+contains a digest of the content, because two starts with one idempotency key have the same token, and the refused start
+must not overwrite the request of the other. A hash of the saga's id comes first, because ids begin with the time, and
+S3 takes 3,500 puts per second and prefix.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sagas.store.encryption import PayloadEncryption
 
 _DIGITS = 32
-"""Hexadecimal digits of SHA-256 in a key: enough to make it unique."""
+"""How many hexadecimal digits of SHA-256 a key contains, enough to be unique."""
 
 _SPREAD = 4
-"""Hexadecimal digits in front of the ids."""
+"""How many hexadecimal digits come before the ids."""
 
 
 def prefix_of(saga_id: str) -> str:
@@ -52,11 +52,11 @@ class Payloads:
         return PayloadEncryption(settings.payload_key, settings.region, settings.endpoint_url)
 
     def encrypted(self, saga_id: str, place: str, payload: str) -> str:
-        """Return a payload in its stored form: encrypted if a key is configured."""
+        """Return the stored form of a payload. It is encrypted if a key is configured."""
         return payload if self._encryption is None else self._encryption.encrypt(saga_id, place, payload)
 
     def decrypted(self, saga_id: str, place: str, stored: str) -> str:
-        """Return a stored payload in its original form."""
+        """Return the original form of a stored payload."""
         if not is_encrypted(stored):
             return stored
         if self._encryption is None:
@@ -64,7 +64,7 @@ class Payloads:
         return self._encryption.decrypt(saga_id, place, stored)
 
     def is_large(self, payload: str) -> bool:
-        """Whether ``payload`` (JSON text) goes to S3."""
+        """Whether a payload, a JSON text, must go to S3."""
         return len(payload.encode()) > self._settings.payload_limit
 
     def put(self, saga_id: str, seq: int, token: int, payload: str) -> str:
@@ -94,10 +94,10 @@ class Payloads:
             return body.read().decode(errors="replace"), size  # a changed payload may not be UTF-8
 
     def delete_all(self, saga_id: str) -> None:
-        """Delete every payload of a saga, including those that no entry points to."""
+        """Delete all payloads of a saga, including those that no entry names."""
         if not self._settings.payload_bucket:
             return
-        from sagas.store.journal.objects import Objects  # only a purge deletes
+        from sagas.store.journal.objects import Objects  # here, because only a purge deletes
 
         objects = Objects(self._client, self._settings.payload_bucket)
         last = False

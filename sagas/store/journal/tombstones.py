@@ -1,7 +1,8 @@
 """Write the tombstones of purged sagas, and delete everything else.
 
-A purged saga's first entry becomes its tombstone, the only item of a saga that DynamoDB deletes by its time to live. If
-there were two such items, one could be deleted days before the other, and the saga would look like an unfinished start.
+A purged saga's first entry becomes its tombstone. No other item of a saga is deleted by DynamoDB at the end of a time
+to live. With two such items, one could be deleted days before the other, and the rest would look like an unfinished
+start.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from sagas.store.settings import StoreSettings
 from sagas.store.tables import Tables
 
 MOST_ACTIONS = 1_000
-"""How many entries a tombstone lists, the last ones."""
+"""How many of the last entries a tombstone lists."""
 _SEAL = 16
 """Bytes of an entry's seal."""
 _OF_THE_ENTRY = {"saga_id": "saga_id", "saga": "saga", "created_at": "at"}
-"""Attributes of the saga that the entry has itself, and their names there."""
+"""Attributes of the saga that the entry itself has, and the entry's names for them."""
 _LEFT_OUT = frozenset({"open_shard", "due", "name_shard", "ended", *_OF_THE_ENTRY})
 _WRITTEN = ("purge", "expires_at", "details")
 _REMOVED = ("payload", "payload_ref", "payload_hash", "salt", "trace_id")
 _NOT_OPEN = 1.0
-"""Stands for ``stale_after``, which has no effect on an ended saga."""
+"""A value for ``stale_after``. It has no effect, because the saga has ended."""
 
 
 class Tombstones:
-    """Writes tombstones, and deletes what they replace. Every call can be repeated by a purge that continues."""
+    """Writes tombstones, and deletes what they replace. An interrupted purge can repeat every call."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
         self._tables = tables
@@ -45,15 +46,14 @@ class Tombstones:
         self._payloads = payloads
 
     def get_many(self, saga_ids: Iterable[str]) -> dict[str, Tombstone]:
-        """Return the tombstones of the purged ones among these sagas."""
+        """Return the tombstones of those of these sagas that were purged."""
         keys = [_key(saga_id, 1) for saga_id in saga_ids]
         items = self._tables.connection.get_many(self._settings.audit_table, keys, consistent=True)
         tombstones = {item["saga_id"]["S"]: tombstone_in(item) for item in items}
         return {saga_id: tombstone for saga_id, tombstone in tombstones.items() if tombstone is not None}
 
     def put(self, saga_id: str, tombstone: Tombstone) -> None:
-        """Turn the first entry of a saga into its tombstone, without payload, salt and details. An existing tombstone
-        is kept."""
+        """Turn the first entry of a saga into its tombstone, without payload, salt and details, unless it is one."""
         state = replace(tombstone.state, lease=None, purge=None, progress=None)
         item = item_of(state, self._settings, _NOT_OPEN)
         actions = tombstone.actions[-MOST_ACTIONS:]
@@ -102,7 +102,7 @@ class Tombstones:
 
 
 def tombstone_in(item: Item) -> Tombstone | None:
-    """Return the tombstone in a journal entry's item; ``None`` if it has none."""
+    """Return the tombstone of a journal entry's item; ``None`` if there is none."""
     if "purge" not in item:
         return None
     stored = item["purge"]["M"]

@@ -1,9 +1,8 @@
-"""The scan positions of the supervisor: how far it has sent the due sagas of each shard to workers.
+"""The supervisor's scan positions: how far it has sent the due sagas of each shard to workers.
 
-There is one item per shard, under a key that no saga can have.
-
-A *round* scans a shard of the index from its beginning, page by page, over several runs. Sagas before its position are
-not sent again before the round has ended, unless the queue is empty.
+There is one item per shard, under a key that no saga can have. A *round* scans a shard of the index from its beginning,
+page by page, over several runs. Until the round ends, sagas before the position are not sent again unless the queue is
+empty.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from sagas.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class ScanPosition:
-    """Progress of the latest round over a shard. Times in epoch seconds, 0 for never.
+    """Progress of the latest round over a shard. Times are epoch seconds; 0 means never.
 
     Args:
         upto: the last position that was sent.
         until: when the round ends.
-        moved_at: when that position was noted.
-        by: a nonce of the run that noted it, so that it recognizes its own note.
+        moved_at: when the position was noted.
+        by: a nonce of the run that noted the position, by which it recognizes its own note.
     """
 
     upto: IndexPosition | None = None
@@ -35,13 +34,13 @@ class ScanPosition:
 
 
 class ScanPositions:
-    """Reads and moves the scan positions, by the index key of the shard."""
+    """Reads and moves the scan positions. Shards are named by their index keys."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     def get(self, shard: str) -> ScanPosition:
-        """Return the scan position of a shard, by a consistent read; an empty one if it was never scanned."""
+        """Return the scan position of a shard, by a consistent read; an empty one if the shard was never scanned."""
         model = self._tables.scan_position
         try:
             item = model.get(_key(shard), consistent_read=True)
@@ -51,7 +50,7 @@ class ScanPositions:
         return ScanPosition(upto, time_of(item.until), time_of(item.moved_at), item.by)
 
     def move(self, shard: str, before: ScanPosition, after: ScanPosition) -> bool:
-        """Move the scan position of a shard; ``False`` if another run has moved it."""
+        """Move the scan position of a shard; return ``False`` if another run has moved it."""
         model, upto = self._tables.scan_position, after.upto
         if upto is None:
             raise ValueError("after: upto is missing")
@@ -66,7 +65,7 @@ class ScanPositions:
         try:
             model(_key(shard)).update(actions=[name.set(value) for name, value in values], condition=unchanged)
         except Refused:
-            return self.get(shard) == after  # this call's own write, if its response was lost
+            return self.get(shard) == after  # this call's own write may have succeeded without a response
         return True
 
 

@@ -1,9 +1,9 @@
 """Progress of sweep rounds, in the table of sagas, under keys that no saga can have.
 
-A round's item is ``sweep#{saga type}``. Its parts, each a range of keys, are ``sweep#{saga type}#{number}``, and the
-next round reuses their items: a part belongs to the round that it names. A worker claims a part. It writes the part's
-sums together with its last key, in one write on condition that the claim still holds. So each object is in the sums
-once, even if a message is delivered twice or a worker dies. Every change of the number of parts is one transaction.
+A round's item is ``sweep#{saga type}``. Its parts, each a range of keys, are ``sweep#{saga type}#{number}``. The next
+round reuses their items, so each part names the round to which it belongs. A worker claims a part. One write, whose
+condition is the claim, stores the part's sums together with its last key. So each object is in the sums once, even if a
+message is delivered twice or a worker dies. Each change of the number of parts is one transaction.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sagas.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The current or last round over all objects of a saga type. Times in epoch seconds, 0 for never.
+    """The current or last round over all objects of a saga type. Times are epoch seconds; 0 means never.
 
     Args:
         saga: the saga type.
-        number: its number, from 1; 0 for none.
-        began_at: when it began.
+        number: the round's number, from 1; 0 if there is none.
+        began_at: when the round began.
         finished_at: when a round last ended.
-        parts: the number of its parts.
-        open: the number of parts that are not done.
+        parts: how many parts it has.
+        open: how many parts are not done.
     """
 
     saga: str
@@ -42,7 +42,7 @@ class Round:
 
     @property
     def under_way(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the round has begun and not ended."""
         return self.began_at > self.finished_at
 
 
@@ -55,12 +55,12 @@ class RoundPart:
         round: the round's number.
         number: the part's number, from 0.
         after: the key after which to continue; empty at the beginning of the prefix.
-        until: the last key that may be in it; empty at the end of the prefix.
+        until: the last key of the range; empty at the end of the prefix.
         sums: the counters so far, by name.
-        stopped: why it stopped; empty while it runs.
-        done: true if it has reached its end.
-        owner: the worker that holds it.
-        held_until: epoch seconds after which its owner can no longer act.
+        stopped: why the part has stopped; empty while it runs.
+        done: true if the part has reached its end.
+        owner: the worker that holds the part.
+        held_until: epoch seconds after which the owner can no longer act.
     """
 
     saga: str
@@ -103,14 +103,14 @@ class SweepRounds:
         return sorted((part for part in parts if part.round == of.number), key=lambda part: part.number)
 
     def begin(self, seen: Round, now: float) -> Round | None:
-        """Begin the next round, with one part that covers all keys. ``now``: epoch seconds. Returns the new round;
-        ``None`` if it has begun already."""
+        """Begin the next round, with one part for all keys. ``now``: epoch seconds. Returns the new round; ``None`` if
+        it has begun already."""
         begun = Round(seen.saga, seen.number + 1, now, seen.finished_at, 1, 1)
         head = self._update(
             _key(seen.saga),
             {"round": begun.number, "began_at": text_of(now), "parts": 1, "open": 1},
             ["#round = :seen" if seen.number else "attribute_not_exists(#round)"],
-            {"seen": seen.number} if seen.number else {},  # DynamoDB refuses a value that no expression has
+            {"seen": seen.number} if seen.number else {},  # DynamoDB refuses values that no expression uses
         )
         return begun if self._together([{"Update": head}, self._put(RoundPart(seen.saga, begun.number, 0))]) else None
 
@@ -131,11 +131,11 @@ class SweepRounds:
         return _part_of(part.saga, answer["Attributes"])
 
     def advance(self, part: RoundPart) -> bool:
-        """Write a part's last key and its sums; ``False`` if the claim has expired."""
+        """Write a part's last key and sums; return ``False`` if the claim has expired."""
         return self._mine(part, [])
 
     def release(self, part: RoundPart) -> bool:
-        """Write the same, and release the claim."""
+        """Write the same as :meth:`advance`, and release the claim."""
         return self._mine(part, ["owner", "held_until"])
 
     def _mine(self, part: RoundPart, removed: Sequence[str]) -> bool:
@@ -146,13 +146,13 @@ class SweepRounds:
         return True
 
     def finish(self, part: RoundPart) -> bool:
-        """Write a part's sums and that it is done; ``False`` if the claim has expired."""
+        """Write a part's sums, and that the part is done; return ``False`` if the claim has expired."""
         progress = self._progress(part, {"done": True}, ["owner", "held_until"])
         return self._together([{"Update": progress}, {"Update": self._counted(part, {"open": -1}, [], {})}])
 
     def split(self, part: RoundPart, at: str, seen: Round, most: int) -> RoundPart | None:
         """Split off the keys after ``at`` as a new part. Returns the new part; ``None`` if the claim has expired,
-        another part was split off in the meantime, or enough are open."""
+        another part was split off in the meantime, or too many are open."""
         other = RoundPart(part.saga, part.round, seen.parts, at, part.until)
         shorter = self._progress(replace(part, until=at), {}, [])
         as_seen = self._counted(part, {"open": 1, "parts": 1}, ["#parts = :seen", "#open < :most"], {
@@ -161,7 +161,7 @@ class SweepRounds:
         return other if self._together([{"Update": shorter}, {"Update": as_seen}, self._put(other)]) else None
 
     def end(self, of: Round, totals: Mapping[str, int], now: float) -> bool:
-        """End a round whose parts are all done, with its totals; ``False`` if it has ended, or a part is open."""
+        """End a round, with its totals; return ``False`` if it has ended already, or a part is open."""
         request = self._update(
             _key(of.saga),
             {"finished_at": text_of(max(now, of.began_at))},
@@ -176,8 +176,8 @@ class SweepRounds:
         return True
 
     def _together(self, writes: Sequence[dict[str, Any]]) -> bool:
-        """Make all of these writes or none; ``False`` if a condition does not hold. If the response is lost, DynamoDB
-        recognizes the repeated request by the token that botocore adds."""
+        """Make all of these writes or none; return ``False`` if a condition does not hold. If the response is lost,
+        DynamoDB recognizes the repeated request by the token that botocore has added."""
         try:
             self._tables.connection.dispatch("TransactWriteItems", {"TransactItems": list(writes)})
         except Refused:
@@ -185,7 +185,7 @@ class SweepRounds:
         return True
 
     def _put(self, part: RoundPart) -> dict[str, Any]:
-        """The write of a new part, which replaces a part of an earlier round."""
+        """Return the write of a new part. It may replace a part of an earlier round."""
         item = _key(part.saga, part.number) | attributes_of(
             {"round": part.round, "number": part.number, "after": part.after or None, "until": part.until or None}
         )
@@ -199,7 +199,7 @@ class SweepRounds:
         return {"Put": put}
 
     def _progress(self, part: RoundPart, written: Mapping[str, Any], removed: Sequence[str]) -> dict[str, Any]:
-        """The update of a part by its owner."""
+        """Return the update of a part by its owner."""
         changes = {"after": part.after or None, "until": part.until or None, "stopped": part.stopped or None, **written}
         return self._update(
             _key(part.saga, part.number),
@@ -213,7 +213,7 @@ class SweepRounds:
     def _counted(
         self, part: RoundPart, steps: Mapping[str, int], conditions: Iterable[str], values: Mapping[str, int]
     ) -> dict[str, Any]:
-        """The update of a round's counts of parts."""
+        """Return the update of a round's counts of parts."""
         sums = [f"#{name} = #{name} + :add_{name}" for name in steps]
         added = {f"add_{name}": step for name, step in steps.items()}
         used = {**values, **added, "round": part.round}
@@ -230,7 +230,7 @@ class SweepRounds:
         documents: Mapping[str, dict[str, Any]] | None = None,
         more: Iterable[str] = (),
     ) -> dict[str, Any]:
-        """An update. Placeholders are named after attributes: ``#open`` is the attribute, ``:open`` its value."""
+        """Return an update. Placeholders are named after attributes: ``#open`` the attribute, ``:open`` its value."""
         documents = documents or {}
         sets = [*(f"#{name} = :{name}" for name in (*written, *documents)), *more]
         condition, removes = " AND ".join(conditions), [f"#{name}" for name in removed]

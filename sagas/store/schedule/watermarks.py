@@ -12,13 +12,13 @@ from sagas.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Progress of a queue. Times in epoch seconds, 0 for never.
+    """Progress of a queue. Times are epoch seconds; 0 means never.
 
     Args:
-        passed: when a handled message was sent; another environment may have handled a later one.
+        passed: when a message was sent that has been handled. Another environment may have handled a later one.
         noted_at: when that was noted.
-        resumed_at: when messages could be handled again after failures of the store, or the last time at which none
-            was being handled.
+        resumed_at: when messages could be handled again after an outage of the store, or when last no message was
+            handled for long.
         empty_at: when the queue was last seen empty.
     """
 
@@ -45,7 +45,7 @@ class Watermarks:
         return Watermark(*map(time_of, times))
 
     def note(self, saga: str, step: str, passed: float, at: float, *, resumed: bool = False) -> None:
-        """Write the progress of the queue as an environment sees it; the last write wins. ``at``: epoch seconds."""
+        """Write a queue's progress as an environment sees it. The last write wins. ``at``: epoch seconds."""
         model = self._tables.watermark
         actions = [model.passed.set(iso(passed)), model.noted_at.set(iso(at))]
         if resumed:
@@ -53,7 +53,8 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def note_rest(self, saga: str, step: str, at: float, *, empty: bool, silent: bool) -> None:
-        """Write that a queue is empty or handles nothing; the last write wins. ``at``: epoch seconds."""
+        """Write that a queue is empty, or that its workers handle nothing. The last write wins. ``at``: epoch
+        seconds."""
         model = self._tables.watermark
         actions = [
             *([model.empty_at.set(iso(at))] if empty else ()),
@@ -62,8 +63,8 @@ class Watermarks:
         model(_key(saga, step)).update(actions=actions)
 
     def reserve(self, saga: str, step: str, minute: int, count: int, most: int) -> bool:
-        """Reserve messages that may be sent again into a step's queue within a minute, at most ``most`` by all
-        environments. ``minute``: its number since the epoch. Returns whether they were reserved."""
+        """Reserve messages that may be sent again to a step's queue within a minute: at most ``most`` for all
+        environments together. ``minute``: the minute's number since the epoch. Returns whether they were reserved."""
         model = self._tables.watermark
         more, first = [model.resent.set(model.resent + count)], [model.resent.set(count), model.resent_in.set(minute)]
         room = (model.resent_in == minute) & (model.resent <= most - count)

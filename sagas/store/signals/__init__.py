@@ -1,1 +1,1 @@
-"""Accepted signals, until their steps take them."""
+"""The accepted signals that wait for their steps."""

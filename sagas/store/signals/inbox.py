@@ -1,4 +1,4 @@
-"""The inbox: signals sent to steps, write-once, in the table of sagas, under keys that no saga can have."""
+"""The inbox: signals sent to steps, written once in the table of sagas, under keys that no saga can have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _COMING = ("PENDING", "RUNNING", "RETRYING")
 
 
 class Inbox:
-    """Signals by saga, step and round. A value is written once, together with its step's flag in the control item."""
+    """Stores signals by saga, step and round. Each is written once, together with its step's flag in the control
+    item."""
 
     def __init__(self, tables: Tables, settings: StoreSettings, payloads: Payloads) -> None:
         self._tables = tables
@@ -26,12 +27,12 @@ class Inbox:
         self._payloads = payloads
 
     taking = "#status IN (:PENDING, :RUNNING, :WAITING, :DEAD_LETTERED)"
-    """The condition that a saga may still reach a step, or waits there."""
+    """The condition that a saga may still reach a step or waits there."""
 
     def accept(self, before: SagaState, index: int, signal: SentSignal, stale_after: float) -> bool:
         """Put a value into the inbox and set its step's flag, in one transaction. ``stale_after``: seconds after which
-        the supervisor recovers a waiting saga, in case the caller dies before it acts on the signal. Returns whether
-        both were written; otherwise neither was, and the caller reads the saga again."""
+        the supervisor acts on the signal if the caller dies first. Returns whether both were written. If not, neither
+        was, and the caller must read the saga again."""
         step, place = before.steps[index], f"#steps[{index}]"
         text, ref = self._payloads.encrypted(before.saga_id, _place(step.name, step.round), signal.payload), None
         if self._payloads.is_large(text):
@@ -63,7 +64,7 @@ class Inbox:
             f"{place}.#round = :round" if step.round else f"attribute_not_exists({place}.#round)",
         ]
         # The caller may die before it acts on the signal, long before the wait ends. So the saga moves to the usual
-        # shard: in the shard of waits, the tick may have passed this time already.
+        # shard. In the shard of waits, the tick may already have scanned past the time.
         changes = f"SET {place}.#sig = :sig" + (", #due = :due, #open_shard = :open_shard" if waiting else "")
         values = attributes_of({f":{status}": status for status in (*_COMING, "WAITING", "DEAD_LETTERED")})
         shard = str(shard_of(before.saga_id, self._settings.shards))
@@ -86,7 +87,7 @@ class Inbox:
         return True
 
     def get(self, saga_id: str, step: StepState) -> SentSignal | None:
-        """Return the signal sent to a step in its current round, by a consistent read; ``None`` if there is none."""
+        """Return the signal sent to a step in the current round, by a consistent read; ``None`` if there is none."""
         key = {"saga_id": {"S": _key(saga_id, step.name, step.round)}}
         request = {"TableName": self._settings.sagas_table, "Key": key, "ConsistentRead": True}
         item: Item | None = self._tables.connection.dispatch("GetItem", request).get("Item")
@@ -101,7 +102,7 @@ class Inbox:
         return SentSignal(payload, item["content"]["S"], item["actor"]["S"], epoch(item["at"]["S"]), hidden)
 
     def delete(self, state: SagaState) -> None:
-        """Delete all signals of a saga, in every round. Missing ones count as deleted."""
+        """Delete all signals of a saga, from all rounds. Missing ones count as deleted."""
         for step in state.steps:
             for number in range(step.round + 1 if step.waits_for == "signal" else 0):
                 key = {"saga_id": {"S": _key(state.saga_id, step.name, number)}}

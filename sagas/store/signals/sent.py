@@ -13,7 +13,7 @@ class SentSignal:
 
     Args:
         payload: the value, as JSON text.
-        content: the hash of the value as its type encodes it, which identifies a repeated signal.
+        content: the hash of the value as its type encodes it, by which a repeated signal is recognized.
         actor: the sender.
         at: epoch seconds.
         hidden: the paths to the hidden parts of the value.

@@ -1,1 +1,1 @@
-"""Stored state of saga types: pauses, failures in a row, circuit breakers."""
+"""The stored state of saga types: pauses, failures in a row, circuit breakers, blueprints."""

@@ -1,6 +1,6 @@
 """Blueprints of saga types, in the table of sagas, under keys that no saga can have. They are never changed or deleted.
 
-An item per type, ``definition#TYPE``, has the names of its blueprints. A type without it never had a saga.
+One item per type, ``definition#TYPE``, has the names of its blueprints. It is missing until the type has a saga.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class BlueprintItems:
         self._table = settings.sagas_table
 
     def names(self, sagas: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Return the names of the blueprints by saga type, by eventually consistent reads; without the types that never
-        had a saga."""
+        """Return the names of blueprints by saga type, by eventually consistent reads. Types that had no saga are
+        missing."""
         items = self._connection.get_many(self._table, [_key(f"definition#{saga}") for saga in sagas])
         return {item["saga_id"]["S"].partition("#")[2]: frozenset(item["blueprints"]["SS"]) for item in items}
 
@@ -32,7 +32,7 @@ class BlueprintItems:
         """Store a blueprint, and then its name. ``now``: epoch seconds."""
         item = attributes_of({"body": body, "version": version, "at": iso(now)}) | _key(_id(saga, name))
         put = {"TableName": self._table, "Item": item, "ConditionExpression": "attribute_not_exists(saga_id)"}
-        with suppress(Refused):  # another environment stored the same bytes
+        with suppress(Refused):  # another environment has stored the same bytes
             self._connection.dispatch("PutItem", put)
         update = {
             "TableName": self._table,

@@ -1,7 +1,7 @@
-"""Circuit breakers: one item per step that has one, in the table of sagas, under a key that no saga can have.
+"""Circuit breakers: one item per step with a breaker, in the table of sagas, under a key that no saga can have.
 
-Failures in a row are added, never overwritten, so that many environments can count concurrently without retries.
-Opening is one conditional update, which succeeds in one environment and is refused in all others.
+Failures in a row are added and not overwritten, so many environments can count concurrently without retries. A
+conditional update opens a breaker. It succeeds in one environment and is refused in all others.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class BreakerItems:
         self._settings = settings
 
     def get(self, saga: str, step: str) -> BreakerState:
-        """Return a step's breaker, by a consistent read; a closed one if it was never written."""
+        """Return a step's breaker, by a consistent read; a closed breaker if none was ever written."""
         request = {"TableName": self._settings.sagas_table, "Key": _key(saga, step), "ConsistentRead": True}
         return _state_of(self._tables.connection.dispatch("GetItem", request).get("Item", {}))
 
     def get_many(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BreakerState]:
-        """Return the breakers of these steps, each named by saga type and step, by consistent reads."""
+        """Return the breakers of these steps, which are named by saga type and step, by consistent reads."""
         by_key = {_text(saga, step): (saga, step) for saga, step in places}
         keys = [attributes_of({"saga_id": key}) for key in by_key]
         items = self._tables.connection.get_many(self._settings.sagas_table, keys, consistent=True)
@@ -44,8 +44,8 @@ class BreakerItems:
         return closed | {by_key[text_in(item, "saga_id")]: _state_of(item) for item in items}
 
     def count(self, saga: str, step: str, failures: int, revision: str) -> BreakerState:
-        """Add failures in a row to a closed breaker, once even if the request arrives twice. Returns the breaker
-        afterwards; unchanged if it is not closed."""
+        """Add failures in a row to a closed breaker, only once even if the request arrives twice. Returns the breaker
+        afterwards, unchanged if it is not closed."""
         changes = ["#failures = if_not_exists(#failures, :zero) + :failures", "#revision = :revision"]
         values = {"zero": 0, "failures": failures, "revision": revision}
         once = "(attribute_not_exists(#revision) OR #revision <> :revision)"
@@ -59,7 +59,7 @@ class BreakerItems:
 
     def open(self, saga: str, step: str, threshold: int, opened: BreakerState) -> BreakerState | None:
         """Open a closed breaker whose failures have reached the threshold. Returns the breaker afterwards; ``None`` if
-        another environment opened it, or a success reset it first."""
+        another environment has opened it, or a success has reset it."""
         values = {
             "open_until": text_of(opened.open_until),
             "opened_at": text_of(opened.opened_at),
@@ -70,8 +70,8 @@ class BreakerItems:
         return self._update(saga, step, changes, counted, values | {"failures": threshold})
 
     def swap(self, saga: str, step: str, before: BreakerState, after: BreakerState) -> BreakerState:
-        """Replace ``before`` by ``after``, which has a new revision. Returns the breaker afterwards: ``after``, or what
-        another environment wrote first."""
+        """Replace ``before`` with ``after``, which has a new revision. Returns the breaker afterwards: ``after``, or
+        what another environment has written before."""
         stored = attributes_of(
             {
                 "failures": after.failures,
@@ -100,7 +100,7 @@ class BreakerItems:
         return after
 
     def close(self, saga: str, step: str, now: float, revision: str) -> None:
-        """Close a breaker, whatever its state. ``now``: epoch seconds."""
+        """Close a breaker, whatever its state is. ``now``: epoch seconds."""
         request = {
             "TableName": self._settings.sagas_table,
             "Key": _key(saga, step),

@@ -1,4 +1,4 @@
-"""All pauses, in one item, so that an environment reads one item however many pauses there are."""
+"""All pauses, in one item. So an environment reads one item, however many pauses there are."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sagas.store.documents import packed, unpacked
 from sagas.store.tables import Tables
 
 _KEY: Item = {"saga_id": {"S": "pauses"}}
-"""Next to the sagas, under a key that no saga can have."""
+"""The key of the item in the table of sagas, which no saga can have."""
 _GOOD_FOR = 5.0
-"""Seconds for which pauses are cached, and after which a pause or its end takes effect everywhere."""
+"""Seconds for which pauses are cached. After that time, a pause or its end takes effect everywhere."""
 _OF = "of:"
-"""Prefix of a scope in the item, so that no scope is taken for the item's key."""
+"""Prefix of scopes in the item. It distinguishes them from the item's key."""
 SETTLING = 86_400.0
 """Seconds for which an ended pause is kept, because the index of paused sagas lags."""
 
@@ -26,7 +26,7 @@ class Pauses:
     """All pauses, cached for a few seconds.
 
     Args:
-        tables: where they are stored.
+        tables: where the pauses are stored.
         table: the name of the table of sagas.
         now: epoch seconds.
     """
@@ -38,8 +38,8 @@ class Pauses:
         self._cached: tuple[float, dict[Scope, Pause]] | None = None
 
     def all(self, *, fresh: bool = False) -> dict[Scope, Pause]:
-        """Return the pauses, including those that ended within a day. Unless ``fresh``, they are cached, and the read
-        is eventually consistent, which costs half."""
+        """Return the pauses, including those that ended within the last day. Unless ``fresh``, they may come from the
+        cache or an eventually consistent read, which costs half."""
         if not fresh and self._cached is not None and self._now() - self._cached[0] < _GOOD_FOR:
             return self._cached[1]
         request = {"TableName": self._table, "Key": _KEY, "ConsistentRead": fresh}
@@ -61,7 +61,7 @@ class Pauses:
         return self.all(fresh=fresh).get(scope, NO_PAUSE)
 
     def holding(self, name: str, step: str, saga_id: str, *, undo: bool, fresh: bool = False) -> Scope | None:
-        """Return the widest scope whose pause blocks a step, or its undo; ``None`` if it may begin."""
+        """Return the widest scope whose pause blocks a step or its undo; ``None`` if none does."""
         pauses = self.all(fresh=fresh)
         scopes = (Scope(name), Scope(name, step), Scope(name, saga_id=saga_id)) if pauses else ()
         return next((scope for scope in scopes if pauses.get(scope, NO_PAUSE).holds(undo=undo)), None)
@@ -73,7 +73,7 @@ class Pauses:
         return self.holding(state.saga, step, state.saga_id, undo=state.undoing, fresh=fresh)
 
     def put(self, scope: Scope, pause: Pause) -> None:
-        """Store a pause, or its end. Those that ended more than a day ago are removed."""
+        """Store a pause or its end. Pauses that ended more than a day ago are removed."""
         pauses = {**self.all(), scope: pause}
         old = [other for other, its in pauses.items() if not its.on and self._now() - its.resumed_at > SETTLING]
         names = {f"#old{number}": f"{_OF}{other.text}" for number, other in enumerate(old)}
@@ -86,7 +86,7 @@ class Pauses:
             "ExpressionAttributeValues": {":pause": packed(_stored(pause))},
         }
         self._tables.connection.dispatch("UpdateItem", request)
-        # Do not read it back: an eventually consistent read may return the previous pauses.
+        # Do not read the item again: an eventually consistent read may return the previous pauses.
         self.cache({other: its for other, its in pauses.items() if other not in old})
 
 

@@ -1,4 +1,4 @@
-"""Sagas of a type that failed in a row, and the time until which the library therefore refuses new ones."""
+"""Sagas of a type that failed in a row, and the time until which the library refuses new sagas because of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.store.outcomes import Refused
 from sagas.store.tables import Tables
 
 FOREVER = 253_370_764_800.0
-"""Epoch seconds in the year 9999, which mean that starts are refused until an operator resumes the type."""
+"""Epoch seconds in the year 9999: starts are refused until an operator resumes the type."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,7 +24,7 @@ class FailedSaga:
 
     @property
     def text(self) -> str:
-        """Its stored form, which sorts by time."""
+        """The stored form, which sorts by time."""
         return f"{iso(self.at)} {self.saga_id}"
 
     @classmethod
@@ -40,7 +40,7 @@ class Streak:
 
     Args:
         failures: failed sagas that may count, oldest first.
-        paused_until: epoch seconds until which starts are refused; 0 if they never were. :data:`FOREVER`: until an
+        paused_until: epoch seconds until which starts are refused; 0 if they never were; :data:`FOREVER` until an
             operator resumes the type.
     """
 
@@ -68,8 +68,8 @@ class Streaks:
         self._update(name, [model.failures.remove(), model.paused_until.remove()], model.saga_id.exists())
 
     def count(self, name: str, failed: FailedSaga) -> Streak | None:
-        """Add a failed saga, atomically and once even if repeated. Returns the streak afterwards; ``None`` while starts
-        are refused, because failures do not count then."""
+        """Add a failed saga, atomically, and only once if repeated. Returns the streak afterwards; ``None`` while
+        starts are refused, when failures do not count."""
         return self._update(name, [self._tables.streak.failures.add({failed.text})], self._counts(failed.at))
 
     def forget_failures(self, name: str, failures: Iterable[FailedSaga]) -> None:
@@ -79,8 +79,8 @@ class Streaks:
             self._update(name, [model.failures.delete(texts)], model.saga_id.exists())
 
     def pause(self, name: str, until: float, last: FailedSaga) -> bool:
-        """Refuse starts, unless an operator or another worker has changed the streak. ``until``: epoch seconds. Returns
-        whether this call refuses them."""
+        """Pause starts, unless an operator or another worker has changed the streak. ``until``: epoch seconds. Returns
+        whether this call has paused them."""
         model = self._tables.streak
         counts = self._counts(last.at) & model.failures.contains(last.text)
         if self._update(name, [model.paused_until.set(iso(until))], counts):
