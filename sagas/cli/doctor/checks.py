@@ -17,11 +17,11 @@ from sagas.topology import WITHOUT_RECURSION_CONFIG
 State = Literal["ok", "warn", "fail", "unchecked"]
 
 _SKEW = 60.0, 300.0
-"""Seconds by which a clock may be wrong: to be told, and to have its signatures refused by AWS."""
+"""Seconds by which a clock may be wrong: to be reported, and to have its signatures refused by AWS."""
 _UNRESERVED = 100
 """Executions that Lambda keeps unreserved in each account."""
 _FULL = 0.8
-"""The part of a quota from which on it is told."""
+"""The part of a quota from which on a check reports it."""
 _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "403")
 _REFUSED = ("ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
 _SIGN_IN = "sign in to AWS, or name a profile with --profile"
@@ -108,8 +108,8 @@ def credentials(facts: tuple[str, str]) -> Findings:
 
 def clock(ahead: float) -> Findings:
     """Whether AWS takes signatures with this machine's time."""
-    told, refused = _SKEW
-    state: State = "ok" if abs(ahead) < told else "warn" if abs(ahead) < refused else "fail"
+    notable, refused = _SKEW
+    state: State = "ok" if abs(ahead) < notable else "warn" if abs(ahead) < refused else "fail"
     text = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} AWS"
     yield Finding(state, text, "" if state == "ok" else "set this machine's clock; AWS refuses five minutes")
 
@@ -120,8 +120,8 @@ def packages(facts: Mapping[str, tuple[str, str]]) -> Findings:
     if bad:
         yield Finding("fail", ", ".join(bad), "install again: pip install --upgrade 'lambda-sagas[local]'")
     else:
-        shown = ("Python", "lambda-sagas", "boto3", "aws-cdk-lib")
-        yield Finding("ok", ", ".join(f"{name} {facts[name][0]}" for name in shown if name in facts))
+        main = ("Python", "lambda-sagas", "boto3", "aws-cdk-lib")
+        yield Finding("ok", ", ".join(f"{name} {facts[name][0]}" for name in main if name in facts))
 
 
 def fits(version: str, takes: str) -> bool:
@@ -239,24 +239,24 @@ def replaced(facts: tuple[Resources, Resources]) -> Findings:
 _KEEP = "see docs/operations/deploying.md#what-must-not-be-replaced"
 
 
-def _lost(deployed: Resources, wanted: Resources) -> Iterator[str]:
+def _lost(deployed: Resources, template: Resources) -> Iterator[str]:
     for id, one in deployed.items():
         if one.type in _HOLDS:
             named = _HOLDS[one.type]
-            now = wanted.get(id, Resource("", {}))
+            now = template.get(id, Resource("", {}))
             if now.type != one.type or now.properties.get(named) != one.properties.get(named):
                 yield one.name or id
 
 
 def pending(facts: tuple[Resources, Resources]) -> Findings:
     """Whether queues and mappings of the app are those that are deployed."""
-    deployed, wanted = (_settings_of(resources) for resources in facts)
-    changed = [id for id in wanted if deployed.get(id) != wanted[id]]
+    deployed, template = (_settings_of(resources) for resources in facts)
+    changed = [id for id in template if deployed.get(id) != template[id]]
     if changed:
         text = f"the app has other settings than the stack for {len(changed)} queues and mappings: {', '.join(changed)}"
         yield Finding("warn", text, _DEPLOY)
     else:
-        yield Finding("ok", f"{len(wanted)} queues and mappings are those of the app")
+        yield Finding("ok", f"{len(template)} queues and mappings are those of the app")
 
 
 def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
@@ -266,9 +266,9 @@ def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
 
 def unchanged(facts: Sequence[Compared]) -> Findings:
     """Whether somebody has changed a setting by hand."""
-    changed = [one for one in facts if one.wanted != one.actual]
+    changed = [one for one in facts if one.declared != one.actual]
     for one in changed:
-        text = f"{one.resource}: {one.setting} is {one.actual}, and its template has {one.wanted}"
+        text = f"{one.resource}: {one.setting} is {one.actual}, and its template has {one.declared}"
         yield Finding("fail", text, "set it back by hand: a deployment of the same template does not")
     if not changed:
         yield Finding("ok", f"{len({one.resource for one in facts})}, all as their template has them")

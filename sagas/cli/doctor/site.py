@@ -63,7 +63,7 @@ class Compared:
 
     resource: str
     setting: str
-    wanted: str
+    declared: str
     actual: str
 
 
@@ -84,12 +84,8 @@ class Site:
         self._now = SystemClock().now
 
     def connect(self) -> None:
-        """Find out who calls, and where.
-
-        Raises:
-            SagaError: no region is configured, or no local stack is running.
-            ClientError, BotoCoreError: there are no usable credentials, or nothing answers.
-        """
+        """Find out who calls, and where. It raises SagaError without a region or a local stack, and errors of boto3 without
+        credentials or an answer."""
         if self.target.stack is None:
             self.target.client()  # refuses options that go with a stack, and a local stack that is not running
             local = endpoints_from_file(Path.cwd())
@@ -186,7 +182,7 @@ class Site:
         }, max(versions, default=0)
 
     @property
-    def wanted(self) -> Resources:
+    def template(self) -> Resources:
         """The resources of the app's templates."""
         return self._synthesized[0]
 
@@ -219,7 +215,7 @@ class Site:
     def region_features(self) -> tuple[str, list[Mapping[str, Any]]]:
         """Return the region, and the properties of the app's resources."""
         self.in_an_account("regions")
-        return self.region, [one.properties for one in self.wanted.values()]
+        return self.region, [one.properties for one in self.template.values()]
 
     def bootstrap(self) -> tuple[int, int, str]:
         """Return the version of the CDK's bootstrap stack, 0 without one; that which the app needs; and the place."""
@@ -238,7 +234,7 @@ class Site:
         reserves."""
         self.in_an_account("quotas")
         limits = self.client("lambda").get_account_settings()["AccountLimit"]
-        more = _reserved(self.wanted) - (_reserved(self.deployed) if self.status else 0)
+        more = _reserved(self.template) - (_reserved(self.deployed) if self.status else 0)
         return limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"], more
 
     def alarm_quota(self) -> tuple[int, int, int]:
@@ -246,7 +242,7 @@ class Site:
         self.in_an_account("quotas")
         pages = self.client("cloudwatch").get_paginator("describe_alarms").paginate()
         existing = sum(len(page["MetricAlarms"]) for page in pages)
-        more = len(_of(self.wanted, "AWS::CloudWatch::Alarm"))
+        more = len(_of(self.template, "AWS::CloudWatch::Alarm"))
         more -= len(_of(self.deployed, "AWS::CloudWatch::Alarm")) if self.status else 0
         return self._quota("monitoring", ("metric alarms",), 5_000), existing, more
 
@@ -269,7 +265,7 @@ class Site:
 
     def templates(self) -> tuple[Resources, Resources]:
         """Return what is deployed, and what the app would deploy."""
-        return self.deployed, self.wanted
+        return self.deployed, self.template
 
     @cached_property
     def _queues(self) -> dict[str, dict[str, str]]:
@@ -283,22 +279,22 @@ class Site:
             return dict(zip(queues, threads.map(attributes, queues.values()), strict=True))
 
     def queues(self) -> list[Compared]:
-        """Return the settings of the deployed queues, beside those of their template."""
+        """Return the settings of the deployed queues, and those of their template."""
         return [
-            Compared(queue.name, name, wanted, actual.get(name, "none"))
+            Compared(queue.name, name, declared, actual.get(name, "none"))
             for id, queue in _of(self.deployed, "AWS::SQS::Queue").items()
             for actual in [_flat(self._queues[id])]
-            for name, wanted in queue_settings(queue.properties).items()
+            for name, declared in queue_settings(queue.properties).items()
         ]
 
     def mappings(self) -> list[Compared]:
-        """Return the settings of the deployed event source mappings, beside those of their template."""
+        """Return the settings of the deployed event source mappings, and those of their template."""
         mappings, actual = _of(self.deployed, "AWS::Lambda::EventSourceMapping"), self._mappings
         return [
-            Compared(_function_of(found) or one.physical_id, name, wanted, mapping_settings(found).get(name, "none"))
+            Compared(_function_of(found) or one.physical_id, name, declared, mapping_settings(found).get(name, "none"))
             for one in mappings.values()
             for found in [actual.get(one.physical_id, {"Enabled": "missing"})]
-            for name, wanted in mapping_settings(one.properties).items()
+            for name, declared in mapping_settings(one.properties).items()
         ]
 
     @cached_property
