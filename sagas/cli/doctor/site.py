@@ -84,7 +84,7 @@ class Site:
         self._now = SystemClock().now
 
     def connect(self) -> None:
-        """Find out who calls, and where. It raises SagaError without a region or a local stack, and errors of boto3 without
+        """Find out who calls, and where. Raise SagaError without a region or a local stack, and boto3's errors without
         credentials or an answer."""
         if self.target.stack is None:
             self.target.client()  # refuses options that go with a stack, and a local stack that is not running
