@@ -13,7 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sagas.authoring.steps import Undoable
-from sagas.cdk.access.api import ApiFunction, Mount, SagaApi
+from sagas.cdk.access.api import ApiFunction, Mount, SagaApi, api_environment
 from sagas.cdk.access.grants import Access, Grantee
 from sagas.cdk.compute.audit_archive import AuditArchive
 from sagas.cdk.compute.bulk import BULK, NOW, WorkFunction, WorkQueue
@@ -114,8 +114,8 @@ class SagaService(Construct):
             self.now = now.function
             self._parts.append(now)
 
-        mounted = environment if mount is None else {**environment, **mount.environment}
-        answering = ApiFunction(self, "ApiFunction", shared=shared, queues=own_queues, environment=mounted)
+        described = {**environment, **api_environment(options, mount)}
+        answering = ApiFunction(self, "ApiFunction", shared=shared, queues=own_queues, environment=described)
         public = has_public_waits(sagas)
         api = SagaApi(self, "Api", function=answering, options=options, mount=mount, callbacks=public)
         self.api = api.rest_api

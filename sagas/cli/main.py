@@ -36,6 +36,7 @@ app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(events.commands_app, name="commands")
 app.add_typer(events.events_app, name="events")
+app.command()(events.openapi)
 app.add_typer(local.app, name="local")
 
 

@@ -48,7 +48,7 @@ from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus,
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""If a retry is more seconds away, it leaves an invocation that has run several steps."""
+"""Maximum seconds until a retry for which an invocation that has run several steps keeps its message."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:

@@ -42,7 +42,8 @@ def seconds_of(text: str) -> float | None:
 
 
 def so_long_ago(text: str, now: float) -> str | None:
-    """Return when ``90s``, ``15m``, ``2h`` or ``12d`` ago was, in the format of :func:`iso`; ``None`` for other texts.
+    """Return the time that is ``90s``, ``15m``, ``2h`` or ``12d`` before now, as :func:`iso` does; ``None`` for other
+    texts.
     ``now``: epoch seconds."""
     seconds = seconds_of(text)
     return None if seconds is None else iso(now - seconds)
