@@ -190,8 +190,8 @@ class SagaService(Construct):
         """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and nowhere else.
 
         With ``action="report"``, sweeps can only list objects. With ``"archive"``, they can also write under
-        ``archive/`` followed by the prefix. The action decides, too, if a class has its own ``on_orphans``: grant
-        further permissions to :attr:`supervisor` and :attr:`bulk`.
+        ``archive/`` followed by the prefix. The same applies if a class has its own ``on_orphans``. Grant further
+        permissions to :attr:`supervisor` and :attr:`bulk`.
 
         Args:
             saga_class: a class that declares ``orphans``.
