@@ -20,7 +20,7 @@ Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
 MOST_FAILURES = 5
 """Receives after which another function handles a message. Each time before, it failed or was killed."""
 _SPARE = 2.0
-"""Seconds before the function's timeout in which it begins with no other record."""
+"""Seconds before the function's timeout in which it takes no further record."""
 
 
 def handle_records(
