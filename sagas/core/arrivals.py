@@ -101,7 +101,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
-        # If the step is exhausted, the current message is dead-lettered. If its code is missing, no message is.
+        # An exhausted step's message is dead-lettered. If the step's code is missing, the message is not.
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadMessage(event.dispatch, event.hops, event.message_id)

@@ -57,7 +57,7 @@ class BreakerState:
         open_until: end of the open period; 0 if the breaker is closed.
         probe: the saga that was admitted as the probe.
         probe_until: when the probe counts as lost if it has not reported.
-        closed_at: when it was last closed.
+        closed_at: when the breaker was last closed.
         opened_at: when it last left the closed state.
         revision: stamp of the write that stored this state; empty if it was never stored.
     """

@@ -194,7 +194,7 @@ class Registry:
         return saga_type
 
     def redaction(self, name: str) -> Redaction:
-        """Return what a type hides; nothing if the type is not deployed."""
+        """Return the redaction of a type. A type that is not deployed redacts nothing."""
         return self._types[name].definition.redaction if name in self._types else Redaction()
 
     def __contains__(self, name: str) -> bool:

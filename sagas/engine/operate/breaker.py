@@ -182,14 +182,15 @@ class Breakers:
         return before
 
     def silent_until(self, state: SagaState) -> float:
-        """Return until when the breaker of a saga's step explains that nothing happens; see
+        """Return the time until which the breaker of a saga's step may be why nothing happens; see
         :class:`sagas.engine.gates.Gate`."""
         if state.current is None or state.undoing:
             return 0.0
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
-        """Return until when (epoch seconds) a breaker may explain that nobody has claimed a message; 0 if it does not.
+        """Return the time (epoch seconds) until which a breaker may be why no worker has claimed a message; 0 if it is
+        not.
 
         Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
         breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2

@@ -78,7 +78,7 @@ class QueueProgress:
         seen.failing = False
 
     def failed(self, message: Message) -> None:
-        """Note that a message could not be handled."""
+        """Remember that a message of a step's queue could not be handled."""
         key = message.saga, self._queue_of(message.saga, message.step)
         self._seen.setdefault(key, _Seen(self._clock.now())).failing = True
 

@@ -1,10 +1,10 @@
 """Sweep a saga type's prefix in scheduled rounds. A round consists of parts.
 
-Each part is a range of keys, and the first part has them all. Every few pages, a part's worker splits the remaining
-range in two, unless too many parts are open. So many workers soon share the round, however the keys are spread. Parts
-are sent as messages. A worker that runs out of time sends its part again. If a message is lost, the next tick sends
-another, because the part is neither done nor claimed. If a message is delivered twice, the second worker sees the
-claim. Without a queue, the tick itself sweeps one part after the other, and splits none.
+Each part is a range of keys. A round begins with one part that contains all keys. Every few pages, a part's worker
+splits the remaining range in two, unless too many parts are open. So many workers soon share the round, however the
+keys are spread. Parts are sent as messages. A worker that runs out of time sends its part again. If a message is lost,
+the next tick sends another, because the part is neither done nor claimed. If a message is delivered twice, the second
+worker sees the claim. Without a queue, the tick itself sweeps one part after the other, and splits none.
 """
 
 from __future__ import annotations
