@@ -313,7 +313,7 @@ class SagaState(Struct, frozen=True):
         deadline: when the saga is cancelled if it has not ended.
         overdue: the deadline has passed after the pivot. The saga continues, and needs an operator.
         parent: the saga that started it.
-        order: its parent's request to undo it, made after its end.
+        order: the parent's request, after the saga's end, to undo the saga.
         paused: a pause has stopped it; it has no message until it is resumed.
         settling_since: when it began to wait for a release, because the deployed code does not fit its next step.
         retrying_undos: a retry runs, only of the undos that had failed.

@@ -34,7 +34,7 @@ def _canceled(reasons: Sequence[Any]) -> SagaError:
 
 
 class SharedConnection(Connection):
-    """PynamoDB's connection, with the execution environment's only session. All errors it raises are this library's."""
+    """PynamoDB's connection, with the execution environment's only session. It raises only errors of this library."""
 
     config: Config = HOT
     """The client's timeouts and retries. They must be set before the first request."""

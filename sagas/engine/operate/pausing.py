@@ -35,7 +35,7 @@ _BUDGET = 8.0
 SPREAD = 60.0
 """Seconds over which the supervisor spreads the messages that it sends again."""
 _MOST_SAGAS = 100
-"""Maximum number of singly paused sagas. Workers read all pauses in one item of at most 400 KB."""
+"""Maximum number of individually paused sagas. Workers read all pauses in one item of at most 400 KB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ _NOT_OPEN = 1.0
 """A value for ``stale_after``. It has no effect, because the saga has ended."""
 _TRIES = 5
 _MOST_OBJECTS = 100
-"""Maximum number of objects that a tombstone names. It counts the others."""
+"""A tombstone names at most this many objects, and has the number of the others."""
 _MOST_BYTES = 50_000
 """Maximum bytes of their buckets and keys together."""
 

@@ -31,7 +31,7 @@ _LONGEST_LIST = 10_000
 _LONGEST_PAUSE = 900.0
 """Maximum seconds until the next look at a saga whose message may still wait in line."""
 _NOWHERE = "~"
-"""Index position of a saga that was not found in the index. It sorts after all times."""
+"""The position of a saga that the index does not contain. It sorts after all times."""
 _LONGEST_CHILDREN = 6 * 3600.0
 """Maximum seconds until the next look at a saga that waits for its children."""
 _UNKNOWN_PAUSE = 600.0

@@ -117,7 +117,8 @@ def purge_shard(shard: int) -> str:
 
 
 STARTING = 60.0
-"""Seconds after which a start can no longer complete. Its function takes at most 29 s, for a child 30 s."""
+"""Seconds after which a start can no longer complete. The function that starts runs at most 29 s, or 30 s for a
+child."""
 OVERTAKEN = 900.0
 """Seconds for which a process that has lost its lease may still run. A lease for work without code is short, and the
 function may run as long as Lambda allows."""
