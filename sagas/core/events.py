@@ -157,12 +157,13 @@ class DeadLetterCause(StrEnum):
 
 
 class StepDeadLettered(Fact, frozen=True):
-    """The step waits for an operator; ``cause`` says why.
+    """The step waits for an operator.
 
     Args:
-        cause: why.
+        cause: why the step waits.
         message: the message that moves to the dead letters, if any.
-        failure: details of the cause. If the attempts are used up, the entry of the last attempt has them.
+        failure: details of the cause. If the attempts are used up, the entry of the last attempt has the details
+            instead.
     """
 
     leaves = StepStatus.FAILED
@@ -278,7 +279,7 @@ class Postponed(StepFact, frozen=True):
 
     Args:
         message: what the step waits for.
-        after: how many seconds later it wants to poll again.
+        after: the seconds until the step wants to poll again.
         retry_at: epoch seconds of the next poll.
         since: epoch seconds of the first poll.
         looks: the number of polls so far.

@@ -265,7 +265,7 @@ class Advancer:
         return Advanced(committed.state, None, keep_until, adopted=committed.adopted, message=message)
 
     def _correlated(self, state: SagaState) -> SagaState:
-        """Fill in the correlation id. Only the first entry stores a long one."""
+        """Fill in the correlation id. A long id is stored only in the first entry."""
         if state.correlation_id:
             return state
         first = self.services.journal.entries(state.saga_id, [1])[1]

@@ -23,8 +23,8 @@ _SHORT_WAIT = 1.0
 _RACE = 1.0
 """Seconds after which a message is redelivered if another delivery was faster."""
 _FAILING_CACHED = 60.0
-"""Seconds for which deliveries of a message fail without a read of its saga, once the message is to be dead-lettered.
-It is received a dozen times or more, mostly by this environment. An operator's retry uses another message."""
+"""If a message must be dead-lettered, its deliveries fail for this many seconds without a read of the saga. SQS
+delivers such a message a dozen times or more, mostly to this environment. An operator's retry uses another message."""
 _MOST_FAILING = 1_000
 
 

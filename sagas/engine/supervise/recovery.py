@@ -47,7 +47,7 @@ class RecoveryReport:
         untouched: sagas that have not stalled, or that a worker or operator holds.
         failed: sagas whose recovery failed.
         remaining: due sagas that the run had no time for.
-        overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
+        overdue: seconds since the longest overdue saga became due, at the beginning of the run; 0 if no saga was due.
         overdue_by_type: the same by saga type, for the sagas that the run reached.
         undeployed: sagas in flight whose type is not deployed.
         by_type: how many of each type were recovered.

@@ -42,7 +42,7 @@ class SweepServices:
         s3: an S3 client.
         clock: the current time.
         logger: is passed to ``on_orphans``, and logs its failures.
-        environment: has the names of the buckets.
+        environment: the environment variables, which name the buckets.
         connect: creates the clients of ``ctx.client``.
     """
 

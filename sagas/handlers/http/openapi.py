@@ -199,7 +199,7 @@ def _start(saga: SagaType, described: Json) -> Json:
 
 def _cancel(saga: SagaType) -> Json:
     """Return the parts that only a cancel has: query parameters, and a note if the type cannot be cancelled."""
-    text = "Also a child whose parent has not ended. The child counts as failed."
+    text = "Also cancel a child whose parent has not ended. The child counts as failed."
     reason = {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""}
     parameters = [
         _query("force", {"type": "boolean", "default": False}) | {"description": text},

@@ -58,7 +58,7 @@ def fitting(inputs: Iterable[CarriedInput], limit: int = CARRY_LIMIT) -> tuple[C
 
 
 def problems_in(inputs: Sequence[CarriedInput]) -> list[Problem]:
-    """Return the problems of received inputs. Their fields have been checked for the right types."""
+    """Return the problems of received inputs. The types of their fields have been checked before."""
     seqs = [carried.seq for carried in inputs]
     problems = [Problem("$.inputs", "not in the order of seq")] if any(a >= b for a, b in pairwise(seqs)) else []
     for place, carried in enumerate(inputs):
