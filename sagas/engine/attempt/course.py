@@ -109,7 +109,7 @@ class Course:
 
     def cached(self, inputs: tuple[CarriedInput, ...], digest: str) -> dict[int, Value]:
         """Return the values that need no read, by entry number: at first those that the message contains and whose
-        hashes match. The caller adds the values that it reads."""
+        hashes match. The caller adds values that it had to read."""
         if not self._cached or not self.chained:
             self._cached = {0: Value(None), **proven_inputs(inputs, digest)}
         return self._cached

@@ -134,7 +134,7 @@ class TypeStats(TypedDict):
 
 
 class QueueStats(TypedDict):
-    """About how many messages the queue of these steps holds; ``None`` if the queue cannot be read."""
+    """The approximate number of messages in the queue of these steps; ``None`` if the queue cannot be read."""
 
     type: str
     steps: list[str]

@@ -97,7 +97,7 @@ class StepQueues:
     """The queues that one run needs, each read once. Runs may be concurrent.
 
     A run also notes if a queue's workers have handled nothing for a long time. Messages that were sent to such a queue
-    may have been dead-lettered, which is not a stall. Once the workers run again, only this note shows it.
+    may have been dead-lettered, which is not a stall. Once the workers run again, only this note shows that.
 
     Args:
         queues: counts the queues' messages.

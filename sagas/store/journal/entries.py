@@ -207,8 +207,8 @@ class _Field:
     """A field of a fact, and how an entry stores it. See :data:`sagas.core.events.ALWAYS` and ``TIME``.
 
     Args:
-        attribute: its name in the fact.
-        name: its name in the details of the entry.
+        attribute: the field's name in the fact.
+        name: the field's name in the details of the entry.
         types: the members of its type, if that is a union, or else its type.
         default: its default, if it has one.
         always: whether it is stored even if it has its default.
