@@ -168,8 +168,8 @@ def claimed_work(state: SagaState, lease: Lease) -> Decision:
 def next_work(before: SagaState, fact: ev.Fact, decision: Decision, now: float) -> Send | None:
     """Return the work with which the lease holder may continue after a commit; ``None`` if a new message must do it.
 
-    The holder does not continue after a cancel. Nor does it try the same step or undo again, because the circuit
-    breaker must count the last attempt first. ``now``: epoch seconds.
+    The holder does not continue after a cancel. It does not retry a step or undo, either, because the circuit breaker
+    must count the last attempt first. ``now``: epoch seconds.
     """
     after, send = decision.state, decision.send
     if send is None or decision.then is not None or after.lease is not None or send.not_before > now:

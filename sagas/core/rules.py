@@ -45,7 +45,7 @@ _FORWARD = (SagaStatus.PENDING, SagaStatus.RUNNING, SagaStatus.WAITING)
 _LOOKS, _LOOK_AGAIN = (60.0, 180.0, 420.0, 720.0), 300.0
 """Seconds from when a saga begins to wait for a release until each look at it, and seconds between later looks."""
 _MOST_DOUBLINGS = 10
-"""How often the seconds without a response are doubled at most."""
+"""Maximum number of times that the seconds without a response are doubled."""
 _LONGEST_SILENCE = 3600.0
 """Maximum seconds until an unanswered message is sent again: a saga continues that soon after its function can."""
 _READY = (StepStatus.PENDING, StepStatus.RETRYING)
@@ -308,7 +308,7 @@ def exhausted_policy(plan: Plan, state: SagaState, step: StepState, *, rejected:
 
 
 def waits(state: SagaState, fact: Fact | None, now: float) -> bool:
-    """Whether a fact that ends the way forward must wait because a lost execution may still act (rule 5)."""
+    """Whether a fact that ends the forward phase must wait because a lost execution may still act (rule 5)."""
     return isinstance(fact, CompensationStarted | SagaFailed) and state.lost_until > now
 
 

@@ -66,7 +66,7 @@ class StepContext:
         self.deadline_at = min(self._began_at + timeout, self._ends_at)
 
     def end(self) -> None:
-        """Note the end of the code. Tasks that still run do not count towards its time."""
+        """Record that the code has ended. Tasks that still run do not count towards its time."""
         self._ended_at = self.clock.now()
 
     @property

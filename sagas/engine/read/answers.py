@@ -192,10 +192,10 @@ class LinksView(TypedDict):
 class LeftOutView(TypedDict):
     """A request or result that exists but is null in this answer.
 
-    ``path`` is its place in the answer (``$.steps[2].result``), and ``entry`` the number of its audit entry. ``object``
-    is its key if it is in the payload bucket, ``bytes`` its size if known. ``reason``: ``too_large`` if a Lambda
-    function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or
-    changed.
+    ``path`` is the place in the answer (``$.steps[2].result``), and ``entry`` the number of the audit entry. ``object``
+    is the key in the payload bucket, if the value is there, and ``bytes`` the size, if known. ``reason``: ``too_large``
+    if a Lambda function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is
+    missing or changed.
     """
 
     path: str

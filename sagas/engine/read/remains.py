@@ -29,7 +29,7 @@ _BACKWARD = (StepStatus.COMPENSATED, StepStatus.COMPENSATION_FAILED)
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlySaga:
-    """What the journal has of a saga without a control item.
+    """A saga without a control item, as its journal shows it.
 
     Args:
         state: the saga's last state.

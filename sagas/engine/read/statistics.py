@@ -29,7 +29,8 @@ DAY = 86_400.0
 _RATE = 300.0
 """Seconds over which starts and ends per minute are averaged."""
 _MOST = 1_000
-"""Limit of a count in one shard, of the sagas in flight that are read, and of the sagas that need an operator."""
+"""At most this many sagas are counted per shard. The same limit applies to reads of sagas in flight or in need of
+help."""
 _GOOD_FOR = 30.0
 """Seconds for which an answer is cached."""
 _ABOUT_QUEUES = "messages in queues: SQS counts approximately, including those in flight and delayed"

@@ -36,7 +36,7 @@ _SETTLING = 30.0
 """Seconds after which a queue's count includes all messages that were sent."""
 _PAGE = 1_000
 _TOGETHER = 25
-"""Sagas per message. They take a few seconds, so that even the last messages keep all workers busy."""
+"""Sagas per message. A message takes only a few seconds, so even the last messages keep all workers busy."""
 _AT_ONCE = 10
 """Messages per send request."""
 
@@ -52,8 +52,8 @@ class FindReport:
     """Result of one run.
 
     Args:
-        found: how many sagas it sent.
-        messages: how many messages it sent.
+        found: the number of sagas that the run sent.
+        messages: the number of messages that the run sent.
         finished: whether it sent all due sagas.
         overdue: for how many seconds the longest overdue saga had been due when the run began; 0 if none was.
         stranded_shards: shards in use beyond the deployed number, which was reduced. They are scanned, too.

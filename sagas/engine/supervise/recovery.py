@@ -196,8 +196,8 @@ class RecoveryRun:
         return True
 
     def _due(self, limit: int, stale_after: float | None) -> list[IndexPosition]:
-        """Return the sagas to look at. With an explicit ``stale_after`` they include sagas that become due later: the
-        index rounds ``due`` up, and sagas whose message may wait in line are due even later. Whether a saga is
+        """Return the sagas to look at. With an explicit ``stale_after``, these include sagas that become due later. The
+        index rounds ``due`` up, and a saga whose message may wait in line is due even later. Whether a saga is
         recovered depends on its own state."""
         ahead = 0.0
         if stale_after is not None:

@@ -20,7 +20,7 @@ _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _UNDONE = frozenset({SagaStatus.COMPENSATED, SagaStatus.CANCELLED, SagaStatus.COMPENSATION_FAILED})
 """Statuses of ended sagas that should leave nothing behind. COMPLETED sagas own their objects, and so do FAILED sagas,
-because nothing was undone. To have their objects deleted, compensate them."""
+because nothing was undone. Compensating a saga lets sweeps delete its objects."""
 
 _SHARE = 0.5
 """Largest plausible share of orphans on a page. Most sagas succeed, so most objects should be owned."""

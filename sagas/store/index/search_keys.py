@@ -66,7 +66,7 @@ class SearchKeys:
             self._tables.connection.dispatch("DeleteItem", {"TableName": self._settings.sagas_table, "Key": key})
 
     def having(self, saga: str, saga_ids: Iterable[str], name: str, value: str) -> set[str]:
-        """Return those of a type's sagas that have a value."""
+        """Return the ids of those ``saga_ids`` whose sagas have a value."""
         keys: list[dict[str, Any]] = [{"saga_id": {"S": _id(saga_id, name)}} for saga_id in set(saga_ids)]
         expected = find_key(saga, name, value)
         items = self._tables.connection.get_many(self._settings.sagas_table, keys)
