@@ -48,7 +48,7 @@ from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus,
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""If a retry is more seconds away, it leaves an invocation that has run several steps."""
+"""After an invocation has run several steps, a retry that is more seconds away than this gets a new message."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -68,7 +68,7 @@ def _interrupted(state: SagaState) -> bool:
     4).
 
     If the saga waits for an operator or has ended, no user code runs, so a plain claim is enough. If the holder has
-    journaled an entry, it is adopted in any case.
+    journaled an entry, the entry is adopted in any case.
     """
     return state.lease is not None and not state.ended and state.status is not SagaStatus.DEAD_LETTERED
 
@@ -140,7 +140,7 @@ def _work_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: floa
     if current.not_before > now:
         return Decision(state, Postpone(current.not_before))
     if (event.index, event.undo) != (state.cursor, state.undoing):
-        # Functions that used to run several steps in one invocation no longer do so since a deployment.
+        # Since a deployment, functions no longer run several steps in one invocation.
         return Decision(state, Discard("its saga is at another step, whose message was sent"), current)
     if misfit(plan, state, now):
         return settling(plan, state, now)
@@ -202,7 +202,8 @@ def renumbered(before: SagaState, decision: Decision, now: float) -> Decision:
 
 
 def stall_noticed(plan: Plan, state: SagaState, event: StallNoticed, now: float) -> Decision:
-    """Take over an expired lease, journal the next fact, or send a lost message again. A live lease stays."""
+    """Take over an expired lease, journal the next fact, or send a lost message again. A lease that has not expired
+    stays."""
     if _held(state, now):
         return Decision(state)
     if _interrupted(state):
