@@ -46,7 +46,7 @@ _LOOKS, _LOOK_AGAIN = (60.0, 180.0, 420.0, 720.0), 300.0
 """The first looks at a saga that waits for a release come this many seconds after the wait began. Later looks are this
 many seconds apart."""
 _MOST_DOUBLINGS = 10
-"""Maximum number of times that the seconds without a response are doubled."""
+"""Maximum doublings of the seconds without a response."""
 _LONGEST_SILENCE = 3600.0
 """Maximum seconds until an unanswered message is sent again. Once its function works again, a saga continues within
 this time."""

@@ -65,7 +65,7 @@ class SystemClock:
         return round(time.time() + (skipped(self._file) if self._file else 0.0), 3)
 
     def sleep(self, seconds: float) -> None:
-        """Block for some seconds."""
+        """Block for a number of seconds."""
         time.sleep(seconds)
 
     def chance(self) -> float:

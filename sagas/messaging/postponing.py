@@ -15,8 +15,8 @@ _SPARE_RECEIVES = 3
 """Receives in reserve, so that a postponement never moves a message to the dead-letter queue."""
 _MOST_HOPS = 2_000
 """Maximum copies of one message before it is given up. A copy is delayed by at least one second per hop, up to 15
-minutes. So this many copies take more than 16 days. The retries of a step take 14 days at most, and SQS keeps a message
-as long. Such a message is in a loop, or its circuit breaker never closes."""
+minutes. So this many copies take more than 16 days. The retries of a step take 14 days at most, and SQS keeps messages
+for 14 days. Such a message is in a loop, or its circuit breaker never closes."""
 _RECEIVES_PER_COPY = 3
 """How many tries each copy counts for, so that a copy's backoff continues where the original stopped."""
 

@@ -156,7 +156,7 @@ class TestGroups:
                     (Checkout.reserve, Checkout.capture): FunctionOptions(),
                     Checkout.capture: FunctionOptions(timeout=100),
                 },
-                "step capture shares its function with reserve; of its own options only memory_size counts",
+                "step capture shares its function with reserve, so its only own option can be memory_size",
             ),
         ],
     )

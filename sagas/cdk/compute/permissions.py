@@ -125,7 +125,7 @@ def allow_sending(role: iam.Role, queues: Iterable[SagaQueues], *, counting: boo
         role.add_to_policy(iam.PolicyStatement(effect=iam.Effect.DENY, actions=actions[:1], resources=letters))
         arns = [several[0].arn_of_all(role)]
         acknowledge_objects(role, arns[0], "A role has no room for the names of all queues of the service.")
-    # When a policy exceeds IAM's limit, the CDK moves whole statements to another one. So keep statements small.
+    # When a policy exceeds IAM's limit, the CDK moves whole statements to another policy. So keep statements small.
     for start in range(0, len(arns), _STATEMENT):
         _allow(role, actions, arns[start : start + _STATEMENT])
 

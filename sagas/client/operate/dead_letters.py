@@ -103,7 +103,7 @@ class Pruned:
 
 
 def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
-    """Return the reason that a dead letter must stay; empty if it is stale. If in doubt, it must stay.
+    """Return the reason that a dead letter must stay; empty if it is stale. A dead letter in doubt must stay.
 
     A saga's messages have ascending numbers, and its audit trail has the number of each dead letter. A saga that
     continues uses a higher number. From then on, the dead letter and earlier messages do nothing.

@@ -58,7 +58,7 @@ _MOST_BYTES = 50_000
 
 @dataclass(slots=True)
 class PurgeReport:
-    """Result of one run, by saga id.
+    """Result of one run. Lists have the ids of sagas.
 
     Args:
         purged: sagas that now have only a tombstone.

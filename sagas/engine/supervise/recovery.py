@@ -40,7 +40,7 @@ _UNKNOWN_PAUSE = 600.0
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """Result of one run, by saga id.
+    """Result of one run. Lists have the ids of sagas.
 
     Args:
         recovered: sagas that were taken over, sent again, or given up.
