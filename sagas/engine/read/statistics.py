@@ -1,4 +1,4 @@
-"""Count sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan.
+"""Counts sagas by type and status, and their starts and ends per minute. The counts use indexes, never a scan.
 
 Every count has a limit. If a count reaches its limit, the figure is reported as *at least*. A function environment
 caches an answer for half a minute.
@@ -42,7 +42,7 @@ _ABOUT_INDEX = "indexes: they show a write about a second later"
 
 @dataclass(slots=True)
 class _Counted:
-    """Counts of one type; ``at_least`` names those that reached their limit."""
+    """The counts of one type. ``at_least`` names those that reached their limit."""
 
     statuses: Counter[str] = field(default_factory=Counter[str])
     at_least: set[str] = field(default_factory=set[str])
@@ -68,7 +68,8 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Count the sagas of some types. Ended ones count from ``since`` on: epoch seconds, or 0 for the last day."""
+        """Count the sagas of some types. Ended sagas count from ``since`` on, which is in epoch seconds, or 0 for the
+        last day."""
         now, key = self.clock.now(), (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:
@@ -130,7 +131,7 @@ class Statistics:
         return counted
 
     def _in_flight(self, names: Sequence[str], counted: dict[str, _Counted]) -> list[str]:
-        """Count the sagas in flight and those that need an operator; return notes about approximate figures."""
+        """Count the sagas in flight and the sagas that need an operator. Return notes about approximate figures."""
         ids = self.listing.in_flight(SagaStatus.RUNNING, names, _MOST)
         needing = self.listing.attention(_MOST, None)
         attention = set(needing.saga_ids)
