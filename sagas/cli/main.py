@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from sagas.cli.doctor.command import doctor
 from sagas.cli.operate import breakers, dead_letters, events, operating, supervising
 from sagas.cli.output import say
-from sagas.cli.project import check, console, init, layout, local
+from sagas.cli.project import check, console, init, local
 from sagas.cli.read import logs, reading, statistics
 
 app = typer.Typer(
@@ -28,13 +29,14 @@ app.command("console")(console.console)
 app.command("open")(console.open_saga)
 app.command()(init.init)
 app.command()(check.check)
-app.command()(layout.layout)
+app.command()(doctor)
 app.command()(logs.logs)
 app.command()(supervising.trim)
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(dead_letters.app, name="dlq")
 app.add_typer(events.commands_app, name="commands")
 app.add_typer(events.events_app, name="events")
+app.command()(events.openapi)
 app.add_typer(local.app, name="local")
 
 

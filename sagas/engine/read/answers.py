@@ -1,8 +1,8 @@
 """The API's answers about sagas, as types. The engine, the client and the OpenAPI document share these types.
 
 ``overviews`` has the answers about saga types, breakers and numbers of sagas, and ``reports`` those about the
-supervisor's tasks. Times are ISO 8601 in UTC; ``None`` means that the event has not happened. This module imports only
-what a client needs.
+supervisor's tasks. Times are ISO 8601 in UTC; ``None`` means that the event has not happened. The title of a choice is
+its name in the OpenAPI document. This module imports only what a client needs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,23 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from sagas.core.events import AttentionCode
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.store.journal.chain import Wrong
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Id = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
-_SagaStatus = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
-_StepStatus = Annotated[str, Meta(extra_json_schema={"enum": list(StepStatus)})]
-_Wrong = Annotated[str, Meta(extra_json_schema={"enum": list(Wrong)})]
+Status = Annotated[str, Meta(title="SagaStatus", extra_json_schema={"enum": list(SagaStatus)})]
+_StepStatus = Annotated[str, Meta(title="StepStatus", extra_json_schema={"enum": list(StepStatus)})]
+_Wrong = Annotated[str, Meta(title="Mismatch", extra_json_schema={"enum": list(Wrong)})]
 WAITS_FOR = ("signal", "time", "children", "paused", "breaker", "backoff", "lease", "queue", "release")
+_WaitingFor = Annotated[
+    str, Meta(title="WaitingFor", extra_json_schema={"enum": ["signal", "time", "children", "retry"]})
+]
+_WaitKind = Annotated[str, Meta(title="WaitKind", extra_json_schema={"enum": list(WAITS_FOR)})]
+_LeftOut = Annotated[
+    str, Meta(title="LeftOutReason", extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})
+]
 Count = Annotated[int, Meta(ge=0)]
 _Ordinal = Annotated[int, Meta(ge=1)]
 
@@ -42,7 +50,7 @@ class ChildErrorView(TypedDict):
 
     position: Count
     saga_id: Id
-    status: _SagaStatus
+    status: Status
     error: ErrorView | None
 
 
@@ -77,7 +85,16 @@ class FailureView(SagaErrorView):
     undo: bool
 
 
-class AttentionView(TypedDict):
+class IncidentKey(TypedDict):
+    """What sagas that need an operator are grouped by: why they do, at which step, and the type of the error, if there
+    is one."""
+
+    code: Annotated[str, Meta(title="AttentionCode", extra_json_schema={"enum": list(AttentionCode)})]
+    step: str
+    error_type: str | None
+
+
+class AttentionView(IncidentKey):
     """Why a saga needs an operator, since when, and the error that is the cause, if there is one."""
 
     reason: str
@@ -104,7 +121,7 @@ class StepView(TypedDict):
     result: Any
     error: ErrorView | None
     next_attempt_at: Time | None
-    waiting_for: Annotated[str, Meta(extra_json_schema={"enum": ["signal", "time", "children", "retry"]})] | None
+    waiting_for: _WaitingFor | None
     waits_until: Time | None
     message: str | None
     children: NotRequired[ChildrenView]
@@ -150,7 +167,7 @@ class WaitingView(TypedDict):
     the saga will need an operator.
     """
 
-    kind: Annotated[str, Meta(extra_json_schema={"enum": list(WAITS_FOR)})]
+    kind: _WaitKind
     until: Time | None
     step: NotRequired[str]
     message: NotRequired[str]
@@ -204,7 +221,7 @@ class LeftOutView(TypedDict):
     entry: _Ordinal
     object: str | None
     bytes: Count | None
-    reason: Annotated[str, Meta(extra_json_schema={"enum": ["too_large", "not_asked_for", "unreadable"]})]
+    reason: _LeftOut
 
 
 class Summary(TypedDict):
@@ -219,7 +236,7 @@ class Summary(TypedDict):
     saga_id: Id
     type: str
     version: str
-    status: _SagaStatus
+    status: Status
     in_doubt: list[str]
     recovery_attempts: Count
     cancel_requested_at: Time | None
@@ -280,13 +297,11 @@ class Page(TypedDict):
     cursor: str | None
 
 
-class IncidentView(TypedDict):
-    """Sagas that need an operator for the same reason: their ``type``, the failed ``step``, and the type of its error
-    if there is one. The first of these sagas came onto the list at ``first_seen``, the last at ``last_seen``."""
+class IncidentView(IncidentKey):
+    """The sagas of a ``type`` that need an operator for the same reason. The first of them came onto the list at
+    ``first_seen``, the last at ``last_seen``."""
 
     type: str
-    step: str
-    error_type: str | None
     count: Count
     first_seen: Time
     last_seen: Time
@@ -309,7 +324,7 @@ class AuditEntry(TypedDict):
     action: str
     step: str | None
     attempt: _Ordinal | None
-    status: _SagaStatus
+    status: Status
     actor: str
     correlation_id: str
     trace_id: str | None
@@ -322,7 +337,7 @@ class CallbackView(TypedDict):
     type: str
     saga_id: Id
     step: str
-    status: _SagaStatus
+    status: Status
 
 
 class AuditPage(TypedDict):
@@ -369,7 +384,7 @@ class RefusalView(TypedDict):
 
     code: str
     message: str
-    details: list[ProblemView] | None
+    details: Annotated[list[ProblemView], Meta(min_length=1)] | None
 
 
 class ErrorAnswer(TypedDict):

@@ -7,12 +7,10 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from msgspec import Meta
 
 from sagas.authoring.policies import Exhausted
-from sagas.core.states import SagaStatus
-from sagas.engine.read.answers import Count, Id, PauseView, Time
+from sagas.engine.read.answers import Count, Id, PauseView, Status, Time
 
-_BreakerState = Annotated[str, Meta(extra_json_schema={"enum": ["closed", "open", "half-open"]})]
-_Status = Annotated[str, Meta(extra_json_schema={"enum": list(SagaStatus)})]
-_Policy = Annotated[str, Meta(extra_json_schema={"enum": list(Exhausted)})]
+_BreakerState = Annotated[str, Meta(title="BreakerState", extra_json_schema={"enum": ["closed", "open", "half-open"]})]
+_Policy = Annotated[str, Meta(title="WhenExhausted", extra_json_schema={"enum": list(Exhausted)})]
 
 
 class TypeStepView(TypedDict):
@@ -71,7 +69,7 @@ class InFlightGroup(TypedDict):
     """
 
     blueprint: str
-    status: _Status
+    status: Status
     cursor: Count
     steps: str
     count: Count
