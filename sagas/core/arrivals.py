@@ -48,7 +48,7 @@ from sagas.core.states import Cancel, DeadMessage, Lease, SagaState, SagaStatus,
 from sagas.core.transitions import send_current
 
 SHORTEST_WAIT = 1.0
-"""After an invocation has run several steps, a retry that is more seconds away than this gets a new message."""
+"""An invocation that has run several steps keeps its message for a retry that is due within these seconds."""
 
 
 def _claimed(state: SagaState, lease: Lease) -> SagaState:
@@ -101,7 +101,7 @@ def message_arrived(plan: Plan, state: SagaState, event: MessageArrived, now: fl
     if waits(state, fact, now):
         return Decision(state, Postpone(state.lost_until))
     if isinstance(fact, ev.StepDeadLettered):
-        # An exhausted step's message is dead-lettered. If the step's code is missing, the message is not.
+        # The current message is dead-lettered if the step is exhausted, but not if only its code is missing.
         if event.dispatch != state.dispatch:
             return Decision(state, Discard("a newer message is the saga's current one"))
         dying = DeadMessage(event.dispatch, event.hops, event.message_id)

@@ -141,8 +141,8 @@ _LONGEST_TYPE = 100
 
 
 def decide(plan: Plan, state: SagaState, event: Event, now: float) -> Decision:
-    """Return the next state and what to do. ``now``: epoch seconds. If the event is a duplicate, late or impossible,
-    the state does not change, and there is nothing to do."""
+    """Return the next state and what to do. ``now``: epoch seconds. For a duplicate, late or impossible event, the
+    state is unchanged and there is nothing to do."""
     row = TABLE.get((state.status, type(event)))
     if row is None:
         return Decision(state)

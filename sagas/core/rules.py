@@ -159,7 +159,8 @@ def long_wait(state: SagaState, now: float) -> bool:
 def misfit(plan: Plan, state: SagaState, now: float) -> Failure | None:
     """Return why the deployed code does not fit what the saga does next; ``None`` if it does, or if no code is needed.
 
-    A wait that has begun only needs code to time out: nobody can send a signal while the wait is not deployed.
+    A wait that has begun needs code only for its timeout. While the wait is not deployed, nobody can send its signal,
+    so it must not time out.
     """
     step = state.current
     if step is None:
@@ -382,7 +383,7 @@ def next_undo(plan: Plan, state: SagaState, below: int) -> SagaState:
 
 
 def has_failed(state: SagaState) -> bool:
-    """Whether the saga counts as failed. Cancelled and rejected sagas count only if an undo has failed."""
+    """Whether the saga counts as failed. Cancelled and rejected sagas only count if an undo has failed."""
     stuck = (SagaStatus.DEAD_LETTERED, SagaStatus.FAILED, SagaStatus.COMPENSATION_FAILED)
     # A saga that had completed and is undone for its parent or by an operator has not failed.
     by_itself = state.cause != "parent" and bool(state.error_seq or state.cause != "operator")

@@ -117,7 +117,7 @@ class Committer:
             # A cancel came first, so the fact is no longer possible. Continue with the fact that is next now.
             following = next_fact(plan, state, self._clock.now())
             if following is None or following == fact:
-                raise Fenced(f"{fact.action} is no longer possible for the saga")
+                raise Fenced(f"{fact.action} is no longer possible in the saga's state")
             return Decision(state, Write(following)), None, False
         previous = None if state.polling is None else (state.polling.message, state.polling.after)
         if isinstance(fact, ev.Postponed) and previous == (fact.message, fact.after) and decision.then is None:
@@ -180,7 +180,7 @@ class Committer:
         if decision is None:
             decision = self._decided(plan, state, fact, context)
             if decision.state is state:
-                raise Fenced(f"the journal contains {fact.action}, which is not possible for the saga")
+                raise Fenced(f"the journal contains {fact.action}, which is not possible in the saga's state")
             decision = _proven(decision, state, entry)
         send = next_work(state, fact, decision, self._clock.now()) if context.onward else None
         lease = context.onward(decision.state, send) if send and context.onward else None

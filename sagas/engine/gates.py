@@ -34,7 +34,7 @@ class Gate(Protocol):
         """Decide about a message whose claim this gate refused although its step is due.
 
         Args:
-            message: the message that was refused.
+            message: the message whose claim was refused.
             state: the message's saga, by a consistent read. This is the saga's current message.
             act_until: epoch seconds after which the function that handles the message can no longer act.
 

@@ -16,7 +16,7 @@ from sagas.handlers.warming import warm
 from sagas.messaging.work import CHILDREN, LOOK, NOW, START, ChildrenToStart, OneSaga, SagasToAdvance, Work
 
 _SPARE = 10.0
-"""In this many seconds at the end of its time, the function begins with no other saga."""
+"""Seconds at the end of the function's time in which it takes no further saga."""
 
 
 class Now(Families, Recovering):

@@ -234,7 +234,7 @@ class Attempt:
     def execute(self, held: SagaState) -> str | None:
         """Run the code with its inputs. Return the result as JSON text.
 
-        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran: the
+        If the inputs cannot be read because the store stays unreachable, the attempt fails although no code ran. The
         claim has counted the attempt, and only a journaled outcome may end a claim. Code never starts after its lease
         has expired, because another worker may have started it.
         """

@@ -27,7 +27,7 @@ def carried(entry: Entry) -> CarriedInput:
 
 
 def digest_of(inputs: Iterable[CarriedInput]) -> str:
-    """Return the digest of these results, which are in the order of their numbers; empty if there are none."""
+    """Return the digest of results in the order of their numbers; empty if there are none."""
     digest = ""
     for carried_input in inputs:
         digest = chained(digest, carried_input.seq, carried_input.hash)

@@ -18,7 +18,7 @@ _CANCEL_CHECK = 4.0
 _CLEANUP = 3.0
 """Seconds for which an ``async`` step may clean up after its deadline."""
 _LEAST_CLEANUP = 1.0
-"""The minimum of these seconds, even if the function ends very soon."""
+"""Minimum seconds to clean up, even if the function ends very soon."""
 
 
 def _client(service: str) -> Any:

@@ -16,7 +16,7 @@ from sagas.errors import SagaError
 _LOOK = 0.2
 """Seconds between two checks of the engine's clock, which the event loop does not use."""
 _LEFT = 1.0
-"""Seconds for which the tasks of a coroutine that has ended may clean up."""
+"""Seconds for which tasks may clean up after their coroutine has ended."""
 _STUCK: list[asyncio.Runner] = []
 """The event loops of coroutines that did not end. They never run again. They are kept, because a coroutine that is
 garbage-collected runs its ``finally`` blocks."""

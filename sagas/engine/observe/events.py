@@ -87,8 +87,8 @@ def committed_in(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -
 
 
 def events_of_entries(state: SagaState, entries: Sequence[Entry], since: float, *, steps: bool) -> list[OutboxEvent]:
-    """Return the events of a saga from its journal. They equal those of its commits, ids included. ``since``: epoch
-    seconds; earlier entries are skipped."""
+    """Return the events of a saga from its journal. These are the events of its commits, with the same ids. ``since``:
+    epoch seconds; earlier entries are skipped."""
     # A FAILED child does not need an operator: its parent has failed, too, or tolerates the failure.
     stuck = _STUCK if state.parent is None else [status for status in _STUCK if status != SagaStatus.FAILED]
     events: list[OutboxEvent] = []

@@ -1,8 +1,8 @@
 """Pauses and resumes a saga type, one of its steps, or a single saga. Paused sagas stop before their next step.
 
-When a message arrives whose step would begin, it is deleted, and its saga is marked as paused: the saga moves to a
-separate key of the index of due sagas, where it becomes due only at its deadline. This uses no attempt and journals
-nothing. A resume makes each saga due again that has not changed, and sends its message again.
+When a message arrives whose step would begin, it is deleted, and its saga is marked as paused. The mark moves the saga
+to a separate key of the index of due sagas. There it only becomes due at its deadline. This uses no attempt and
+journals nothing. A resume makes each saga that has not changed due again, and sends its message again.
 
 A worker caches pauses for five seconds, so it may mark a saga whose pause has ended. So it then checks the pause again,
 and handles the message if the pause has ended. Because the index lags, the supervisor looks for paused sagas for
@@ -165,7 +165,7 @@ class Pausing:
         return True
 
     def seen(self, state: SagaState) -> bool:
-        """Handle a due saga if it is paused, and let it continue if its pause has ended. Return whether it was
+        """Handle a due saga that may be paused: let it continue if its pause has ended. Return whether it was
         paused."""
         if not state.paused:
             return False

@@ -61,7 +61,7 @@ class InFlight:
         }
 
     def _listed(self, saga: str, cursor: str | None) -> tuple[list[str], list[str], str | None]:
-        """Return the ids of sagas that may be in flight, those of sagas that need an operator, and the next cursor.
+        """Return the ids of sagas that may be in flight, the ids of sagas that need an operator, and the next cursor.
 
         In the cursor, the number of a shard precedes the position. The attention list comes after all shards.
         """

@@ -68,8 +68,7 @@ class Statistics:
     )
 
     def of(self, names: Sequence[str], since: float = 0.0) -> StatsView:
-        """Count the sagas of some types. Ended sagas count from ``since`` on, which is in epoch seconds, or 0 for the
-        last day."""
+        """Count the sagas of some types. ``since``: epoch seconds from which ended sagas count; 0 for the last day."""
         now, key = self.clock.now(), (*names, str(since))
         cached = self._cached.get(key)
         if cached is not None and now - cached[0] < _GOOD_FOR:

@@ -176,7 +176,7 @@ def _payload(entry: Entry | None) -> Any:
 
 
 def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """Return a step's last error that no success followed. An error of the undo takes precedence."""
+    """Return the last error of a step's undo, or else of the step, if no success followed."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:

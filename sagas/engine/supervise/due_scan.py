@@ -23,7 +23,7 @@ from sagas.store.index.listing import IndexPosition, Listing
 from sagas.store.schedule.scan_positions import ScanPosition, ScanPositions
 
 LOOK_AHEAD = 150.0
-"""Default seconds before the end of a long wait at which its message is sent, delayed by the remaining time."""
+"""The message of a long wait is sent this many seconds before the end, delayed by the remaining time."""
 _PERIODS = 2
 """The supervisor looks at least this many of its periods ahead."""
 _WAITS_ROUND = 300.0

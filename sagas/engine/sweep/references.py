@@ -1,9 +1,9 @@
 """Finds the objects that a saga's request and results name. If that is unclear, an object counts as named.
 
 A result may name an object by its URI, its URL, or its file name alone. The name of a folder stands for all files in
-it, and names may be assembled from parts. So a file counts as named if a text or number in request or results contains
-the file name up to its first dot, or if a text ends with the saga's folder. Case and percent-encoding make no
-difference.
+it, and names may be assembled from parts. So a file counts as named in two cases: a text or number in request or
+results contains the file name up to its first dot, or a text ends with the saga's folder. Case and percent-encoding
+make no difference.
 """
 
 from __future__ import annotations

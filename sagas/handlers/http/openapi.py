@@ -213,9 +213,9 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
 
 
 def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", authorizer: str = "") -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of the API for these saga types. URLs begin with ``base``. Without ``authorizer``,
-    IAM authorizes callers. Otherwise it is API Gateway's type of authorizer, followed by the place and the name
-    of what the authorizer reads, such as ``custom header X-Token``."""
+    """Return the OpenAPI 3.1 description of the API for these saga types. URLs begin with ``base``. Without an
+    ``authorizer``, IAM authorizes callers. Otherwise it is API Gateway's type of authorizer, followed by the place and
+    the name of what the authorizer reads, such as ``custom header X-Token``."""
     schemas = answer_schemas(dict.fromkeys(code for _, codes in _ERRORS.values() for code in codes.split()))
     bodies = (operation.body for operation in OPERATIONS if operation.method != "DELETE")
     schemas |= {body.__name__: describe_body(body) for body in bodies if body is not None}

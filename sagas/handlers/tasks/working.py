@@ -20,7 +20,7 @@ Tasks = Mapping[str, Callable[[Work, Any, Parts], None]]
 MOST_FAILURES = 5
 """After this many receives, another function handles a message. Each time before, the handling failed or was killed."""
 _SPARE = 2.0
-"""In this many seconds before its timeout, the function begins with no other record."""
+"""Seconds before the function's timeout in which it takes no further record."""
 
 
 def handle_records(

@@ -268,8 +268,7 @@ class ControlItems(ControlMarks):
         mine = "#token = :seen_token AND #seq = :seen_seq"  # rules 1 and 3: only the holder, only the open slot
         ignoring = not before.cancel.at and not after.undoing
         forward = before.status.value in _FORWARD and ignoring
-        # An accepted cancel prevents any step forward. An accepted signal prevents any write that does not know of the
-        # signal.
+        # An accepted cancel prevents every step forward. A signal prevents every write that does not know of it.
         parts = [mine]
         for index, (was, now) in enumerate(zip(before.steps, after.steps, strict=True)):
             if was.waits_for == "signal" and was != now and not was.signalled:

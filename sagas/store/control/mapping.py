@@ -131,9 +131,9 @@ def purge_at(state: SagaState, settings: StoreSettings) -> float:
     Retention counts from a saga's end. A saga that needs an operator is kept until it is resolved, and its retention
     counts from then.
 
-    A purge must not end while a process that does not know of the purge may still write, because late writes would be
-    kept for good. Such processes are a caller that wrote the first entry and creates the control item next, a function
-    that starts children, and a lost execution. An interrupted purge continues at the same time.
+    A purge must not end while a process that does not know of it may still write: late writes would be kept for good.
+    Such processes are a caller that wrote the first entry and creates the control item next, a function that starts
+    children, and a lost execution. An interrupted purge continues at the same time.
     """
     if state.purge is not None:
         began = state.updated_at if any(step.fan_out.children for step in state.steps) else state.created_at
@@ -269,7 +269,7 @@ def attributes_of(values: Mapping[str, str | int | bool | bytes | None]) -> Item
 
 
 def _set_attributes_of(values: Mapping[str, str | int | bool]) -> Item:
-    """Return the same without zero, false and empty values, which are the defaults of missing attributes."""
+    """Return the same, but leave out zero, false and empty values, too: missing attributes have these defaults."""
     return attributes_of({name: value for name, value in values.items() if value})
 
 

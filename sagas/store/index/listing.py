@@ -135,7 +135,7 @@ class Listing:
         return _page(heapq.merge(*self._begun(streams), reverse=True), limit)
 
     def in_flight(self, status: str, names: Iterable[str], limit: int) -> list[str]:
-        """Return ids of sagas in flight, among them all sagas of these types that have a status."""
+        """Return ids of sagas in flight. They include all sagas of these types with this status."""
         keys = [*self.due_shards, *self.wait_shards]
         keys += [key for name in names for undo in (False, True) for key in self.paused_shards(name, undo=undo)]
         listed = self.attention(limit, None).saga_ids if status == SagaStatus.DEAD_LETTERED else []
