@@ -90,7 +90,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rules]:
             for construct in violation["violatingConstructs"]:
                 stack, within, *_ = construct["constructPath"].split("/")
                 if violation["severity"] == "error" and within == "Service":
-                    findings[stack][rule].add(_PACKS.get(pack, pack))
+                    findings[stack][rule].add(_PACKS.get(pack) or str(pack))
     return findings
 
 
