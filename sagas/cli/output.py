@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console, RenderableType
-from rich.status import Status
 
 from sagas.core.text import plain as plain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.status import Status
 
 _PIPE_WIDTH = 10_000
 """Columns where the output is not a terminal: no line is broken there."""
@@ -45,6 +47,8 @@ def count_of(number: int, noun: str) -> str:
 
 def progress_line() -> Status:
     """Return a line that shows the current task on a terminal and then disappears; elsewhere it prints nothing."""
+    from rich.console import Console
+
     return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Starting")
 
 
@@ -76,5 +80,7 @@ def display(page: RenderableType) -> None:
 
 def screen() -> Console:
     """Return the console for tables. It does not read square brackets as markup."""
+    from rich.console import Console
+
     console = Console(markup=False, emoji=False, highlight=False)
     return console if console.is_terminal else Console(markup=False, emoji=False, highlight=False, width=_PIPE_WIDTH)

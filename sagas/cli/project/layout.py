@@ -39,3 +39,8 @@ def layout(
     if replaced:
         raise typer.Exit(1)
     say("No recorded queue, table or bucket would be replaced.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.command()(layout)

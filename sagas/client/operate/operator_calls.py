@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from sagas.authoring.codec import encode
-from sagas.authoring.shapes.base import UnsupportedType
 from sagas.client.transport import Transport
-from sagas.engine.read.answers import IncidentList, SagaView
-from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 from sagas.errors import InvalidRequest, Problem
 from sagas.operations import (
     ATTENTION,
@@ -28,6 +24,10 @@ from sagas.operations import (
     STATS,
     TYPES,
 )
+
+if TYPE_CHECKING:
+    from sagas.engine.read.answers import IncidentList, SagaView
+    from sagas.engine.read.overviews import BreakerView, InFlightGroup, InFlightView, StatsView, TypeView
 
 
 class OperatorCalls:
@@ -286,6 +286,9 @@ def _json_form(value: Any) -> Any:
         return [_json_form(item) for item in value]
     if value is None or issubclass(kind, str | int | float | dict):
         return value
+    from sagas.authoring.codec import encode
+    from sagas.authoring.shapes.base import UnsupportedType
+
     try:
         return encode(value, kind)
     except UnsupportedType as error:
