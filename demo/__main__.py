@@ -1,4 +1,4 @@
-"""``python -m demo``: exits 0 only if everything it shows is true."""
+"""``python -m demo``: runs the demonstration, and exits with 0 only if all its checks pass."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _approval(stack: LocalStack, api: Api) -> None:
 
 
 def main() -> int:
-    """Run the demonstration; return the exit code."""
+    """Run the demonstration, and return the exit code."""
     begin = time.monotonic()
     console.print("Starting the local stack: tables, queues, functions and API in an embedded emulator ...")
     try:

@@ -1,4 +1,4 @@
-"""Fifth act: an order that waits for a person, for days that take seconds."""
+"""Fifth act: an order waits days for a person, but the days take only seconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PATIENCE = 60.0
 
 
 def approve_late(stack: LocalStack, api: Api, request: dict[str, Any]) -> dict[str, Any]:
-    """Have an order over the limit approved on its second day, after a reminder.
+    """Approve an order over the limit on the second day, after a reminder.
 
     Raises:
-        DemoFailed: it does not wait, nobody is reminded, or the order is not placed.
+        DemoFailed: the saga does not wait, sends no reminder, or does not place the order.
     """
     saga = _waiting_at(api, api.call("POST", "/sagas/approval", request), "decision")
     skip("1d")
@@ -27,10 +27,10 @@ def approve_late(stack: LocalStack, api: Api, request: dict[str, Any]) -> dict[s
 
 
 def answer_nothing(stack: LocalStack, api: Api, request: dict[str, Any]) -> dict[str, Any]:
-    """Let three days pass over an order that nobody decides about.
+    """Start a saga for an order, and let three days pass without a decision.
 
     Raises:
-        DemoFailed: the order is not withdrawn then.
+        DemoFailed: the order is not withdrawn.
     """
     saga = _waiting_at(api, api.call("POST", "/sagas/approval", request), "decision")
     skip("3d")
@@ -41,7 +41,7 @@ def answer_nothing(stack: LocalStack, api: Api, request: dict[str, Any]) -> dict
 
 
 def _waiting_at(api: Api, saga: dict[str, Any], step: str) -> dict[str, Any]:
-    """Wait until the saga waits for a signal at that step."""
+    """Wait until the saga waits for a signal at a step."""
     end = time.monotonic() + _PATIENCE
     while [one["name"] for one in saga["steps"] if one.get("waiting_for") == "signal"] != [step]:
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""First act: files of this repository become an archive, which is then compared with them."""
+"""First act: files of this repository become an archive, and the archive is compared with the files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _digest(data: bytes) -> str:
 
 
 def archive_files(stack: LocalStack, api: Api, root: Path) -> tuple[dict[str, Any], str]:
-    """Upload files, have create-zip archive them, download the archive and compare every checksum.
+    """Upload files, archive them with create-zip, download the archive and compare all checksums.
 
     Args:
         stack: the local stack.
@@ -33,10 +33,10 @@ def archive_files(stack: LocalStack, api: Api, root: Path) -> tuple[dict[str, An
         root: the repository.
 
     Returns:
-        The saga, and a line about what was compared.
+        The saga, and a line about the comparison.
 
     Raises:
-        DemoFailed: the archive does not hold exactly the files.
+        DemoFailed: the archive does not contain exactly these files.
     """
     s3, bucket = stack.client("s3"), stack.outputs["ZipsBucket"]
     contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in _files(root)}

@@ -1,4 +1,4 @@
-"""Third act: a basket that three carriers ship, and one that a carrier does not take."""
+"""Third act: three carriers ship a basket. Then a carrier refuses a parcel of another basket."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from demo.stack import Api, DemoFailed
 
 
 def ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
-    """Have a basket shipped; return its saga, and the books before and after.
+    """Ship a basket. Return the saga, and the books before and after.
 
     Raises:
-        DemoFailed: the books are not what they should be, or a parcel is not under way.
+        DemoFailed: the books are wrong, or a parcel was not shipped.
     """
     before = shop.books()
     saga = api.run("basket", request)
@@ -32,10 +32,10 @@ def ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def fail_to_ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
-    """Try to ship a basket when one carrier refuses. The books must stay as they were.
+    """Try to ship a basket whose one carrier refuses. The books must stay the same.
 
     Raises:
-        DemoFailed: it did not, or a parcel is left.
+        DemoFailed: the basket did not fail, the books changed, or a parcel was not undone.
     """
     before = shop.books()
     saga = api.run("basket", request)
@@ -49,7 +49,7 @@ def fail_to_ship(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[st
 
 
 def _all_are(api: Api, saga: dict[str, Any], status: str, count: int) -> None:
-    """All of a basket's parcels ended so."""
+    """Check that all parcels of a basket ended in these statuses."""
     found = [child["status"] for child in api.children(saga)]
     if found != [status] * count:
         raise DemoFailed(f"of {count} parcels of the basket {saga['saga_id']}, which is {saga['status']}: {found}")

@@ -1,4 +1,4 @@
-"""Fourth act: a step that cannot succeed for now waits in the dead-letter queue, and goes on when it is redriven."""
+"""Fourth act: the message of a failed step waits in the dead-letter queue, and the saga continues after a redrive."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ _PATIENCE = 60.0
 
 
 class Topic:
-    """The topic on which archives are announced."""
+    """The topic for announcements of archives."""
 
     def __init__(self, stack: LocalStack) -> None:
         self._sns = stack.client("sns")
         self._arn = stack.outputs["AnnounceTopicArn"]
 
     def remove(self) -> None:
-        """Have every announcement fail."""
+        """Delete the topic, so every announcement fails."""
         self._sns.delete_topic(TopicArn=self._arn)
 
     def restore(self) -> None:
-        """Have announcements succeed again."""
+        """Create the topic again, so announcements succeed."""
         self._sns.create_topic(Name=self._arn.rpartition(":")[2])
 
 
 def redrive(stack: LocalStack, api: Api) -> tuple[dict[str, Any], str]:
-    """Run create-zip without its topic, restore the topic, and redrive the dead letter.
+    """Run create-zip without the topic, restore the topic, and redrive the dead letter.
 
     Returns:
-        The completed saga, and a line about how it waited.
+        The completed saga, and a line about its wait.
 
     Raises:
-        DemoFailed: it did not wait, or did not complete.
+        DemoFailed: the saga did not wait, or did not complete.
     """
     topic, client = Topic(stack), SagaClient.local()
     topic.remove()

@@ -1,4 +1,4 @@
-"""``python -m demo.seed``: what the tour needs in the running local stack, and ways to break it on purpose.
+"""``python -m demo.seed``: adds the data that the tour needs to the running local stack, or breaks it on purpose.
 
 ``python -m demo.seed``               stock for the shop, files for the archive
 ``python -m demo.seed large``         files whose archive takes a while; writes the request to .sagas/large.json
@@ -19,7 +19,7 @@ from demo.stack import DESCRIPTION, LocalStack
 _EVENTS = Path(__file__).resolve().parents[1] / "events"
 _MANY = 1_000
 _SIZE = 300_000
-"""Each object is a request of its own: many of them take longer than a few large ones, and less room."""
+"""Each object takes a request. So many small objects take longer than a few large ones, and less disk space."""
 _REQUEST = Path(".sagas/large.json")
 
 
@@ -47,7 +47,7 @@ def _large(stack: LocalStack) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what is asked; return the exit code."""
+    """Run the command, and return the exit code."""
     if not DESCRIPTION.is_file():
         print("no local stack is running here; `make run` starts one", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Second act: a checkout that succeeds, and one that fails at its last step and is undone."""
+"""Second act: one checkout succeeds, and another fails at its last step and is undone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from demo.stack import Api, DemoFailed, LocalStack
 
 @dataclass(frozen=True)
 class Books:
-    """Stock by SKU, and what the ledger adds up to."""
+    """The stock by SKU, and the sum of the ledger."""
 
     stock: dict[str, int]
     earned: Decimal
@@ -19,7 +19,7 @@ class Books:
 
 
 class Shop:
-    """The tables behind the checkout saga."""
+    """The tables that the checkout saga uses."""
 
     def __init__(self, stack: LocalStack) -> None:
         self._dynamodb = stack.client("dynamodb")
@@ -30,7 +30,7 @@ class Shop:
         self._dynamodb.put_item(TableName=self._stock, Item={"sku": {"S": sku}, "available": {"N": str(available)}})
 
     def books(self) -> Books:
-        """Read stock and ledger."""
+        """Read the stock and the ledger."""
         items = self._dynamodb.scan(TableName=self._stock, ConsistentRead=True)["Items"]
         stock = {item["sku"]["S"]: int(item["available"]["N"]) for item in items if "available" in item}
         amounts = [
@@ -41,7 +41,7 @@ class Shop:
 
 
 def open_shop(stack: LocalStack, items: list[dict[str, Any]]) -> Shop:
-    """Put ten of each of the items in stock."""
+    """Put ten of each item in stock."""
     shop = Shop(stack)
     for item in items:
         shop.put(item["sku"], 10)
@@ -49,10 +49,10 @@ def open_shop(stack: LocalStack, items: list[dict[str, Any]]) -> Shop:
 
 
 def buy(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
-    """Run a checkout that succeeds; return it with the books before and after.
+    """Run a checkout that succeeds. Return the saga, and the books before and after.
 
     Raises:
-        DemoFailed: the books are not what they should be.
+        DemoFailed: the books are wrong.
     """
     before = shop.books()
     saga = api.run("checkout", request)
@@ -67,10 +67,10 @@ def buy(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], 
 
 
 def fail_to_buy(api: Api, shop: Shop, request: dict[str, Any]) -> tuple[dict[str, Any], Books, Books]:
-    """Run a checkout to an address that cannot be served; it must leave the books as they were.
+    """Run a checkout to an address that no carrier serves. It must leave the books as they were.
 
     Raises:
-        DemoFailed: it did not.
+        DemoFailed: the checkout did not fail, or the books changed.
     """
     before = shop.books()
     saga = api.run("checkout", request)

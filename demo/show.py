@@ -1,4 +1,4 @@
-"""Printing timelines and books."""
+"""Prints timelines, children and books."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ console = Console(highlight=False)
 if not console.is_terminal:
     console = Console(highlight=False, width=120)
 _LONG = 3_600.0
-"""Seconds; longer times are shown in days."""
+"""Times of more seconds than this are shown in days."""
 _COLOURS = {"COMPLETED": "green", "COMPENSATED": "yellow"}
 
 
@@ -49,7 +49,7 @@ def show_children(children: list[dict[str, Any]]) -> None:
 
 
 def show_books(before: Books, after: Books) -> None:
-    """Print stock and ledger before and after."""
+    """Print the stock and the ledger, before and after."""
     table = Table("", "before", "after", box=None, header_style="dim")
     for sku in sorted(before.stock):
         table.add_row(f"stock of {sku}", str(before.stock[sku]), str(after.stock[sku]))

@@ -1,4 +1,4 @@
-"""The local stack, as the demonstration uses it."""
+"""The local stack and its API, for the demonstration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POLL = 0.1
 
 
 class DemoFailed(Exception):
-    """Something is not as it should be."""
+    """A check of the demonstration failed."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Api:
         self._http = urllib3.PoolManager()
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Call the API; raise if it answers with an error."""
+        """Call the API, and raise an error if it answers with one."""
         answer = self._http.request(method, self._url + path, json=body, timeout=30.0)
         if answer.status >= 300:
             raise DemoFailed(f"{method} {path} answered {answer.status}: {answer.data.decode()}")
         return answer.json()
 
     def run(self, name: str, request: object) -> dict[str, Any]:
-        """Start a saga and wait until it has ended; return it."""
+        """Start a saga and wait until it has ended. Return the saga."""
         return self.wait(self.call("POST", f"/sagas/{name}", request))
 
     def wait(self, saga: dict[str, Any]) -> dict[str, Any]:
-        """Wait until a saga has ended; return it."""
+        """Wait until a saga has ended. Return the saga."""
         name, end = saga["type"], time.monotonic() + _PATIENCE
         while saga["status"] not in OVER:
             if time.monotonic() > end:
@@ -101,7 +101,7 @@ def skip(length: str) -> None:
 
 @contextmanager
 def local_stack() -> Generator[LocalStack]:
-    """Start the local stack on a free port and end it afterwards; one already running here is used and stays."""
+    """Start the local stack on a free port, and stop it at the end. If one already runs, use it and do not stop it."""
     if _answers():
         yield LocalStack(json.loads(DESCRIPTION.read_text()))
         return
@@ -115,7 +115,7 @@ def local_stack() -> Generator[LocalStack]:
 
 
 def _answers() -> bool:
-    """Whether a local stack of this directory is running."""
+    """Whether this directory's local stack is running."""
     if not DESCRIPTION.is_file():
         return False
     url: str = json.loads(DESCRIPTION.read_text())["endpoint_url"]

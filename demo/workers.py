@@ -1,4 +1,4 @@
-"""``python -m demo.workers [FUNCTION]``: process ids of the functions of this directory's stack."""
+"""``python -m demo.workers [FUNCTION]``: prints the process ids of the functions of this directory's stack."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from demo.stack import DESCRIPTION
 
 _CODE = re.compile(r"/ministack-lambda-(.+)-[^-/]+/code")
-"""Where the emulator has a worker's code, and the worker itself is."""
+"""The directory of a worker's code, which is also the worker's working directory."""
 
 
 def _function_of(pid: int) -> str | None:
-    """The name of the function a process runs; empty if the system does not say, ``None`` if it runs none."""
+    """Return the function that a process runs; empty if the system does not say, ``None`` if it runs no function."""
     try:
         found = _CODE.search(str(Path(f"/proc/{pid}/cwd").readlink()))
     except OSError:
@@ -26,13 +26,13 @@ def _function_of(pid: int) -> str | None:
 
 
 def processes(group: int) -> list[tuple[int, str]]:
-    """Return process id and command line of each living process of a process group."""
+    """Return the process id and the command line of each running process in a process group."""
     found: list[tuple[int, str]] = []
-    if Path("/proc/self").exists():  # where slim images have no ps
+    if Path("/proc/self").exists():  # slim images have no ps
         for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # the process has just ended
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if line and os.getpgid(int(entry.name)) == group:  # one that has ended, and is not waited for, has none
+                if line and os.getpgid(int(entry.name)) == group:  # a zombie has no command line
                     found.append((int(entry.name), line))
         return found
     listed = subprocess.run(
@@ -49,16 +49,16 @@ def processes(group: int) -> list[tuple[int, str]]:
 
 
 def workers(group: int) -> list[tuple[int, str]]:
-    """Return process id and function of each worker in an emulator's process group.
+    """Return the process id and the function of each worker in an emulator's process group.
 
-    On Linux all are forked from one process, and are called as that is; elsewhere each is called as its script.
+    On Linux, all workers are forks of one process and have its command line. Elsewhere, it has the worker's script.
     """
     found = [(pid, _function_of(pid), line) for pid, line in processes(group)]
     return [(pid, function) for pid, function, line in found if function or (function == "" and "_worker" in line)]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the workers; with a word, print only the ids of those whose function name contains it."""
+    """Print the workers. With an argument, print only the ids of workers whose function's name contains it."""
     group = json.loads(DESCRIPTION.read_text())["pid"]
     word = arguments[0].lower() if arguments else ""
     for pid, function in workers(group):

@@ -1,8 +1,8 @@
-"""Saga *approval*: an order over a limit asks a person, reminds after a day, and is withdrawn after three.
+"""Saga *approval*: a person approves orders over a limit, gets a reminder after a day, and has three days to decide.
 
-Nothing runs while it waits. Who decides sends ``{"approved": true, "by": "ada"}`` to the path that the message names:
-``sagas signal approval SAGA_ID decision --data ...``, or an IAM-signed POST. With ``public=True`` and
-``ctx.callback_url`` a link does, for those who have no AWS credentials.
+Nothing runs while the saga waits. The person sends ``{"approved": true, "by": "ada"}`` to the path in the message, with
+``sagas signal approval SAGA_ID decision --data ...`` or an IAM-signed POST. With ``public=True``, the message could
+contain ``ctx.callback_url`` instead, a link for people without AWS credentials.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Self
 from sagas import Context, Exhausted, PermanentError, Rejected, Retry, Saga, step, wait_for
 
 LIMIT = "500"
-"""Up to which nobody is asked, unless the environment says otherwise."""
+"""The default limit. Orders up to the limit need no approval."""
 
 REMINDED_AFTER = timedelta(days=1)
 WITHDRAWN_AFTER = timedelta(days=3)
@@ -24,12 +24,12 @@ WITHDRAWN_AFTER = timedelta(days=3)
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What a person wants to buy.
+    """An order that may need an approval.
 
     Args:
-        order_id: the caller's own id.
-        amount: what it costs.
-        purpose: what for; shown to who decides.
+        order_id: the caller's id of the order.
+        amount: the price.
+        purpose: the purpose, for the person who decides.
     """
 
     order_id: str
@@ -43,7 +43,7 @@ class OrderRequest:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided, and by whom."""
+    """The decision, and the person who made it."""
 
     approved: bool
     by: str
@@ -51,7 +51,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Placed:
-    """An order that was placed, and who approved it."""
+    """An order that was placed, and the person who approved it."""
 
     order_key: str
     approved_by: str
@@ -59,7 +59,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class ApprovalConfig:
-    """The orders' table, the topic by which people are asked, and the limit."""
+    """The table of orders, the topic for requests to people, and the limit."""
 
     orders_table: str
     topic: str
@@ -67,7 +67,7 @@ class ApprovalConfig:
 
 
 class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_retries=5, base_delay=0.5)):
-    """Enters an order, has it approved, and places it."""
+    """Enters an order, asks for an approval, and places the order."""
 
     def __init__(self, config: ApprovalConfig) -> None:
         self._config = config
@@ -80,13 +80,13 @@ class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_
 
     @step(result="order_key", undo_when="started")
     def enter(self, request: OrderRequest, ctx: Context) -> str:
-        """Enter the order as open; once, however often this is repeated."""
+        """Enter the order as open. Repeated calls change nothing."""
         self._mark(ctx, ctx.idempotency_key, "OPEN", unless="WITHDRAWN", order_id=request.order_id)
         return ctx.idempotency_key
 
     @enter.compensate
     def withdraw(self, ctx: Context) -> None:
-        """Withdraw it. It may not have been entered: then it never will be."""
+        """Withdraw the order. If it was not entered, this prevents a later entry."""
         self._mark(ctx, ctx.forward_key, "WITHDRAWN")
 
     @wait_for(Decision, timeout=REMINDED_AFTER, on_timeout=Exhausted.CONTINUE)
@@ -99,7 +99,7 @@ class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_
 
     @wait_for(Decision, timeout=WITHDRAWN_AFTER - REMINDED_AFTER)
     def late_decision(self, request: OrderRequest, decision: Decision | None, ctx: Context) -> None:
-        """Remind the person, unless the order is decided. Without an answer to this either, it is withdrawn."""
+        """Remind the person, unless there is a decision. Without an answer to the reminder, the order is withdrawn."""
         if decision is not None:
             ctx.signal(decision)
         else:
@@ -107,7 +107,7 @@ class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_
 
     @step
     def place(self, order_key: str, late_decision: Decision, ctx: Context) -> Placed:
-        """Place the order, if it was approved."""
+        """Place the order if it was approved."""
         if not late_decision.approved:
             raise Rejected(f"{late_decision.by} did not approve")
         self._mark(ctx, order_key, "PLACED", unless="WITHDRAWN", approved_by=late_decision.by)
@@ -119,7 +119,7 @@ class Approval(Saga[OrderRequest], name="approval", retry=Retry.exponential(max_
         ctx.logger.info("asked")
 
     def _mark(self, ctx: Context, key: str, status: str, *, unless: str = "", **values: str) -> None:
-        """Write an order's status and more, unless its status is ``unless``."""
+        """Write an order's status and other values, unless its status is ``unless``."""
         changed = {"order_status": status, **values}
         request: dict[str, Any] = {
             "TableName": self._config.orders_table,

@@ -1,4 +1,4 @@
-"""Under which name an S3 object goes into the archive, and which ones cannot go in."""
+"""The names of S3 objects in the archive. Some objects cannot be archived."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 
 def archive_names(keys: Sequence[str]) -> list[str]:
-    """Return the path in the archive of each key: the key itself, without leading slashes.
+    """Return the path in the archive for each key, which is the key without leading slashes.
 
     Raises:
-        ValueError: a key occurs twice, or cannot be unpacked safely, or two would overwrite each other when unpacked.
-            S3 distinguishes ``A``, ``a`` and the two ways to write ``é``; many file systems do not.
+        ValueError: a key occurs twice, cannot be unpacked safely, or would overwrite another key when unpacked. S3
+            distinguishes ``A``, ``a`` and the two ways to write ``é``; many file systems do not.
     """
     names = [_archive_name(key) for key in keys]
     taken: dict[str, str] = {}

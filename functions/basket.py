@@ -1,8 +1,8 @@
-"""Saga *basket*: captures the payment, and has a basket shipped in parcels, each by a carrier of its own.
+"""Saga *basket*: captures the payment, and ships a basket in parcels, each with its own carrier.
 
-Each parcel is a saga *parcel* with an undo for each of its steps: its items are taken out of stock, its carrier is
-booked. The parcels know nothing of each other. Should one of them fail, those that were shipped are called off, their
-items are put back in stock, and the money is given back.
+Each parcel is a saga *parcel*. Its steps take the items out of stock and book the carrier, and each has an undo.
+Parcels know nothing of each other. If one of them fails, the shipments of the others are cancelled, their items are put
+back in stock, and the payment is refunded.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functions.shop import Capture, Item, Reservation, Shipment, Shop, ShopSaga,
 from sagas import Context, PermanentError, children, step
 
 CARRIERS = "post rail road"
-"""Those that take parcels, unless the environment says otherwise."""
+"""The default list of carriers."""
 
 MAX_PARCELS = 100
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Which carrier takes which items."""
+    """A parcel: its carrier and its items."""
 
     carrier: str
     items: list[Item]
@@ -34,14 +34,14 @@ class Packing:
 
 @dataclass(frozen=True)
 class BasketRequest:
-    """A basket to be paid and shipped.
+    """A basket to pay and to ship.
 
     Args:
-        order_id: the shop's own id.
+        order_id: the shop's id of the order.
         card: the payment provider's opaque token for the card, never a card number.
-        amount: what to capture, in whole cents.
-        country: where to ship to, an ISO 3166 code of two capital letters.
-        parcels: what goes with whom.
+        amount: the amount to capture, with at most two decimals.
+        country: the destination, an ISO 3166 code of two capital letters.
+        parcels: the items of each parcel, and its carrier.
     """
 
     order_id: str
@@ -58,7 +58,7 @@ class BasketRequest:
 
 @dataclass(frozen=True)
 class ParcelRequest:
-    """One parcel of a basket that is paid for."""
+    """A parcel of a basket whose payment was captured."""
 
     order_id: str
     payment_key: str
@@ -69,14 +69,14 @@ class ParcelRequest:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A basket on its way: tracking numbers in the order of its parcels."""
+    """A shipped basket, with tracking numbers in the order of its parcels."""
 
     payment_key: str
     tracking: list[str]
 
 
 class Parcel(ShopSaga[ParcelRequest], name="parcel"):
-    """Takes items out of stock and books their carrier."""
+    """Takes items out of stock, and books their carrier."""
 
     def __init__(self, shop: Shop, carriers: frozenset[str]) -> None:
         self._shop = shop
@@ -89,12 +89,12 @@ class Parcel(ShopSaga[ParcelRequest], name="parcel"):
 
     @step(undo_when="started")
     def pack(self, request: ParcelRequest, ctx: Context) -> Reservation:
-        """Take the items out of stock, all or none."""
+        """Take the items out of stock: all of them, or none."""
         return self._shop.reserve(ctx, request.items)
 
     @pack.compensate
     def unpack(self, ctx: Context) -> None:
-        """Put them back in stock."""
+        """Put the items back in stock."""
         self._shop.release(ctx)
 
     @step(undo_when="started")
@@ -110,12 +110,12 @@ class Parcel(ShopSaga[ParcelRequest], name="parcel"):
 
     @book.compensate
     def call_off(self, ctx: Context) -> None:
-        """Call the carrier off, if it was booked."""
+        """Cancel the shipment, if there is one."""
         self._shop.call_off(ctx)
 
 
 class Basket(ShopSaga[BasketRequest], name="basket"):
-    """Captures the payment and has the parcels shipped."""
+    """Captures the payment, and starts a saga for each parcel."""
 
     def __init__(self, shop: Shop) -> None:
         self._shop = shop
@@ -127,17 +127,17 @@ class Basket(ShopSaga[BasketRequest], name="basket"):
 
     @step(undo_when="started")
     def capture(self, request: BasketRequest, ctx: Context) -> Capture:
-        """Take the money."""
+        """Capture the payment."""
         return self._shop.capture(ctx, order_id=request.order_id, card=request.card, amount=request.amount)
 
     @capture.compensate
     def refund(self, ctx: Context) -> None:
-        """Give it back, if it was taken."""
+        """Refund the payment, if it was captured."""
         self._shop.refund(ctx)
 
     @children(Parcel, concurrency=10)
     def parcels(self, request: BasketRequest, capture: Capture, ctx: Context) -> list[ParcelRequest]:
-        """Have each parcel shipped; all of them, or none."""
+        """Start a saga for each parcel. Either all parcels are shipped, or none."""
         return [
             ParcelRequest(request.order_id, capture.payment_key, request.country, one.carrier, one.items)
             for one in request.parcels

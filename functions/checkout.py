@@ -1,6 +1,6 @@
-"""Saga *checkout*: reserves stock, captures the payment, books the shipment; undoes the three in reverse.
+"""Saga *checkout*: reserves stock, captures the payment and books the shipment. Undos do the opposite, in reverse.
 
-What a step does once however often it runs, and what its undo leaves, is the shop's: :mod:`functions.shop`.
+:mod:`functions.shop` has the actions of steps and undos, which have the same effect however often they run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functions.shop import Capture, Item, Reservation, Shipment, Shop, ShopSaga,
 from sagas import Context, PermanentError, step
 
 SERVED_COUNTRIES = "AT BE CH DE DK ES FR IT LU NL PL SE"
-"""Served unless the environment says otherwise."""
+"""The default list of countries."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where to ship to. ``country`` is an ISO 3166 code of two capital letters."""
+    """The address of the customer. ``country`` is an ISO 3166 code of two capital letters."""
 
     name: str
     street: str
@@ -30,14 +30,14 @@ class Address:
 
 @dataclass(frozen=True)
 class CheckoutRequest:
-    """An order to be paid and shipped.
+    """An order to pay and to ship.
 
     Args:
-        order_id: the shop's own id.
-        items: what was ordered.
+        order_id: the shop's id of the order.
+        items: the ordered items.
         card: the payment provider's opaque token for the card, never a card number.
-        amount: what to capture, in whole cents.
-        address: where to ship to.
+        amount: the amount to capture, with at most two decimals.
+        address: the destination.
     """
 
     order_id: str
@@ -65,7 +65,7 @@ class Checkout(ShopSaga[CheckoutRequest], name="checkout"):
 
     @step(result="reservation", undo_when="started")
     def reserve(self, request: CheckoutRequest, ctx: Context) -> Reservation:
-        """Take the ordered items out of stock, all or none."""
+        """Take the ordered items out of stock: all of them, or none."""
         return self._shop.reserve(ctx, request.items)
 
     @reserve.compensate
@@ -75,17 +75,17 @@ class Checkout(ShopSaga[CheckoutRequest], name="checkout"):
 
     @step(result="payment", undo_when="started")
     def capture(self, request: CheckoutRequest, ctx: Context) -> Capture:
-        """Take the money."""
+        """Capture the payment."""
         return self._shop.capture(ctx, order_id=request.order_id, card=request.card, amount=request.amount)
 
     @capture.compensate
     def refund(self, ctx: Context) -> None:
-        """Give the money back, if it was taken."""
+        """Refund the payment, if it was captured."""
         self._shop.refund(ctx)
 
     @step(result="shipment", undo_when="started")
     def ship(self, request: CheckoutRequest, payment: Capture, ctx: Context) -> Shipment:
-        """Book the shipment, if the address can be served."""
+        """Book the shipment, if a carrier serves the country."""
         country = request.address.country
         if country not in self._served:
             raise PermanentError(f"no carrier serves {country!r}")
@@ -93,5 +93,5 @@ class Checkout(ShopSaga[CheckoutRequest], name="checkout"):
 
     @ship.compensate
     def cancel_shipment(self, ctx: Context) -> None:
-        """Call the shipment off, if there is one."""
+        """Cancel the shipment, if there is one."""
         self._shop.call_off(ctx)

@@ -1,4 +1,4 @@
-"""Saga *create-zip*: zips S3 objects into one archive and announces it."""
+"""Saga *create-zip*: zips S3 objects into one archive, and announces the archive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagas import CircuitBreaker, Context, Exhausted, OrphanSweep, Retry, S3Obje
 ARCHIVE = "archive.zip"
 
 PART_SIZE = 8 * 2**20
-"""S3 takes at most 10,000 parts of at least 5 MiB: this one allows 78 GiB, and two of it fit in any function."""
+"""Bytes per part. S3 takes at most 10,000 parts, so an archive can have 78 GiB. Any function has room for two parts."""
 
 _LAST_SECOND = 1.0
 
@@ -32,7 +32,7 @@ class CreateZipRequest:
 
 @dataclass(frozen=True)
 class Sources:
-    """The objects as they were when they were checked."""
+    """The objects, as they were when the saga checked them."""
 
     objects: list[Source]
     total_bytes: int
@@ -42,7 +42,7 @@ class CreateZip(
     Saga[CreateZipRequest],
     name="create-zip",
     retry=Retry.exponential(max_retries=3, base_delay=0.5),
-    # The upload may take long, its worker's death should not: the heartbeat keeps a short lease alive.
+    # Uploads can take long, but recovery from a worker's death should not. Heartbeats extend this short lease.
     lock_expiry=timedelta(seconds=20),
     orphans=OrphanSweep(
         bucket_env="ZIPS_BUCKET",
@@ -52,7 +52,7 @@ class CreateZip(
         action="delete",
     ),
 ):
-    """Zips S3 objects and announces the archive."""
+    """Zips S3 objects, and announces the archive."""
 
     def __init__(self, bucket: str, topic_arn: str) -> None:
         self._bucket = bucket
@@ -65,11 +65,11 @@ class CreateZip(
 
     @step(result="sources", timeout=120)
     def check(self, request: CreateZipRequest, ctx: Context) -> Sources:
-        """Refuse what cannot become an archive before any of it is read."""
+        """Refuse objects that cannot become an archive, before any content is read."""
         objects = inspect_sources(ctx.client("s3"), request.bucket, request.keys, ctx.raise_if_cancelled)
         return Sources(objects, sum(source.size for source in objects))
 
-    # Undone as soon as it was started: an attempt that was killed after completing the upload left an archive.
+    # The step is undone even if it never completed: an attempt may be killed after it has written the archive.
     @step(retry=Retry.exponential(max_retries=5, base_delay=0.2), timeout=840, undo_when="started")
     def upload(self, request: CreateZipRequest, sources: Sources, ctx: Context) -> S3Object:
         """Stream the objects into an archive. Every attempt writes the same bytes to the same key."""
@@ -87,9 +87,9 @@ class CreateZip(
 
     @upload.compensate(retry=Retry.exponential(max_retries=5, base_delay=1.0), timeout=60)
     def delete_upload(self, upload: S3Object | None, ctx: Context) -> None:
-        """Delete the archive and the parts of unfinished uploads, whichever of them exist."""
+        """Delete the archive, and abort unfinished uploads."""
         s3 = ctx.client("s3")
-        # The result knows the bucket even if the configuration has changed since.
+        # The configuration may have changed, so prefer the bucket in the result.
         bucket, key = (upload.bucket, upload.key) if upload else (self._bucket, ctx.s3_key(ARCHIVE))
         aborted = abort_unfinished(s3, bucket, key)
         s3.delete_object(Bucket=bucket, Key=key)
@@ -100,9 +100,9 @@ class CreateZip(
         circuit_breaker=CircuitBreaker(failure_threshold=5, open_for=30),
     )
     def announce(self, sources: Sources, upload: S3Object, ctx: Context) -> str:
-        """Publish where the archive is; return the message's id.
+        """Publish the place of the archive. Return the id of the message.
 
-        A repeated attempt publishes again: subscribers recognize it by the attribute ``idempotency_key``.
+        A repeated attempt publishes the message again. Subscribers recognize it by the attribute ``idempotency_key``.
         """
         archive = {"bucket": upload.bucket, "key": upload.key, "size": upload.size, "etag": upload.etag}
         message = {"saga_id": ctx.saga_id, "archive": archive, "entries": len(sources.objects)}
@@ -116,7 +116,7 @@ class CreateZip(
 
 
 def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[ArchiveEntry]:
-    """Yield what goes into the archive. An object is opened when its turn comes."""
+    """Yield the entries of the archive. An object is opened only when its content is read."""
     done = 0
     for source in sources.objects:
         yield ArchiveEntry(source.name, source.size, _chunks(bucket, source, ctx, done, sources.total_bytes))
@@ -124,11 +124,11 @@ def _entries(bucket: str, sources: Sources, ctx: Context) -> Iterator[ArchiveEnt
 
 
 def _chunks(bucket: str, source: Source, ctx: Context, done: int, total: int) -> Iterator[bytes]:
-    """Yield the object's content for as long as the attempt may go on, and report progress."""
+    """Yield an object's content while the attempt has time left, and report progress."""
     for chunk in read_source(ctx.client("s3"), bucket, source):
         ctx.raise_if_cancelled()
         if ctx.remaining_time() <= _LAST_SECOND:
-            # Raised here, the upload is still aborted; a killed function would leave its parts behind.
+            # This error aborts the upload. If the function were killed, the uploaded parts would stay.
             raise TimeoutError("the archive was not finished in time")
         yield chunk
         done += len(chunk)

@@ -1,13 +1,13 @@
-"""The payment ledger: append-only entries whose amounts add up to what was earned.
+"""The payment ledger: append-only entries. The sum of their amounts is the money earned.
 
-Key ``payment_key``. Three kinds of entries, by ``kind``:
+Key ``payment_key``. There are three kinds of entries, by ``kind``:
 
-- ``capture``: ``amount`` (N, positive), ``order_id``; under the capturing step's idempotency key;
+- ``capture``: ``amount`` (N, positive), ``order_id``; under the idempotency key of the step that captures;
 - ``refund``: ``amount`` (N, negative), ``refunds`` = the capture's key; under the key of the undo;
-- ``void``: ``amount`` 0, under a capture's key: it was undone before it happened, and can no longer happen.
+- ``void``: ``amount`` 0; under the capture's key: the undo came first, so the capture can no longer happen.
 
-No entry is changed or removed. Each is written once, by a conditional put under a key that all attempts share. Card
-tokens are not kept.
+No entry is changed or removed. A conditional put writes each entry once, under a key that all attempts share. Card
+tokens are not stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CENT = Decimal("0.01")
 
 
 class Ledger:
-    """Capture and refund, each once however often it is called.
+    """Captures and refunds payments. Repeated calls change nothing.
 
     Args:
         dynamodb: a boto3 client.
@@ -34,7 +34,7 @@ class Ledger:
         self._table = table
 
     def capture(self, key: str, *, order_id: str, card: str, amount: Decimal) -> Decimal:
-        """Take ``amount`` from ``card`` under ``key``; return the amount captured, by this call or by an earlier one.
+        """Take ``amount`` from ``card`` under ``key``. Return the amount that this or an earlier call captured.
 
         Raises:
             Rejected: the card was declined.
@@ -53,7 +53,7 @@ class Ledger:
         """Refund the amount captured under ``capture_key``. The refund has its own entry, under ``key``.
 
         Returns:
-            Whether there was anything to give back. If not, a capture under that key is barred from happening later.
+            Whether a payment had been captured. If not, this call prevents a later capture under that key.
         """
         if self._write(capture_key, kind="void", amount=Decimal(0)):
             return False
@@ -63,7 +63,7 @@ class Ledger:
         return self._write(key, kind="refund", amount=-Decimal(entry["amount"]["N"]), refunds=capture_key)
 
     def _write(self, key: str, *, kind: str, amount: Decimal, **references: str) -> bool:
-        """Append an entry; return whether it is new."""
+        """Append an entry. Return whether it is new."""
         item = {"payment_key": {"S": key}, "kind": {"S": kind}, "amount": {"N": str(amount)}}
         item |= {name: {"S": value} for name, value in references.items()}
         try:

@@ -1,4 +1,4 @@
-"""An S3 multipart upload that is either completed or leaves nothing behind."""
+"""Multipart uploads to S3 that are completed or leave nothing behind."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ logger = logging.getLogger(__name__)
 
 
 class MultipartUpload:
-    """Write one object in parts.
+    """Writes one object in parts.
 
-    Used as a context manager: leaving it without :meth:`complete`, by whatever error, aborts the upload. S3 keeps, and
-    bills, the parts of one that is neither completed nor aborted.
+    Use it as a context manager. If the block ends without :meth:`complete`, for example with an error, the upload is
+    aborted. S3 keeps and bills the parts of uploads that are neither completed nor aborted.
     """
 
     def __init__(self, s3: Any, bucket: str, key: str, content_type: str) -> None:
@@ -31,10 +31,10 @@ class MultipartUpload:
         return self
 
     def add(self, part: bytes) -> None:
-        """Send the next part: at least 5 MiB unless it is the last one, at most 10,000 in all."""
+        """Send the next part. Each part except the last has at least 5 MiB, and an upload has at most 10,000 parts."""
         number = len(self._parts) + 1
         sent = self._s3.upload_part(**self._target, PartNumber=number, Body=part)
-        # Where S3 keeps a checksum of each part, it wants it repeated when the upload is completed.
+        # If S3 returns a checksum for a part, the call that completes the upload must repeat the checksum.
         checksums = {
             name: value for name, value in sent.items() if name.startswith("Checksum") and name != "ChecksumType"
         }
@@ -42,7 +42,8 @@ class MultipartUpload:
         self.size += len(part)
 
     def complete(self) -> str:
-        """Make the object visible, replacing one of the same key; return its entity tag."""
+        """Complete the upload, so the object becomes visible. It replaces an object with the same key. Return its
+        entity tag."""
         completed = self._s3.complete_multipart_upload(**self._target, MultipartUpload={"Parts": self._parts})
         self._done = True
         return str(completed["ETag"])
@@ -55,19 +56,19 @@ class MultipartUpload:
         try:
             self._s3.abort_multipart_upload(**self._target)
         except Exception:
-            # The error that brought us here decides what happens next and must not be replaced by this one. What is
-            # left behind is aborted by the undo, or by the next attempt.
+            # The error that ended the block decides what happens next, so this error must not replace it. The undo, or
+            # the next attempt, aborts the upload.
             logger.warning("multipart upload not aborted", exc_info=True)
 
 
 def abort_unfinished(s3: Any, bucket: str, key: str) -> int:
-    """Abort the uploads to ``key`` that killed attempts left unfinished; return how many."""
+    """Abort the uploads to ``key`` that killed attempts left unfinished. Return their number."""
     aborted = 0
     pages = s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=key)
     for upload in (upload for page in pages for upload in page.get("Uploads", ()) if upload["Key"] == key):
         try:
             s3.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload["UploadId"])
         except s3.exceptions.NoSuchUpload:
-            continue  # someone else was faster
+            continue  # another process has aborted it
         aborted += 1
     return aborted

@@ -1,7 +1,7 @@
-"""The shipments table: what was booked, and what was called off.
+"""The shipments table: shipments that were booked or cancelled.
 
-Key ``shipment_key``; ``status`` is ``BOOKED`` or ``CANCELLED``. A booking that arrives after its cancellation finds it
-and is refused.
+Key ``shipment_key``; ``status`` is ``BOOKED`` or ``CANCELLED``. If a booking arrives after its cancellation, it is
+refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sagas import PermanentError
 
 
 class Shipments:
-    """Book and cancel, each once however often it is called.
+    """Books and cancels shipments. Repeated calls change nothing.
 
     Args:
         dynamodb: a boto3 client.
@@ -25,7 +25,7 @@ class Shipments:
         self._table = table
 
     def book(self, key: str, *, order_id: str, payment_key: str, country: str, carrier: str = "") -> str:
-        """Book a shipment under ``key``; return its tracking number, the same for every call with that key.
+        """Book a shipment under ``key``. Return its tracking number, which is the same in every call with this key.
 
         Raises:
             PermanentError: ``key`` was cancelled.
@@ -47,7 +47,7 @@ class Shipments:
         return tracking
 
     def cancel(self, key: str) -> None:
-        """Call the shipment off; there need not be one."""
+        """Cancel the shipment. If there is none, this prevents a later booking."""
         self._dynamodb.update_item(
             TableName=self._table,
             Key={"shipment_key": {"S": key}},

@@ -1,8 +1,8 @@
-"""What the shop's sagas do, each under the key that all attempts of its step share.
+"""The actions of the shop's sagas. All attempts of a step share a key.
 
-Every step and every undo may run more than once, and an undo may come when its step's outcome is unknown. So each
-writes under that key, by a condition that lets only the first one through, and an undo that finds nothing leaves a mark
-which bars its step from happening later. Whatever is repeated, stock and ledger balance.
+Every step and every undo may run more than once, and an undo may run when the outcome of its step is unknown. So each
+action writes under the key of its step, and a condition lets only the first write through. An undo that finds nothing
+leaves a mark, so the step cannot happen later. Whatever is repeated, stock and ledger balance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ShopSaga(
     retry=Retry.exponential(max_retries=5, base_delay=0.2),
     undo_retry=Retry.exponential(max_retries=8, base_delay=0.5),
 ):
-    """The policies of the shop's sagas."""
+    """A base class with the retry policies of the shop's sagas."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Item:
 
     def __post_init__(self) -> None:
         if not self.sku or "#" in self.sku:
-            raise ValueError("a SKU is not empty and has no '#'")
+            raise ValueError("a SKU must not be empty or contain '#'")
         if self.quantity < 1:
-            raise ValueError("a quantity is at least 1")
+            raise ValueError("a quantity must be at least 1")
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """Stock held for the order: quantities by SKU."""
+    """Stock reserved for an order: quantities by SKU."""
 
     reservation_key: str
     quantities: dict[str, int]
@@ -55,7 +55,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Capture:
-    """Money taken: the ledger entry's key and its amount."""
+    """A captured payment: the key of its ledger entry, and the amount."""
 
     payment_key: str
     amount: Decimal
@@ -70,20 +70,20 @@ class Shipment:
 
 
 def check_items(items: Iterable[Item]) -> None:
-    """Raise ``ValueError`` unless one request can reserve this many different SKUs."""
+    """Raise ``ValueError`` if there are no items, or too many SKUs for one reservation."""
     if not 0 < len({item.sku for item in items}) <= MAX_SKUS:
         raise ValueError(f"an order has 1 to {MAX_SKUS} different SKUs")
 
 
 def check_amount(amount: Decimal) -> None:
-    """Raise ``ValueError`` unless it is a price."""
+    """Raise ``ValueError`` if the amount is not a price."""
     if not (amount.is_finite() and 0 < amount < MAX_AMOUNT and amount == round(amount, 2)):
         raise ValueError("the amount must be positive and in whole cents")
 
 
 @dataclass(frozen=True)
 class Shop:
-    """The names of its three tables."""
+    """The shop, with the names of its three tables."""
 
     stock_table: str
     ledger_table: str
@@ -91,15 +91,15 @@ class Shop:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Take the names from the environment."""
+        """Return the shop whose tables are named in the environment."""
         return cls(os.environ["STOCK_TABLE"], os.environ["LEDGER_TABLE"], os.environ["SHIPMENTS_TABLE"])
 
     def reserve(self, ctx: Context, items: Iterable[Item]) -> Reservation:
-        """Take items out of stock, all or none.
+        """Take items out of stock: all of them, or none.
 
         Raises:
-            Rejected: not enough of one is available.
-            PermanentError: they were released before.
+            Rejected: there is not enough of an item.
+            PermanentError: the reservation was released before.
         """
         quantities: Counter[str] = Counter()
         for item in items:
@@ -109,16 +109,16 @@ class Shop:
         return Reservation(ctx.idempotency_key, dict(quantities))
 
     def release(self, ctx: Context) -> None:
-        """Put them back in stock. What to put back is what the table says, not what this attempt believes."""
+        """Put the reserved items back in stock. The table says which items these are."""
         released = self._stock(ctx).release(ctx.forward_key)
         ctx.logger.info("stock released", extra={"anything": released})
 
     def capture(self, ctx: Context, *, order_id: str, card: str, amount: Decimal) -> Capture:
-        """Take the money.
+        """Capture the payment.
 
         Raises:
             Rejected: the card was declined.
-            PermanentError: it was given back before.
+            PermanentError: the payment was refunded before.
         """
         key = ctx.idempotency_key
         captured = self._ledger(ctx).capture(key, order_id=order_id, card=card, amount=amount)
@@ -126,15 +126,15 @@ class Shop:
         return Capture(key, captured)
 
     def refund(self, ctx: Context) -> None:
-        """Give the money back, if it was taken."""
+        """Refund the payment, if it was captured."""
         refunded = self._ledger(ctx).refund(ctx.idempotency_key, capture_key=ctx.forward_key)
         ctx.logger.info("payment refunded", extra={"anything": refunded})
 
     def ship(self, ctx: Context, *, order_id: str, payment_key: str, country: str, carrier: str = "") -> Shipment:
-        """Book a shipment, by the one who ships there or by a carrier.
+        """Book a shipment, with a certain carrier if ``carrier`` is not empty.
 
         Raises:
-            PermanentError: it was called off before.
+            PermanentError: the shipment was cancelled before.
         """
         key = ctx.idempotency_key
         tracking = self._shipments(ctx).book(
@@ -144,7 +144,7 @@ class Shop:
         return Shipment(key, tracking)
 
     def call_off(self, ctx: Context) -> None:
-        """Call the shipment off, if there is one."""
+        """Cancel the shipment, if there is one."""
         self._shipments(ctx).cancel(ctx.forward_key)
         ctx.logger.info("shipment cancelled")
 

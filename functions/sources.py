@@ -1,4 +1,4 @@
-"""The S3 objects that go into an archive: looked at first, read later, and the same ones both times."""
+"""The S3 objects for an archive. They are checked first and read later, and must not change in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sagas import PermanentError, Rejected
 
 MAX_SOURCES = 1_000
 MAX_TOTAL_BYTES = 20 * 2**30
-"""What is compressed within the longest time a function may run, with a margin."""
+"""A function can compress this many bytes in its maximum running time, with a margin."""
 
 _CHUNK = 2**20
 _MISSING = {"404", "NoSuchKey", "NotFound", "NoSuchBucket"}
@@ -20,13 +20,13 @@ _CHANGED = {"412", "PreconditionFailed"}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An object as it was when it was looked at.
+    """An object, as it was when it was checked.
 
     Args:
-        key: its key.
-        name: its path in the archive.
-        size: bytes.
-        etag: its entity tag, as S3 gave it.
+        key: the object's key.
+        name: the path in the archive.
+        size: the size in bytes.
+        etag: the entity tag from S3.
     """
 
     key: str
@@ -36,16 +36,17 @@ class Source:
 
 
 def inspect_sources(s3: Any, bucket: str, keys: Sequence[str], checkpoint: Callable[[], None]) -> list[Source]:
-    """Return each key's object without reading its content.
+    """Return the object of each key, without reading its content.
 
     Args:
         s3: a boto3 client.
-        bucket: where the objects are.
-        keys: which ones.
-        checkpoint: called before every request; what it raises ends the inspection.
+        bucket: the bucket that contains the objects.
+        keys: the keys of the objects.
+        checkpoint: called before every request. An exception that it raises ends the inspection.
 
     Raises:
-        Rejected: the request cannot be served as it stands. A caller's mistake, so no reason to distrust the saga.
+        Rejected: the objects cannot become an archive. This is a mistake of the caller, so it does not count as a
+            failure of the saga type.
     """
     if not 0 < len(keys) <= MAX_SOURCES:
         raise Rejected(f"an archive takes 1 to {MAX_SOURCES} objects, not {len(keys)}")
@@ -74,10 +75,10 @@ def _inspect(s3: Any, bucket: str, key: str, name: str) -> Source:
 
 
 def read_source(s3: Any, bucket: str, source: Source) -> Iterator[bytes]:
-    """Yield the object's content in chunks of one MiB.
+    """Yield the content of an object in chunks of one MiB.
 
     Raises:
-        PermanentError: it changed, or went away, since it was looked at.
+        PermanentError: the object was changed or deleted after the check.
     """
     try:
         body = s3.get_object(Bucket=bucket, Key=source.key, IfMatch=source.etag)["Body"]
@@ -89,7 +90,7 @@ def read_source(s3: Any, bucket: str, source: Source) -> Iterator[bytes]:
         while chunk := body.read(_CHUNK):
             yield chunk
     finally:
-        # An unread rest would keep the connection out of the pool.
+        # A response that is not read to its end would keep its connection out of the pool.
         body.close()
 
 

@@ -1,14 +1,14 @@
-"""The stock table: how many of each SKU are available, and which reservations hold some of them.
+"""The stock table: the available quantity of each SKU, and the reservations.
 
-Key ``sku``. Two kinds of items:
+Key ``sku``. There are two kinds of items:
 
 - a stock item: ``sku``, ``available`` (N);
 - a reservation: ``sku`` = ``reservation#`` + the reserving step's idempotency key, ``status`` (``RESERVED`` or
   ``RELEASED``), ``items`` (M: SKU to quantity).
 
-At any time, and for every SKU, ``available`` plus the quantities in ``RESERVED`` reservations is what was put in stock:
-both sides change in one transaction. The reservation is an item of its own, so that a popular SKU does not grow with
-its orders. It also outlives its release: a reservation that arrives after its own release must find out.
+For every SKU, ``available`` plus the quantities in ``RESERVED`` reservations is always the quantity put in stock,
+because both change in one transaction. A reservation is a separate item, so the item of a popular SKU does not grow
+with its orders. A released reservation is kept, so a reservation that arrives after its own release is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAILED = "ConditionalCheckFailed"
 
 
 class Stock:
-    """Reserve and release, each once however often it is called.
+    """Reserves and releases stock. Repeated calls change nothing.
 
     Args:
         dynamodb: a boto3 client.
@@ -38,11 +38,11 @@ class Stock:
         self._table = table
 
     def reserve(self, key: str, quantities: Mapping[str, int]) -> None:
-        """Take ``quantities`` (by SKU) out of what is available, all or nothing, under ``key``.
+        """Reserve ``quantities`` (by SKU) under ``key``: all of them, or none.
 
         Raises:
-            Rejected: not enough of a SKU is available.
-            PermanentError: ``key`` was released already.
+            Rejected: there is not enough of a SKU.
+            PermanentError: ``key`` was released before.
         """
         writes = [self._put_reservation(key, "RESERVED", quantities)]
         writes += [self._take(sku, quantity) for sku, quantity in quantities.items()]
@@ -52,13 +52,13 @@ class Stock:
             reservation = self._reservation(key)
             if reservation is None:
                 _refuse_if_short(list(quantities), _reasons(error))
-                raise  # another transaction was in the way: a retry makes sense
+                raise  # another transaction was in the way, so a retry makes sense
             if reservation["status"]["S"] == "RELEASED":
                 raise PermanentError("the stock was released before it was reserved") from error
-            # Otherwise an earlier attempt reserved it.
+            # Otherwise an earlier attempt has made this reservation.
 
     def release(self, key: str) -> bool:
-        """Give back what is reserved under ``key`` and bar later reservations; return whether there was any."""
+        """Put the stock reserved under ``key`` back, and prevent a later reservation. Return whether there was one."""
         try:
             self._dynamodb.put_item(**self._put_reservation(key, "RELEASED", {})["Put"])
         except self._dynamodb.exceptions.ConditionalCheckFailedException:
@@ -123,5 +123,5 @@ def _refuse_if_short(skus: list[str], reasons: list[str]) -> None:
 
 
 def _reasons(error: Any) -> list[str]:
-    """Return why a transaction was cancelled, one code a write, in their order."""
+    """Return why a transaction was cancelled: one code per write, in their order."""
     return [reason.get("Code", "None") for reason in error.response["CancellationReasons"]]

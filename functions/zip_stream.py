@@ -1,8 +1,8 @@
-"""A zip archive as a stream of bytes: nothing is held but the chunk at hand and one line per entry for the directory.
+"""A zip archive as a stream of bytes. Memory holds only the current chunk, and a directory record per entry.
 
-The standard library's ``zipfile`` already knows how to write to something that cannot seek: sizes and checksum then
-follow an entry's data instead of preceding it (a *data descriptor*, APPNOTE 4.3.9), and zip64 is chosen by the size
-announced. Only a file object is missing whose content can be taken out while it is being written.
+The standard library's ``zipfile`` can write to files that cannot seek. Sizes and checksums then follow the data of an
+entry instead of preceding it (a *data descriptor*, APPNOTE 4.3.9), and the announced size decides about zip64. This
+module adds a file object whose content can be taken out while it is written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# Zip's epoch. Real timestamps would make a retried archive differ from the first one.
+# Zip's epoch. With real timestamps, the archive of a retry would differ from the first archive.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _READABLE_FILE = 0o100644 << 16
@@ -19,12 +19,12 @@ _READABLE_FILE = 0o100644 << 16
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """One file to be archived.
+    """A file to archive.
 
     Args:
-        name: its path in the archive, with forward slashes.
-        size: its length in bytes; decides whether it needs zip64.
-        chunks: its content, read once, when the archive comes to it.
+        name: the path in the archive, with forward slashes.
+        size: the length in bytes, which decides whether the entry needs zip64.
+        chunks: the content. It is read once, when its turn comes.
     """
 
     name: str
@@ -33,12 +33,12 @@ class ArchiveEntry:
 
 
 def stream_zip(entries: Iterable[ArchiveEntry]) -> Iterator[bytes]:
-    """Yield the archive of ``entries``, in pieces of about the size of their chunks.
+    """Yield the archive of ``entries``, in pieces of about the size of the chunks.
 
-    The same entries give the same bytes, whenever and wherever it runs.
+    Equal entries always give equal bytes.
 
     Raises:
-        ValueError: an entry turned out longer or shorter than it said.
+        ValueError: an entry is longer or shorter than its announced size.
     """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -62,13 +62,14 @@ def _header(entry: ArchiveEntry) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(entry.name, _EPOCH)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.file_size = entry.size
-    info.create_system = _UNIX  # zipfile would write the system it runs on
+    info.create_system = _UNIX  # zipfile would write the current system
     info.external_attr = _READABLE_FILE
     return info
 
 
 def in_parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Regroup ``chunks`` into parts of exactly ``size`` bytes; the last one may be shorter, none is empty."""
+    """Regroup ``chunks`` into parts of exactly ``size`` bytes. Only the last part may be shorter, and no part is
+    empty."""
     buffer = bytearray()
     for chunk in chunks:
         buffer += chunk
@@ -80,7 +81,7 @@ def in_parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A file without ``seek``, so that zipfile writes it from start to end."""
+    """A file without ``seek``, so zipfile writes it from start to end."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -90,13 +91,13 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """zipfile calls it; there is nothing to flush."""
+        """Do nothing: zipfile calls this, but there is nothing to flush."""
 
     def close(self) -> None:
-        """zipfile's types ask for it; it closes only what it opened itself."""
+        """Do nothing: the types of zipfile require this method, but zipfile never calls it."""
 
     def take(self) -> bytes:
-        """Return what was written since the last call."""
+        """Return the bytes that were written since the last call."""
         taken = b"".join(self._pieces)
         self._pieces.clear()
         return taken

@@ -1,6 +1,6 @@
 """The CDK app that deploys ``functions/``."""
 
-# Before aws_cdk, which starts Node as soon as it is imported; this chooses which.
+# Import this before aws_cdk, which starts Node on import: it chooses the Node to start.
 import sagas.cdk as constructs
 
 __all__ = ["constructs"]

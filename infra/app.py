@@ -1,4 +1,4 @@
-"""The CDK app: ``python -m infra.app`` writes the templates to ``cdk.out``, or where ``CDK_OUTDIR`` says."""
+"""The CDK app: ``python -m infra.app`` writes the templates to ``CDK_OUTDIR``, by default ``cdk.out``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from infra.stack import ReferenceStack
 
 
 def build_app(outdir: str | None = None) -> App:
-    """Make the app with its one stack, checked by cdk-nag when it is synthesized.
+    """Create the app with its only stack. cdk-nag checks the stack when it is synthesized.
 
     Args:
-        outdir: where the templates go; by default ``CDK_OUTDIR``, which the CDK CLI sets, or ``cdk.out``.
+        outdir: the directory for the templates. Default: ``CDK_OUTDIR``, which the CDK CLI sets, or ``cdk.out``.
     """
     app = App(outdir=outdir or os.environ.get("CDK_OUTDIR") or "cdk.out")
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))

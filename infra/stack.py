@@ -1,4 +1,4 @@
-"""The reference stack: the sagas of ``functions/``, and the bucket, tables and topic they work on."""
+"""The reference stack: the sagas of ``functions/``, and the bucket, the tables and the topic that they use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sagas.cdk.layout.acknowledge import acknowledge, acknowledge_objects
 _SOURCES = "sources/*"
 _ARCHIVES = "create-zip/*"
 _KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-"""But for what a first deployment made that failed."""
+"""Resources are kept, except after a failed first deployment."""
 
 
 class ReferenceStack(Stack):
-    """The sagas create-zip, checkout, approval and basket, whose children are parcels, with everything they touch."""
+    """The sagas create-zip, checkout, approval, basket and parcel, and the resources that they use."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id, description="lambda-sagas: the reference sagas of functions/")
@@ -48,7 +48,7 @@ class ReferenceStack(Stack):
             # cdk deploy -c alarm_email=ADDRESS
             alarm_topic=self.node.try_get_context("alarm_email"),
             functions={CreateZip.upload: FunctionOptions(memory_size=1024)},
-            # cdk deploy -c access_log=account, where API Gateway has a role for logs.
+            # Use cdk deploy -c access_log=account if API Gateway has a role for logs in the account.
             access_log=self.node.try_get_context("access_log") or "off",
             environment={
                 "ZIPS_BUCKET": self.zips.bucket_name,
@@ -66,9 +66,9 @@ class ReferenceStack(Stack):
         sources, archives = self.zips.arn_for_objects(_SOURCES), self.zips.arn_for_objects(_ARCHIVES)
         check, upload = self.service.function(CreateZip.check), self.service.function(CreateZip.upload)
         for function, objects in ((check, sources), (upload, sources), (upload, archives)):
-            acknowledge_objects(function, objects, "Which objects a saga reads or writes is known when it starts.")
+            acknowledge_objects(function, objects, "The objects of a saga are known only when it starts.")
         _allow(check, ["s3:GetObject"], sources)
-        # Without it S3 answers 403 for an object that is not there, and a caller's typo looks like our fault.
+        # Without this, S3 answers 403 for a missing object, and a caller's typo would look like a missing permission.
         _allow(check, ["s3:ListBucket"], self.zips.bucket_arn)
         _allow(upload, ["s3:GetObject"], sources)
         _allow(upload, ["s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"], archives)
@@ -115,7 +115,7 @@ def _zips_bucket(scope: Construct) -> s3.Bucket:
         lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(7))],
     )
     acknowledge(
-        Validations.of(bucket), {"AwsSolutions-S1": "A demonstration; a bucket for its access logs would need one too."}
+        Validations.of(bucket), {"AwsSolutions-S1": "A demonstration; access logs would need another such bucket."}
     )
     return bucket
 

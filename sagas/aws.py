@@ -1,4 +1,4 @@
-"""AWS clients: one session per execution environment, timeouts, and errors translated to this library's."""
+"""AWS clients: with one session per execution environment, with timeouts, and with errors of this library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sagas.errors import SagaError, Unavailable
 
 
 def _config(connect: float, read: float, attempts: int, mode: str = "standard", **more: Any) -> Config:
-    """Timeouts are in seconds. botocore's defaults are 60 each, longer than most steps can take."""
+    """Timeouts are in seconds. The defaults of botocore are 60 each, which is longer than most steps can take."""
     retries: Any = {"total_max_attempts": attempts, "mode": mode}
     return Config(connect_timeout=connect, read_timeout=read, retries=retries, **more)
 
@@ -28,30 +28,30 @@ def _config(connect: float, read: float, attempts: int, mode: str = "standard", 
 VALIDATE = "SAGAS_VALIDATE_REQUESTS"
 """If this variable is set, every request is validated against botocore's models. Tests set it."""
 _HOT: Any = {"parameter_validation": VALIDATE in os.environ, "user_agent": "lambda-sagas"}
-"""Validation takes longer than sending the request, and so does building a user agent for each request."""
+"""Validating a request, or building its user agent, would take longer than sending it."""
 HOT = _config(2, 5, 4, max_pool_connections=16, **_HOT)
-"""For DynamoDB and SQS, which steps wait for. Lists query 16 shards at a time.
+"""For DynamoDB and SQS, for which steps wait. Lists query 16 shards at a time.
 
-A repeated conditional write can fail because the first one succeeded; the store recognises that."""
+A repeated conditional write can fail because the first write succeeded. The store recognises that."""
 BEST_EFFORT = _config(1, 1, 1, **_HOT)
 """For requests that only help other sagas, such as reports to a circuit breaker."""
 PATIENT = _config(5, 30, 10, "adaptive", parameter_validation=False, max_pool_connections=32)
-"""For reading whole tables; it slows down when DynamoDB throttles."""
+"""For reading whole tables. The client slows down when DynamoDB throttles it."""
 PAYLOADS = _config(2, 10, 4)
 """For S3, with payloads that are too large for DynamoDB."""
 STEPS = _config(5, 30, 4)
 """For ``ctx.client`` in steps, and for S3 in a sweep."""
 CALLER = _config(5, 15, 3)
-"""For commands at a shell, where a person waits."""
+"""For commands in a shell, where a person waits."""
 INVOCATION = _config(5, 310, 1, tcp_keepalive=True)
-"""For one call of Lambda, with a timeout a little longer than the supervisor's."""
+"""For a call of Lambda, with a timeout slightly longer than that of the supervisor."""
 EMULATOR = _config(2, 30, 2, s3={"addressing_style": "path"})
-"""For all services of an emulator."""
+"""For the calls of all services of an emulator."""
 
 _SESSION_VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
 )  # fmt: skip
-"""The environment variables that a session or client reads once. If they change, new sessions and clients are made."""
+"""Sessions and clients read these environment variables only once. If the variables change, new ones are created."""
 
 _NOT_NOW = (
     "DependencyTimeoutException", "KMS.ThrottlingException", "KeyUnavailableException", "KmsThrottled",
@@ -65,8 +65,8 @@ _UNCERTAIN = (
     "KMSInternalException", "RequestTimeout", "ServiceException", "TransactionInProgressException",
     "500", "502", "503", "504",
 )  # fmt: skip
-"""The request may or may not have taken effect: each service has its own code for that. Or an earlier try still
-runs."""
+"""The request may or may not have taken effect, or an earlier try still runs. Each service has its own codes for
+this."""
 _UNREACHED = (
     botocore.ConnectionError,
     botocore.HTTPClientError,
@@ -112,7 +112,7 @@ def _client(
 
 
 def _name_host(request: Any, **others: Any) -> None:
-    """Set the header ``Host``. Otherwise botocore parses the URL for it, twice per signature."""
+    """Set the header ``Host``. Without it, botocore would parse the URL twice per signature."""
     request.headers["Host"] = _host_of(request.url)
 
 
@@ -127,13 +127,13 @@ def _session(variables: tuple[str | None, ...]) -> Any:
 
 
 S3_NO_SUCH_KEY = frozenset({"NoSuchKey", "404"})
-"""S3's codes for a missing object if the caller may list the bucket, which this library's functions may not."""
+"""S3's codes for a missing object, for callers that may list the bucket. Functions of this library may not."""
 S3_DENIED = frozenset({"AccessDenied", "403"})
-"""S3's codes for a missing object for other callers."""
+"""S3's codes for a missing object, for callers that may not list the bucket."""
 
 
 def code_of(error: ClientError) -> str:
-    """Return the AWS code of an error."""
+    """Return the code of an error from AWS."""
     return _details_of(error).get("Code", "")
 
 
@@ -144,7 +144,7 @@ def _details_of(error: ClientError) -> dict[str, str]:
 
 @contextmanager
 def translated(service: str, lost: type[Unavailable] = Unavailable, *, quoted: bool = False) -> Generator[None]:
-    """Raise this library's errors in place of boto3's."""
+    """Raise errors of this library in place of boto3's errors."""
     try:
         yield
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Every exception of the library, in one tree.
+"""All exceptions of the library, in one tree.
 
     SagaError
     ├── DefinitionError           the saga class is wrong; raised when the class is created
@@ -18,8 +18,8 @@
     └── Unavailable               a store or queue is out of reach, or the type is paused: try later
         └── Ambiguous             the request may or may not have taken effect
 
-The branches correspond to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to
-these, so they appear nowhere else.
+Each branch corresponds to what the caller should do. ``sagas.aws`` translates errors of boto3 and botocore to errors of
+this tree, so they appear nowhere else.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class PermanentError(SagaError):
 
 class Rejected(PermanentError):
     """Raised by a step for a business reason, such as a declined card. The saga is undone at once, whatever the step's
-    ``on_exhausted`` is; after its pivot it waits for an operator. The circuit breaker and auto-disable do not count
-    it."""
+    ``on_exhausted`` is. After its pivot, it waits for an operator. The circuit breaker and auto-disable do not count
+    this error."""
 
 
 class BreakerOpen(PermanentError):
@@ -52,24 +52,24 @@ class BreakerOpen(PermanentError):
 
 
 class ChildrenFailed(PermanentError):
-    """The error of a step with more failed children than it tolerates. It is not raised, but recorded in the saga's
-    journal. Another attempt would fail the same way, because the ids of the children are fixed."""
+    """The error of a step with more failed children than it tolerates. The error is not raised, but recorded in the
+    saga's journal. Another attempt would fail the same way, because the ids of the children are fixed."""
 
 
 _YEAR = 365 * 86_400.0
 
 
 class NotYet(SagaError):
-    """Raised by a step or its undo to be called again later, because something it needs is not ready. This is not a
-    failure and uses up no attempt. The step's ``poll_timeout`` limits how long it can go on, from the first time.
-    Time in which it could not run, such as a pause, does not count.
+    """Raised by a step or its undo to be called again later, because something that it needs is not ready. This is not
+    a failure and uses up no attempt. The step's ``poll_timeout`` limits how long the step can do so, from the first
+    time. Time in which it could not run, such as a pause, does not count.
 
     A subclass that does not call ``super().__init__`` is called again after a minute.
 
     Args:
         after: seconds until the next call, at least 1; from the hundredth call on, at least 60.
-        message: the reason for waiting; shown with the saga.
-        steady: use ``after`` unchanged also from the hundredth call on.
+        message: the reason for waiting, which is shown with the saga.
+        steady: whether ``after`` applies unchanged even from the hundredth call on.
 
     Raises:
         ValueError: ``after`` is less than 1 or not a number.
@@ -83,7 +83,7 @@ class NotYet(SagaError):
         if isinstance(after, bool) or not isinstance(after, int | float) or not 1 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance] -- errors of steps have unchecked arguments
             raise ValueError(f"NotYet: after must be a number of seconds, at least 1, not {after!r}")
         super().__init__(message)
-        # ``poll_timeout`` cannot be longer, and the stored number must have a limit.
+        # ``poll_timeout`` cannot be longer than this, and the stored number must have a limit.
         self.after = float(min(after, _YEAR))
         self.message = str(message)
         self.steady = bool(steady)
@@ -93,17 +93,17 @@ class WrongResult(PermanentError):
     """A step returned a value of another type than it declares, or a value too large to store. Another attempt would do
     the same.
 
-    The step's code has run and may have taken effect. With ``undo_when="started"`` the step is undone; otherwise it is
+    The step's code has run and may have taken effect. With ``undo_when="started"``, the step is undone. Otherwise it is
     listed as in doubt.
 
-    An undo fails with this error if it declares ``None`` but returns a value, or if it returns something that has not
-    run, such as a generator or a list of coroutines.
+    An undo fails with this error if it declares ``None`` but returns a value, or if it returns code that has not run,
+    such as a generator or a list of coroutines.
     """
 
 
 class TypeChanged(SagaError):
-    """A stored request or result does not fit the deployed type, or is not the value that was written. No code ran with
-    it.
+    """A stored request or result does not fit the deployed type, or is not the value that was written. No code has run
+    with it.
 
     The saga waits for an operator and uses up no attempt. After you deploy code that fits, retry the saga.
     """
@@ -114,11 +114,11 @@ class Cancelled(SagaError):
 
 
 class TimedOut(SagaError):
-    """An attempt's code ended after its deadline. Its result is refused, but it may have taken effect.
+    """The code of an attempt ended after its deadline. The result is refused, but the code may have taken effect.
 
-    Its outcome is in doubt, as after the crash of a worker. Unless a later attempt completes, the step is undone with
-    ``undo_when="started"``, or else listed as in doubt. It is always retried, unless ``give_up_on`` has ``TimedOut``. A
-    step can also raise it if a service that it called did not answer.
+    The outcome is in doubt, as after the crash of a worker. If no later attempt completes, a step with
+    ``undo_when="started"`` is undone. Any other step is listed as in doubt. The step is always retried, unless
+    ``give_up_on`` contains ``TimedOut``. A step can also raise this error if a service that it called did not answer.
     """
 
 
@@ -129,7 +129,7 @@ class Problem:
     Args:
         path: the place, as a JSONPath-like string (``$.keys[0]``).
         message: what is wrong, without the value.
-        actual_type: the name of the Python type of the value, if known; comparisons ignore it.
+        actual_type: the name of the Python type of the value, if known. Comparisons of problems ignore it.
     """
 
     path: str
@@ -138,7 +138,7 @@ class Problem:
 
 
 def listed(problems: Sequence[Problem]) -> str:
-    """Return the first three problems in one line, and the number of the others."""
+    """Return the first three problems and the number of the others, in one line."""
     texts = [
         f"{problem.path} is {problem.actual_type}, {problem.message}"
         if problem.actual_type
@@ -150,7 +150,7 @@ def listed(problems: Sequence[Problem]) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an exception, also if its ``__str__`` raises."""
+    """Return the text of an exception, even if its ``__str__`` raises."""
     try:
         return str(error)
     except Exception as own:  # noqa: BLE001 - it is the author's code, and the failure must be recorded in any case
@@ -162,7 +162,7 @@ class InvalidRequest(SagaError):
 
     Args:
         message: one line for people.
-        problems: the failing paths.
+        problems: the problems, with their paths.
     """
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
@@ -171,7 +171,7 @@ class InvalidRequest(SagaError):
 
 
 def full_text(error: Exception) -> str:
-    """Return the text of an error, with the problems that its message does not name."""
+    """Return the text of an error, including problems that its message does not name."""
     text, problems = str(error), error.problems if isinstance(error, InvalidRequest) else ()
     lines = (f"{problem.path}: {problem.message}" for problem in problems)
     return "; ".join([text, *(line for line in lines if line not in text)])
@@ -182,7 +182,7 @@ class NotFound(SagaError):
 
 
 class Conflict(SagaError):
-    """The saga's state does not allow this; the message names the state."""
+    """The saga's state does not allow this call. The message names the state."""
 
 
 class TooLarge(SagaError):
@@ -194,7 +194,7 @@ class Unavailable(SagaError):
 
     Args:
         message: one line for people.
-        retry_after: seconds after which a retry is useful.
+        retry_after: seconds to wait before a retry.
     """
 
     def __init__(self, message: str, retry_after: float = 5.0) -> None:

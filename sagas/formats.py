@@ -1,8 +1,8 @@
-"""The format version of stored data and messages, so that two versions of this library can work on the same sagas.
+"""The format version of stored data and messages. With it, two versions of this library can work on the same sagas.
 
-Control items, journal entries, signals and messages have this number; without a number, it is 1. Code that meets a
-higher number leaves the saga alone and comes back later, because a newer version is or was deployed. A release that
-changes a format only reads the new format at first; the next release writes it.
+Control items, journal entries, signals and messages contain this number. If it is missing, it is 1. Code that meets a
+higher number leaves the saga alone and tries again later, because a newer version is or was deployed. A release that
+changes a format only reads the new format. The next release writes it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ FORMAT = 1
 
 
 class NewerFormat(Unavailable):
-    """This was written by a newer version of the library. It waits for that version and uses up no attempt or receive.
+    """A newer version of the library wrote the data. The saga waits for that version, and uses up no attempt or
+    receive.
 
     Args:
-        what: the kind of data, for the log, without content.
+        what: the kind of data, for the log. It contains no payload.
     """
 
     def __init__(self, what: str) -> None:

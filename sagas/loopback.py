@@ -1,8 +1,8 @@
-"""Accept only requests from this machine's programs and from allowed pages on a port on 127.0.0.1.
+"""Protects a port on 127.0.0.1: only this machine's programs, and pages that are allowed, can send requests to it.
 
-Listening on 127.0.0.1 keeps other machines out, but not the pages in a browser on this machine. Each of them can send
-requests to the port, and a page whose name resolves to 127.0.0.1 (DNS rebinding) can read the responses. Browsers
-identify the page of a request in ``Host``, ``Origin`` and ``Sec-Fetch-Site``. Programs send neither ``Origin`` nor
+Other machines cannot reach 127.0.0.1, but pages in a browser on this machine can. Each page can send requests to the
+port, and a page whose host name resolves to 127.0.0.1 (DNS rebinding) can read the responses. Browsers identify the
+page of a request in ``Host``, ``Origin`` and ``Sec-Fetch-Site``. Programs send neither ``Origin`` nor
 ``Sec-Fetch-Site``.
 """
 
@@ -20,7 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HOST = re.compile(r"(127\.0\.0\.1|\[::1\]|([a-z0-9_-]+\.)*localhost)(:[0-9]{1,5})?", re.IGNORECASE)
-"""Nobody can register a name with such an ending that resolves to this machine. A final period is refused, too."""
+"""Nobody can register names with this ending and let them resolve to this machine. A final period is refused, too."""
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?/?", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _RESPONSES = ("http.response.start", "websocket.accept", "websocket.http.response.start")
@@ -32,7 +32,7 @@ class Refusal:
 
     Args:
         status: the HTTP status.
-        reason: a sentence with the rule.
+        reason: a sentence that states the rule.
     """
 
     status: int
@@ -60,7 +60,7 @@ def refusal(scope: Scope, origins: Collection[str], *, links: bool = False) -> R
     callers = _values(scope, b"origin")
     if any(caller not in origins for caller in callers):
         return Refusal(403, f"Origin is {_quoted(callers)}; pages of this origin are not allowed to call this port")
-    # A page with an allowed origin is usually from another site.
+    # A page with an allowed origin is usually on another site.
     sites = [] if callers else _values(scope, b"sec-fetch-site")
     harmless = {"none", "same-origin"} if f"http://{hosts[0]}" in origins else {"none"}
     follows_link = (
@@ -72,14 +72,14 @@ def refusal(scope: Scope, origins: Collection[str], *, links: bool = False) -> R
 
 
 class Loopback:
-    """An ASGI application that passes allowed requests on a port on 127.0.0.1 to another one, and refuses the others.
+    """An ASGI application that passes allowed requests to another application, and refuses all others.
 
     A response has ``Access-Control-*`` headers only if the request has an allowed origin.
 
     Args:
         app: the application that answers allowed requests.
-        origins: origins of pages that may call.
-        links: whether any page may link here. Use it only if GET requests have no side effects.
+        origins: the origins of pages that may send requests.
+        links: whether any page may link to this port. Use it only if GET requests have no side effects.
     """
 
     def __init__(self, app: App, origins: Collection[str] = (), *, links: bool = False) -> None:
@@ -124,7 +124,7 @@ async def _refuse(refused: Refusal, scope: Scope, send: Send) -> None:
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:
-    """The values of a header, one per line of the header."""
+    """Return the values of a header: one for each line of the request that has this header."""
     return [value.decode("latin-1").strip() for key, value in scope["headers"] if key.lower() == name]
 
 

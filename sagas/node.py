@@ -1,4 +1,4 @@
-"""Node for the CDK, from a Python package, so that the machine needs no other Node."""
+"""Node for the CDK, from a Python package, so the machine needs no other Node."""
 
 from __future__ import annotations
 

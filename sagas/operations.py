@@ -1,8 +1,8 @@
-"""The operations of a service, one row for each.
+"""The operations of a service, with a row for each.
 
 The routes and the OpenAPI description of the API come from these rows, and so do IAM rights, calls of the client, CLI
-commands, buttons of the console and messages of the command queue. So an operation is declared once. Only query
-parameters and the parts that depend on a saga type are described in ``sagas/handlers``, where they are read. This
+commands, buttons of the console and messages of the command queue. So an operation is declared only once. Exceptions
+are query parameters and parts that depend on a saga type: ``sagas/handlers`` describes them where it reads them. This
 module imports nothing from the engine, because the client and the CDK import it, too.
 """
 
@@ -26,36 +26,36 @@ _WHY = "Reason, for the audit trail"
 
 
 def _option(help: str, *flags: str) -> dict[str, Any]:
-    """The metadata that makes a field of a body a CLI option: its help, and its flags if they differ from the name."""
+    """Return metadata that makes a field of a body a CLI option: its help, and flags if they differ from the name."""
     return {"help": help, "flags": flags}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason for a retry or a purge."""
+    """The body of a request with only a reason, for example a retry or a purge."""
 
     reason: str = field(default="", metadata=_option(_WHY))
 
 
 @dataclass(frozen=True)
 class Cancellation:
-    """The reason for a cancel. ``force``: also cancel a child whose parent has not ended."""
+    """The body of a cancel. With ``force``, a child is cancelled even if its parent has not ended."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a child whose parent has not ended"))
+    force: bool = field(default=False, metadata=_option("Also cancel a child whose parent has not ended"))
 
 
 @dataclass(frozen=True)
 class CompensationRequest:
-    """The reason for undoing a saga. ``force``: also undo one that is COMPLETED or past its pivot; needs a reason."""
+    """The body of a request to undo a saga. With ``force`` and a reason, it may be COMPLETED or past its pivot."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a saga that is COMPLETED or past its pivot"))
+    force: bool = field(default=False, metadata=_option("Also undo a saga that is COMPLETED or past its pivot"))
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """How a saga was settled by hand. ``steps``: the steps that were undone by hand."""
+    """How a saga was settled by hand. ``steps`` are the steps that were undone by hand."""
 
     reason: str = field(metadata=_option("Why the saga is settled, for the audit trail"))
     action: str = field(default="", metadata=_option("What you did"))
@@ -66,14 +66,14 @@ class Resolution:
 
 @dataclass(frozen=True)
 class RecoveryAttempts:
-    """How often a saga has stalled since its last progress; 0 restores all its recovery attempts."""
+    """How often a saga has stalled since its last progress. 0 restores all recovery attempts."""
 
     attempts: int
 
 
 @dataclass(frozen=True)
 class RecoveryOptions:
-    """The stalled sagas to recover now; by default all of a type, as in ``sagas.handlers.tasks.recovering``."""
+    """The stalled sagas to recover now, as in ``sagas.handlers.tasks.recovering``. Default: all of a type."""
 
     saga_id: str | None = None
     stale_after: float | None = None
@@ -85,9 +85,9 @@ class RecoveryOptions:
 class PauseChange:
     """A pause or a resume and its reason. Set either ``paused`` or ``active``.
 
-    ``paused`` applies to all sagas of the type, to those at ``step``, or to the saga ``saga_id``. With it, ``starts``
-    still accepts new sagas, which wait, and ``undos`` pauses undos, too. ``active`` applies to new sagas only: false
-    refuses them, true resumes the type.
+    ``paused`` applies to all sagas of the type, to those at ``step``, or to the saga ``saga_id``. In addition,
+    ``starts`` accepts new sagas, which then wait, and ``undos`` pauses undos, too. ``active`` applies only to new
+    sagas: false refuses them, true resumes the type.
     """
 
     active: bool | None = None
@@ -101,14 +101,14 @@ class PauseChange:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """The texts for operators of an operation on one saga; empty for operations that are not for operators.
+    """The texts of an operation on one saga, for operators. Operations that are not for operators have no texts.
 
     Args:
-        help: the help of its CLI command. The command's options are the fields of the body.
+        help: the help of the CLI command. The command's options are the fields of the body.
         label: the label of the console's button; empty if there is no button.
-        effect: a sentence for the console on what the operation does.
-        confirmation: a sentence for the console after the operation.
-        at_once: the console asks for no reason.
+        effect: a sentence for the console that says what the operation does.
+        confirmation: a sentence that the console shows after the operation.
+        at_once: whether the console asks for no reason.
     """
 
     help: str = ""
@@ -126,19 +126,20 @@ class Operation:
     """One operation of the API.
 
     Args:
-        name: the start of its id in OpenAPI, and the name of the function that serves it.
+        name: the start of the operation's id in OpenAPI, and the name of the function that serves it.
         method: the HTTP method.
         path: the path below the stage. ``{type}`` is a saga type.
         right: the right that callers need; see :data:`sagas.cdk.access.grants.RIGHTS`.
-        summary: a few words on what it does; ``{type}`` is the type.
-        answer: the OpenAPI names of the schemas of its answer.
-        statuses: the statuses of its answer.
-        errors: its error statuses, without those that any call can get.
-        body: the class of its body, if it is in this module; for a method without a body, of its query.
-        has_etag: callers poll it, and can send the ``ETag`` of their copy of the answer.
+        summary: what the operation does, in a few words, with ``{type}`` in place of the type.
+        answer: the names of the answer's schemas in OpenAPI.
+        statuses: the HTTP statuses of the answer.
+        errors: the HTTP statuses of errors, except those that any call can get.
+        body: the class of the body, if it is in this module. For a method without a body, the class of the query.
+        has_etag: whether callers poll, and can send the ``ETag`` of the last answer.
         verb: the texts for operators.
         bulk_statuses: the default statuses of the sagas of a bulk call; empty if there is no bulk call.
-        queued: a message of the command queue can request it.
+        queued: whether a message of the command queue can request the operation.
+        description: a sentence or more for OpenAPI. Default: the effect of the verb.
     """
 
     name: str
@@ -154,20 +155,21 @@ class Operation:
     verb: Verb = _NO_VERB
     bulk_statuses: tuple[SagaStatus, ...] = ()
     queued: bool = False
+    description: str = ""
 
     @property
     def typed(self) -> bool:
-        """Whether OpenAPI describes it once per saga type."""
+        """Whether OpenAPI describes the operation once per saga type."""
         return self.path.startswith("/sagas/{type}")
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the path's parameters."""
+        """The names of the parameters in the path."""
         return tuple(_PARAMETER.findall(self.path))
 
     @property
     def options(self) -> tuple[Field[Any], ...]:
-        """The fields of its body that are options for operators."""
+        """The fields of the body that are options for operators."""
         return (
             tuple(option for option in fields(self.body) if "help" in option.metadata) if self.body is not None else ()
         )
@@ -178,7 +180,7 @@ class Operation:
         return any(option.name == "reason" and option.default is MISSING for option in self.options)
 
     def path_for(self, values: Sequence[str]) -> str:
-        """Return the path with these values for its parameters, in order, quoted."""
+        """Return the path with these values for its parameters, in order. The values are quoted."""
         for value in values:
             if value in ("", ".", ".."):
                 raise NotFound(f"{value!r} cannot be part of a path")
@@ -189,7 +191,7 @@ class Operation:
             raise NotFound(f"{error.object!r} cannot be part of a path") from error
 
     def pattern(self, *, of_type: bool = False) -> str:
-        """Return the method and path in the form of an IAM resource: ``*`` replaces parameters, and also matches
+        """Return the method and path in the form of an IAM resource. ``*`` replaces each parameter, and also matches
         slashes. With ``of_type``, ``{type}`` is not replaced."""
 
         def starred(match: re.Match[str]) -> str:
@@ -201,18 +203,30 @@ class Operation:
 _CHANGE = "404 409 413 422"
 _ONE = "/sagas/{type}/{saga_id}"
 
-LIST = Operation("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas", has_etag=True)
+LIST = Operation(
+    *("list_sagas", "GET", "/sagas", "read", "List sagas", "Sagas"),
+    has_etag=True,
+    description="Newest first. `since` (inclusive) and `until` (exclusive) apply to the start. With a final status and "
+    "no search key, they apply to the end, and the last saga to end comes first. A page with a cursor can be short, "
+    "even empty.",
+)
 LOOK_UP = Operation(
     *("look_up", "GET", "/sagas/{saga_id}", "read", "Show a saga by its id", "Saga", "200", "404 409 422"),
     has_etag=True,
+    description="The start of an id is enough if it is unique; otherwise the answer is 409.",
 )
 START = Operation(
     *("start", "POST", "/sagas/{type}", "start", "Start {type}", "Saga"),
     statuses="200 202",
     errors="404 413 422",
     queued=True,
+    description="Start a saga. The answer does not wait for its steps.",
 )
-SHOW = Operation("show", "GET", _ONE, "read", "Show one {type}", "Saga", has_etag=True)
+SHOW = Operation(
+    *("show", "GET", _ONE, "read", "Show one {type}", "Saga"),
+    has_etag=True,
+    description="The answer has its request, and its steps with their results.",
+)
 CANCEL = Operation(
     *("cancel", "DELETE", _ONE, "cancel", "Cancel one {type}", "Saga", "200 202", "404 409 422"),
     body=Cancellation,
@@ -225,9 +239,13 @@ CANCEL = Operation(
     bulk_statuses=tuple(status for status in SagaStatus if status not in ENDED and status != SagaStatus.COMPENSATING),
     queued=True,
 )
-AUDIT = Operation("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries")
+AUDIT = Operation(
+    *("audit", "GET", f"{_ONE}/audit", "read", "Show the audit trail", "Entries"),
+    description="The entries are in the order in which they were committed.",
+)
 VERIFY = Operation(
-    "verify", "GET", f"{_ONE}/verification", "read", "Verify the hashes of the audit trail", "Verification"
+    *("verify", "GET", f"{_ONE}/verification", "read", "Verify the hashes of the audit trail", "Verification"),
+    description="All entries are read. None may be changed or missing.",
 )
 RETRY = Operation(
     *("retry", "POST", f"{_ONE}/retry", "operate", "Retry one {type}", "Saga", "202", _CHANGE),
@@ -269,6 +287,7 @@ SIGNAL = Operation(
     statuses="200 202",
     errors=_CHANGE,
     queued=True,
+    description="202: accepted. 200: the same value was accepted before. A signal can arrive before its step starts.",
 )
 PURGE = Operation(
     *("purge", "POST", f"{_ONE}/purge", "purge", "Purge one {type}: delete its stored data, except the tombstone"),
@@ -278,6 +297,7 @@ PURGE = Operation(
         help="Delete the stored data of a saga that has ended, and list the S3 objects in its results, which the sweep "
         "handles."
     ),
+    description="The saga must have ended. The answer lists the S3 objects in its results, which the sweep handles.",
 )
 SET_RECOVERY_ATTEMPTS = Operation(
     *(
@@ -289,37 +309,57 @@ SET_RECOVERY_ATTEMPTS = Operation(
     ),
     *("Saga", "200", _CHANGE),
     body=RecoveryAttempts,
+    description="They count how often the saga has stalled since its last progress. 0 restores all of them.",
 )
 ATTENTION = Operation(
     *("list_attention", "GET", "/attention", "read", "List the sagas that need an operator", "Sagas Incidents"),
     has_etag=True,
+    description="They cannot continue on their own. `group=incident` counts them by what is wrong.",
 )
-TYPES = Operation("list_types", "GET", "/types", "read", "List the saga types", "Types", errors="422")
-TYPE = Operation("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type")
+TYPES = Operation(
+    *("list_types", "GET", "/types", "read", "List the saga types", "Types"),
+    errors="422",
+    description="Those that are deployed, with their steps and pauses.",
+)
+TYPE = Operation(
+    *("show_type", "GET", "/types/{type}", "read", "Show a saga type", "Type"),
+    description="The answer has its steps, its pauses and the JSON Schema of its request.",
+)
 IN_FLIGHT = Operation(
-    "show_in_flight",
-    "GET",
-    "/types/{type}/in-flight",
-    "read",
-    "Group the sagas of a type in flight by blueprint and position",
-    "InFlight",
+    *("show_in_flight", "GET", "/types/{type}/in-flight", "read"),
+    *("Group the sagas of a type in flight by blueprint and position", "InFlight"),
+    description="Show what a new release has to fit. `sagas check` reads it.",
 )
 CHANGE = Operation(
     *("change_type", "PUT", "/types/{type}", "operate", "Pause or resume a type, a step or one saga"),
     *("Type", "200", _CHANGE),
     body=PauseChange,
+    description="Set either `paused` or `active`. A pause lasts until it is resumed.",
 )
 RECOVER = Operation(
     *("recover", "POST", "/types/{type}/recover", "operate", "Recover stalled sagas now", "Recovery"),
     errors="404 409 413 422",
     body=RecoveryOptions,
+    description="The supervisor does the same at regular intervals.",
 )
-STATS = Operation("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats")
-BREAKERS = Operation("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers", errors="422")
+STATS = Operation(
+    *("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats"),
+    description="Those in flight, and those that ended since a time.",
+)
+BREAKERS = Operation(
+    *("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers"),
+    errors="422",
+    description="Only a step that declares a breaker has one.",
+)
 CLOSE_BREAKER = Operation(
-    "close_breaker", "POST", "/breakers/{type}/{step}/close", "operate", "Close a circuit breaker", "Breaker"
+    *("close_breaker", "POST", "/breakers/{type}/{step}/close", "operate", "Close a circuit breaker", "Breaker"),
+    description="Let sagas at the step continue before the breaker's open period ends.",
 )
-OPENAPI = Operation("openapi", "GET", "/openapi.json", "read", "Show this description", "", errors="422")
+OPENAPI = Operation(
+    *("openapi", "GET", "/openapi.json", "read", "Show this description", ""),
+    errors="422",
+    description="It has the operations of each saga type, and the schemas of its request, its result and its signals.",
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     *(LIST, LOOK_UP, START, SHOW, CANCEL, AUDIT, VERIFY, RETRY, COMPENSATE, RESOLVE, SIGNAL, PURGE),
@@ -329,4 +369,4 @@ OPERATIONS: tuple[Operation, ...] = (
 """All operations, except the route of public waits, which needs no right."""
 
 VERBS = {operation.name: operation for operation in OPERATIONS if operation.verb.help}
-"""The operations for operators on one saga, by name; those with ``many`` also on many sagas."""
+"""The operations for operators on one saga, by name. Those with ``bulk_statuses`` are also for many sagas."""

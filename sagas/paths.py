@@ -6,28 +6,28 @@ import re
 from typing import Any, cast
 
 Place = tuple[str, ...]
-"""The parts of a path from the outside in: a name, ``[0]`` for one item of an array, ``[*]`` for each."""
+"""The parts of a path, from the outside in: names, ``[0]`` for an item of an array, ``[*]`` for each item."""
 EACH = "[*]"
 DEEP = "**"
-"""The part before a last name: the members of that name at any depth. Users cannot write it."""
+"""The part before a last name. The path then matches members with this name at any depth. Users cannot write it."""
 _PART = re.compile(r"\.([^\s.\[\]$*]+)|(\[(?:\d{1,6}|\*)\])")
 _PATH = re.compile(rf"\$(?:{_PART.pattern})*")
 
 
 def is_path(value: object) -> bool:
-    """Return whether a value is the text of a path; ``$`` is the path of the whole value."""
+    """Return whether a value is a text that is a path. ``$`` is the path of the whole value."""
     return isinstance(value, str) and _PATH.fullmatch(value) is not None
 
 
 def parse_path(text: object) -> Place:
-    """Return the parts of a path. Raises ``ValueError`` with an example for any other value."""
+    """Return the parts of a path. Raises ``ValueError``, with an example, if the value is not a path."""
     if not isinstance(text, str) or not is_path(text):
         raise ValueError(f"{text!r} is not a path; write one like $.customer.id")
     return tuple(name or item for name, item in _PART.findall(text))
 
 
 def value_at(data: Any, path: Place) -> Any:
-    """Return the value at a path; a list if a part is ``[*]``. Raises ``LookupError`` if there is no value."""
+    """Return the value at a path, a list if a part is ``[*]``. Raises ``LookupError`` if there is no value."""
     for place, part in enumerate(path):
         if part.startswith("["):
             if not isinstance(data, list):

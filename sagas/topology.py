@@ -1,7 +1,7 @@
 """The parts of a service in a deployed stack: their tags in the template, and their physical ids.
 
-The constructs write a tag into the metadata of each such resource; the client and the local stack use it to find the
-parts. This module needs neither the CDK nor boto3.
+The constructs write a tag into the metadata of each such resource. The client and the local stack use the tags to find
+the parts. This module needs neither the CDK nor boto3.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any, Literal, cast
 from sagas.errors import SagaError
 
 _METADATA_KEY = "sagas"
-LAYOUT = "sagas:layout"
-"""The type of the metadata with the places of a service's queues, tables and bucket, and the prefix of its record."""
+
+WITHOUT_RECURSION_CONFIG = ("ap-southeast-6", "mx-central-1", "us-gov-")
+"""Prefixes of the regions where Lambda does not detect loops, and so refuses the setting for them."""
 
 PartName = Literal[
     "sagas_table",
@@ -37,23 +38,18 @@ ByStep = dict[str, dict[str, str]]
 
 
 def tag(part: PartName, **names: str) -> tuple[str, dict[str, str]]:
-    """Return the key and value of the metadata that mark a resource as a part of a service."""
+    """Return the key and the value of the metadata that mark a resource as a part of a service."""
     return _METADATA_KEY, {"part": part, **names}
-
-
-def moved(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names of recorded resources whose place has changed or that are missing now."""
-    return [name for name, place in recorded.items() if now.get(name) != place]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """An API of API Gateway.
+    """A REST API in API Gateway.
 
     Args:
         id: the id of the REST API.
         stage: the name of its stage.
-        path: the prefix of the service's paths, starting with a slash; empty if there is none.
+        path: the prefix of the service's paths, which starts with a slash; empty if there is none.
     """
 
     id: str
@@ -63,19 +59,19 @@ class ApiEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """Physical ids of the parts of a service; a queue's physical id is its URL.
+    """The physical ids of the parts of a service. The physical id of a queue is its URL.
 
     Args:
-        tables: ``sagas`` and ``audit``.
-        queues: by saga and step.
+        tables: the tables ``sagas`` and ``audit``.
+        queues: the queues, by saga type and step.
         dead_letter_queues: by saga.
-        functions: by saga and step.
-        supervisor: name of the supervisor's function; empty if there is none.
+        functions: the functions, by saga type and step.
+        supervisor: the name of the supervisor's function; empty if there is none.
         work_queues: the service's own work queues, by name.
-        work_dead_letter_queues: their dead-letter queues, by name.
-        log_groups: names of the log groups of the service's functions, in the order of the template.
-        command_queue: empty if the service has none.
-        events_function: name of the function that publishes events; empty if there is none.
+        work_dead_letter_queues: the dead-letter queues of the work queues, by name.
+        log_groups: the names of the log groups of the service's functions, in the order of the template.
+        command_queue: the command queue; empty if the service has none.
+        events_function: the name of the function that publishes events; empty if there is none.
     """
 
     tables: dict[str, str] = field(default_factory=dict[str, str])
@@ -93,7 +89,7 @@ class Parts:
 
 @dataclass(slots=True)
 class Topology(Parts):
-    """The parts of a service, collected from its templates, with its API; ``None`` if it has none."""
+    """The parts of a service as collected from its templates. The API is ``None`` if none was found."""
 
     api: ApiEndpoint | None = None
 
@@ -128,7 +124,7 @@ class Topology(Parts):
 
 
 def _log_group_of(resource: Mapping[str, Any]) -> str:
-    """The logical id of the log group of a function with a handler of this library; empty for other resources."""
+    """Return the logical id of a function's log group, if its handler is this library's; empty for other resources."""
     properties: Mapping[str, Any] = resource.get("Properties", {})
     ours = resource["Type"] == "AWS::Lambda::Function" and str(properties.get("Handler")).startswith("sagas.handlers.")
     group: Any = properties.get("LoggingConfig", {}).get("LogGroup") if ours else None

@@ -106,7 +106,7 @@ Together **{usd_with_api(1) - each:.2f} + {each:.2f} *s***: {three:.1f} for thre
 - `retention`: {retention} writes per saga of three steps, {retention * prices.WRITE_UNIT:.2f} per million. The purge takes {purge.writes} of them, and one per further
   entry. Payloads in the bucket cost 5.00 more. Purges run ten at a time, about 600,000 an hour.
 
-[Events and commands](../build/events.md) have costs of their own. `batch_size=10` on a busy queue lowers SQS and invocations
+[Events in and out](../build/events.md) have costs of their own. `batch_size=10` on a busy queue lowers SQS and invocations
 from 1.40 to 0.50 per step at best.
 
 ## What a wait costs

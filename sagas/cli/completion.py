@@ -1,6 +1,6 @@
-"""What the shell completes: types, steps, and the ids of the last list.
+"""Shell completion of types, steps, and the ids of the last list.
 
-A list saves them in a file, because asking the service at each press of a key would take seconds.
+A list saves these words in a file, because a request to the service at each keystroke would take seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _file() -> Path:
 
 
 def remember(target: Target, *, sagas: Iterable[Summary] = (), types: Iterable[TypeView] = ()) -> None:
-    """Save what a list shows, for completion. If the file cannot be written, only completion is lost."""
+    """Save the words of a list for completion. If the file cannot be written, completion does not offer these words."""
     saved = _load(_service(target.stack))
     saved["ids"] = {saga["saga_id"]: saga["type"] for saga in sagas} or saved["ids"]
     saved["types"] |= {saga["type"]: [step["name"] for step in saga["steps"]] for saga in types}
@@ -46,7 +46,7 @@ def remember(target: Target, *, sagas: Iterable[Summary] = (), types: Iterable[T
 
 
 def complete(context: typer.Context, incomplete: str) -> Iterator[str]:
-    """Yield types and ids; after a type its steps and ids."""
+    """Yield types and ids or, after a type, its steps and ids."""
     saved = _load(_service(context.params.get("stack")))
     words = [context.params.get("name"), *(context.params.get("names") or ())]
     types = sorted({*saved["types"], *saved["ids"].values()})

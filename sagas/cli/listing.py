@@ -1,4 +1,4 @@
-"""One shape for all lists: always a header, columns dropped by priority where the terminal is narrow, ids never cut."""
+"""One layout for all lists. They always have a header. A narrow terminal gets fewer columns, but never cut ids."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sagas.cli.output import plain, screen
 Wide = Annotated[bool, typer.Option("--wide", help="Whole ids and times, and all columns")]
 _GAP = 2
 _ENOUGH = 20
-"""Columns that a long text needs at least; it is cut to fit."""
+"""Columns are dropped before long texts are cut to fewer characters than this."""
 _SHORTEST_ID = 8
 _WHOLE = ("id", "message", "#", "action", "status", "attempt", "time (UTC)", "started", "changed", "sent")
-"""Titles of columns that are never cut."""
+"""The titles of columns whose texts are never cut."""
 
 
 def whole(wide: bool) -> bool:
-    """Whether ids and times are printed in full: always where the output is not a terminal."""
+    """Whether to print ids and times in full. If the output is not a terminal, this is always so."""
     return wide or not screen().is_terminal
 
 
 def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
-    """Return for each id its start, long enough to differ from all others, or with ``wide`` the whole id."""
+    """Return the start of each id, long enough to differ from all others. With ``wide``, return the whole id."""
     distinct, length = {*ids}, _SHORTEST_ID
     while len({saga_id[:length] for saga_id in distinct}) < len(distinct):
         length += 1
@@ -34,8 +34,8 @@ def short_ids(ids: Iterable[str], *, wide: bool) -> dict[str, str]:
 
 
 def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *, wide: bool = False) -> Table:
-    """Return a table. ``columns``: titles with ranks; 0 stays, others are dropped to fit the terminal, the highest
-    first, and then the longest texts are cut. With ``wide``, or if the output is not a terminal, nothing is omitted."""
+    """Return a table. ``columns`` has titles with ranks. To fit the terminal, columns above rank 0 are dropped, the
+    highest first, and then the longest texts are cut. With ``wide``, or without a terminal, nothing is omitted."""
     cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
     titles, room = [*columns], screen().width
     widths = [max(len(title), *(row[place].cell_len for row in cells), 0) for place, title in enumerate(titles)]
@@ -53,7 +53,7 @@ def listing(columns: Mapping[str, int], rows: Iterable[Sequence[str | Text]], *,
             places.remove(max(places, key=lambda place: columns[titles[place]]))
         while total(limit) > room and limit > _SHORTEST_ID:
             limit -= 1
-    # With a width of its own, since rich would otherwise remove columns that do not fit.
+    # Set a width, because rich would otherwise remove columns that do not fit.
     table = Table(box=None, header_style="dim", pad_edge=False, width=total(limit))
     for place in places:
         table.add_column(titles[place], no_wrap=True, width=width(place, limit))

@@ -22,7 +22,7 @@ MODULES = (
     "project.console",
     "project.init",
     "project.check",
-    "project.layout",
+    "doctor.command",
     "read.logs",
     "operate.breakers",
     "operate.dead_letters",
@@ -107,8 +107,8 @@ def _root(  # pyright: ignore[reportUnusedFunction] - registered by the decorato
 
 
 def main() -> None:
-    """Run the command and exit: 0 for success, 1 for an error, which is printed in one line, 2 for wrong usage.
+    """Run the command and exit: 0 for success, 1 for an error, which is printed in one line, and 2 for wrong usage.
 
-    Commands that watch a saga also exit with 3 if it did not end COMPLETED, and with 4 if it is still in flight.
+    Commands that watch a saga exit with 3 if the saga did not end COMPLETED, and with 4 if it is still in flight.
     """
     app()

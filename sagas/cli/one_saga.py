@@ -1,4 +1,5 @@
-"""The saga that a command is for: by its id, the start of its id, its idempotency key, or the newest one."""
+"""Finds the saga that a command is for: by its id, the start of its id or its idempotency key, or as the newest
+saga."""
 
 from __future__ import annotations
 
@@ -28,28 +29,28 @@ _ID = re.compile("[0-9a-fA-F-]{4,}")
 _WHOLE_ID = 36
 _KEY = "key:"
 _MOST_PAGES = 20
-"""The most pages requested to fill a list: a filter may leave pages empty."""
+"""At most this many further pages are requested to fill a list: with a filter, pages may be empty."""
 
 
 def id_argument(metavar: str) -> Any:
-    """Return the argument for the words that name a saga."""
+    """Return the CLI argument that names a saga."""
     return typer.Argument(metavar=metavar, help=_ID_HELP, show_default=False, autocompletion=complete)
 
 
 class SagaRef(NamedTuple):
-    """A saga, with its view if the service was asked for it. Without an id it stands for all of the type."""
+    """A saga, with its view if that was requested already. Without an id, it stands for all sagas of the type."""
 
     type: str
     saga_id: str = ""
     view: SagaView | None = None
 
     def show(self, client: SagaClient) -> SagaView:
-        """Return the saga's view."""
+        """Return the view of the saga."""
         return self.view or client.show(self.type, self.saga_id)
 
 
 def which(client: SagaClient, names: Sequence[str], *, last: bool = False, typeless: bool = False) -> SagaRef:
-    """Return the saga that ``[TYPE] ID`` or ``[TYPE] --last`` names; ``typeless``, its type may be empty."""
+    """Return the saga that ``[TYPE] ID`` or ``[TYPE] --last`` names. If ``typeless``, its type may be empty."""
     if last:
         if len(names) > 1:
             raise typer.BadParameter("takes no id", param_hint="--last")
@@ -86,7 +87,7 @@ def _by_key(client: SagaClient, name: str | None, key: str) -> SagaRef:
 
 
 def full_page(ask: Callable[[int, str | None], Page], limit: int, cursor: str | None) -> Page:
-    """Return a page of ``limit`` sagas if there are that many. A filter may leave the service's own pages short."""
+    """Return a page of ``limit`` sagas if there are so many. With a filter, the service's own pages may be short."""
     page = ask(limit, cursor)
     for _ in range(_MOST_PAGES):
         if len(page["sagas"]) >= limit or page["cursor"] is None:
@@ -98,7 +99,7 @@ def full_page(ask: Callable[[int, str | None], Page], limit: int, cursor: str | 
 
 
 def find_values(find: Sequence[str] | None) -> dict[str, str]:
-    """Return the search keys of ``--find``."""
+    """Return the values of ``--find`` by search key."""
     values = dict[str, str]()
     for text in find or ():
         key, separator, value = text.partition("=")
@@ -112,9 +113,9 @@ def find_values(find: Sequence[str] | None) -> dict[str, str]:
 def for_saga(
     *after: str, all_help: str = "", typeless: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take its saga as all commands do; the function's second parameter is the saga. ``after``: names of
-    parameters whose values follow the id. ``all_help``: help of ``--all``, for a function that also takes all sagas of
-    a type; others refuse it. ``typeless``: the function needs no type, so a whole id costs no request."""
+    """Let a command take its saga as all commands do, as the function's second parameter. ``after`` names parameters
+    whose values follow the id. ``all_help`` is the help of ``--all``, if the function also takes all sagas of a type.
+    If ``typeless``, it needs no type, so a whole id costs no request."""
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
         target, _, *own = inspect.signature(function, eval_str=True).parameters.values()
@@ -152,5 +153,5 @@ def for_saga(
 
 
 def on_saga(*after: str, **options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a function a command on one saga of a target. See :func:`for_saga`."""
+    """Return a decorator that makes a function a command on one saga of a service. See :func:`for_saga`."""
     return lambda function: on_target(for_saga(*after, **options)(function))

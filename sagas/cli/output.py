@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""Prints the output of commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 _PIPE_WIDTH = 10_000
-"""Columns where the output is not a terminal: no line is broken there."""
+"""The width if the output is not a terminal. No line is so long that it breaks."""
 
 
 def say(line: str) -> None:
-    """Print a line without buffering: a program may be waiting for it at the other end of a pipe."""
+    """Print a line without buffering, because a program at the other end of a pipe may be waiting for it."""
     typer.echo(line)
 
 
@@ -28,7 +28,7 @@ def emit(data: Any) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return JSON with all unprintable characters escaped: a payload must not control a terminal."""
+    """Return JSON with all unprintable characters escaped, so a payload cannot control the terminal."""
     return "".join(
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1] for character in text
     )
@@ -40,25 +40,31 @@ def fail(message: str, status: int = 1) -> NoReturn:
     raise typer.Exit(status)
 
 
+def warn(message: str) -> None:
+    """Print a message on standard error, unless it is empty."""
+    if message:
+        typer.echo(f"sagas: {plain(message)}", err=True)
+
+
 def count_of(number: int, noun: str) -> str:
     """Return ``1 saga`` or ``2 sagas``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def progress_line() -> Status:
-    """Return a line that shows the current task on a terminal and then disappears; elsewhere it prints nothing."""
+    """Return a line that shows the current task and then disappears. Without a terminal, it prints nothing."""
     from rich.console import Console
 
     return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Starting")
 
 
 def plain_line(text: str) -> str:
-    """Return a line without control characters for a terminal, with its spaces."""
+    """Return a line for a terminal: each control character becomes a space, and spaces are kept."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def pretty(value: Any) -> str:
-    """Return JSON indented, and any other text unchanged."""
+    """Return JSON indented. Any other text stays unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -68,7 +74,7 @@ def pretty(value: Any) -> str:
 
 
 def display(page: RenderableType) -> None:
-    """Print a page; where the output is not a terminal, without the spaces that fill its columns."""
+    """Print a page. If the output is not a terminal, leave out the spaces that fill columns."""
     console = screen()
     if console.is_terminal:
         console.print(page, crop=False)
@@ -79,7 +85,7 @@ def display(page: RenderableType) -> None:
 
 
 def screen() -> Console:
-    """Return the console for tables. It does not read square brackets as markup."""
+    """Return the console for tables. To it, square brackets are not markup."""
     from rich.console import Console
 
     console = Console(markup=False, emoji=False, highlight=False)

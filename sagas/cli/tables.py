@@ -1,4 +1,4 @@
-"""Sagas, lists, audit trails and dead letters as tables."""
+"""Prints sagas, lists, audit trails and dead letters as tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sagas.cli.listing import listing, short_ids, whole
-from sagas.cli.output import count_of, display, plain, plain_line, pretty
+from sagas.cli.output import count_of, display, plain, plain_line, pretty, say
 from sagas.core.states import ENDED, SagaStatus
 from sagas.core.text import ago, between, clock_time, end_of, moment, span
 
@@ -42,9 +42,9 @@ _STYLES = {
 }
 _ORDER = tuple(SagaStatus)
 _LONGEST_JSON = 20
-"""Lines of a request or result that are printed."""
+"""At most this many lines of a request or result are printed."""
 _DETAILS = ("reason", "action", "cause", "fraction", "next_attempt_at")
-"""Details of audit entries that a table has room for."""
+"""The details of audit entries that a table has room for."""
 
 
 def coloured(status: str) -> Text:
@@ -53,7 +53,7 @@ def coloured(status: str) -> Text:
 
 
 def saga_page(saga: SagaView, now: float) -> RenderableType:
-    """Return a saga with its steps, its errors and what to do next. ``now``: epoch seconds."""
+    """Return a page about a saga: its steps, its errors, and what to do next. ``now``: epoch seconds."""
     from sagas.client.read.advice import advice, failed_children
 
     title = Text.assemble((saga["type"], "bold"), f" {saga['saga_id']} ", coloured(saga["status"]))
@@ -82,7 +82,7 @@ def saga_page(saga: SagaView, now: float) -> RenderableType:
 
 
 def payloads(saga: SagaView) -> RenderableType:
-    """Return request and results of a saga; long ones are cut."""
+    """Return the request and the results of a saga. Long values are cut."""
     values = [("request", saga["request"])]
     values += [(f"result of {step['name']}", step["result"]) for step in saga["steps"]]
     parts = list[Text]()
@@ -117,7 +117,7 @@ def stack_traces(entries: Iterable[AuditEntry]) -> list[RenderableType]:
 
 
 def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> None:
-    """Print summaries. Why a saga needs an operator is a column if any does. ``now``: epoch seconds."""
+    """Print summaries. If a saga needs an operator, a column has the reasons. ``now`` is in epoch seconds."""
     from sagas.client.read.next_action import error_of, reason_of
 
     full = whole(wide)
@@ -138,7 +138,7 @@ def show_list(sagas: Sequence[Summary], now: float, *, wide: bool = False) -> No
 
 
 def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: bool = False) -> None:
-    """Print an audit trail, or those of a family in one. Stack traces are left to :func:`stack_traces` and to JSON."""
+    """Print the audit trail of a saga, or of a family. :func:`stack_traces` and JSON have the stack traces."""
     ids = short_ids((entry["saga_id"] for entry in entries), wide=whole(wide))
     columns = {"id": 0, "type": 1} if family else {"#": 0}
     columns |= {"time (UTC)": 0, "action": 0, "step": 0, "attempt": 2, "status": 4, "by": 3, "details": 0}
@@ -152,7 +152,7 @@ def show_audit(entries: Sequence[AuditEntry], *, wide: bool = False, family: boo
 
 
 def _details(entry: AuditEntry) -> str:
-    """Return the details that a table has room for."""
+    """Return those details of an entry that a table has room for."""
     details = entry["details"]
     error: dict[str, str] | None = details.get("error")
     texts = [f"{error.get('type')}: {error.get('message')}"] if error else []
@@ -187,18 +187,24 @@ def type_table(types: Iterable[TypeView], *, wide: bool) -> Table:
     return listing({"type": 0, "version": 2, "starts": 0, "steps": 1, "notes": 0}, rows, wide=wide)
 
 
-def incident_table(incidents: Iterable[IncidentView], now: float) -> Table:
-    """Return what sagas need an operator for as a table. ``now``: epoch seconds."""
+def show_incidents(incidents: Iterable[IncidentView], now: float, *, wide: bool = False) -> None:
+    """Print what sagas need an operator for, and what to do. ``now``: epoch seconds."""
+    from sagas.client.read.next_action import needed
+
     rows = list[list[str]]()
     for incident in incidents:
-        times = ago(incident["first_seen"], now), ago(incident["last_seen"], now)
-        name = incident["type"], incident["step"], incident["error_type"] or ""
-        rows.append([*name, str(incident["count"]), *times])
-    return listing({"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1}, rows)
+        why = incident["error_type"] or incident["code"].replace("_", " ")
+        times = (moment(at) if whole(wide) else ago(at, now) for at in (incident["first_seen"], incident["last_seen"]))
+        action = needed(incident["code"], incident["step"], f"{incident['type']} --all")
+        row = incident["type"], incident["step"], why, str(incident["count"]), *times
+        rows.append([*row, action.title.lower(), action.means])
+    columns = {"type": 0, "step": 0, "error": 0, "sagas": 0, "since": 2, "last": 1, "next": 0, "what to do": 3}
+    display(listing(columns, rows, wide=wide))
+    say("List them: `sagas attention --sagas`. Act on many: `sagas retry TYPE --all`.")
 
 
 def paused_text(pause: PauseView) -> str:
-    """Return what is paused, by whom, why and until when, in one line."""
+    """Return a line about a pause: its object, its author, its reason and its end."""
     what = pause["step"] or (pause["saga_id"] and f"saga {pause['saga_id'][:8]}") or ""
     kind = f"{what} paused".strip() if not pause["starts_only"] else "starts paused"
     by = f" by {pause['by']}" if pause["by"] else ""
@@ -219,7 +225,7 @@ def breaker_table(breakers: Iterable[BreakerView]) -> Table:
 
 
 def stats_tables(types: Iterable[TypeStats]) -> Iterator[Table]:
-    """Yield the counts of each type and status, then the rates of each type; ``+`` is at least."""
+    """Yield a table of counts by type and status, then a table of rates by type. ``+`` means "at least"."""
     counts, rates = list[list[str | Text]](), list[list[str | Text]]()
     for stats in types:
 
@@ -237,7 +243,7 @@ def stats_tables(types: Iterable[TypeStats]) -> Iterator[Table]:
 
 
 def queue_table(queues: Iterable[QueueStats]) -> Table:
-    """Return how many messages the queues hold that are not empty."""
+    """Return a table of all queues that are not empty, with the number of their messages."""
     rows = [
         [queue["type"], ", ".join(queue["steps"]), "unknown" if queue["messages"] is None else str(queue["messages"])]
         for queue in queues

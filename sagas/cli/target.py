@@ -1,4 +1,4 @@
-"""Which service a command talks to, and how it reports errors: what all commands have in common."""
+"""The common part of all commands: the options that name the service, and the report of errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COMMON = {"stack": (_Stack, None), "region": (_Region, None), "profile": (_Prof
 
 @dataclass(frozen=True)
 class Target:
-    """The service a command is for, by its CloudFormation stack or ``None`` for the local stack of this directory."""
+    """The service that a command is for: a CloudFormation stack, or ``None`` for this directory's local stack."""
 
     stack: str | None
     region: str | None
@@ -61,20 +61,20 @@ class Target:
         return SagaClient.local()
 
     def ahead(self) -> float:
-        """Return the seconds by which the service's clock is ahead: time can be skipped on the local stack."""
+        """Return the seconds by which the service's clock is ahead, because time was skipped on the local stack."""
         from sagas.engine.clock import skipped
 
         return skipped(str(Path.cwd() / ".sagas" / "clock")) if self.stack is None else 0.0
 
     def now(self) -> float:
-        """Return epoch seconds by the service's clock."""
+        """Return the time of the service's clock, in epoch seconds."""
         from sagas.engine.clock import SystemClock
 
         return SystemClock().now() + self.ahead()
 
 
 def _suggestion(target: Target, message: str) -> str:
-    """Return the saga types close to an unknown one; empty for any other error."""
+    """Return a hint at similar or all saga types if an error is about an unknown type; else empty."""
     unknown = re.match(r"this service has no (?:dead-letter queue for )?saga type '([^']*)'", message)
     if unknown is None:
         return ""
@@ -90,11 +90,11 @@ def _suggestion(target: Target, message: str) -> str:
 
 
 def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
-    """Give a command the options that name its target, and print the library's errors in one line."""
+    """Give a command the options that name the service, and have it print the library's errors in one line."""
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     own_names = {parameter.name for parameter in own}
-    # Typer passes its context once: under the command's own name for it, or under ours.
+    # Typer passes its context only once: to the command's own parameter, or else to ours.
     context_name = next((parameter.name for parameter in own if parameter.annotation is typer.Context), "_context")
 
     @functools.wraps(function)
@@ -105,7 +105,7 @@ def on_target(function: Callable[Concatenate[Target, P], None]) -> Callable[...,
         if root and root["json"]:
             target = replace(target, as_json=True)
         try:
-            # Typer passes by name what the signature below declares.
+            # Typer passes all parameters of the signature below by name.
             function(target, **arguments)  # pyright: ignore[reportCallIssue]
         except NotFound as error:
             fail(f"{error}{_suggestion(target, str(error))}")

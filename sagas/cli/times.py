@@ -1,4 +1,4 @@
-"""Lengths and times in options: one form and one error text for all commands."""
+"""Durations and times in options, with the same syntax and the same error messages in all commands."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FORMS = "a length such as 90s, 15m, 2h or 12d"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time that an option names, by the clock or as a length before now."""
+    """The time that an option names, either as a point in time or as a length before now."""
 
     text: str
     ago: float | None = None
 
     def at(self, now: float) -> str:
-        """Return the time as the API takes it. ``now``: epoch seconds."""
+        """Return the time in the API's form. ``now`` is in epoch seconds."""
         return self.text if self.ago is None else iso(now - self.ago)
 
 
@@ -44,15 +44,15 @@ def _moment(text: str) -> Moment:
 
 
 def length(*names: str, help: str, **more: Any) -> Any:
-    """Return an option that takes a length, and passes seconds."""
+    """Return an option that takes a length. The command gets seconds."""
     return typer.Option(*names, help=help, parser=_length, metavar="LENGTH", **more)
 
 
 def moment(*names: str, help: str, **more: Any) -> Any:
-    """Return an option that takes a time, and passes a :class:`Moment`."""
+    """Return an option that takes a time. The command gets a :class:`Moment`."""
     return typer.Option(*names, help=help, parser=_moment, metavar="TIME", **more)
 
 
-Since = Annotated[Moment | None, moment(help="Only sagas started since; with the --status of an end, ended since")]
-Until = Annotated[Moment | None, moment(help="Only sagas started, or ended, before")]
-Timeout = Annotated[float | None, length(help="Stop watching after this length")]
+Since = Annotated[Moment | None, moment(help="Only sagas that started, or with a final --status ended, since TIME")]
+Until = Annotated[Moment | None, moment(help="Only sagas that started, or ended, before TIME")]
+Timeout = Annotated[float | None, length(help="Stop watching after LENGTH")]

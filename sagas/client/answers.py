@@ -1,4 +1,4 @@
-"""The API's answers, and the errors of this library that its error answers stand for."""
+"""The API's answers, and the exceptions that error answers become."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem, SagaError, TooLarge, Unavailable
 
 _RETRY_AFTER = 5.0
-"""Seconds, if the answer has no such header."""
+"""The seconds before a retry, if the answer has no header that says so."""
 _SIMPLE: Mapping[int, type[SagaError]] = {404: NotFound, 409: Conflict, 413: TooLarge}
 _INVALID = (400, 422)
 _TRY_LATER = (429, 503)
@@ -22,7 +22,7 @@ class Answer:
 
     Args:
         status: the HTTP status.
-        headers: the headers, whose names are in any case.
+        headers: the headers; their names can be in upper or lower case.
         content: the body.
     """
 
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def retry_after(self) -> float:
-        """Seconds after which a retry is useful."""
+        """Seconds to wait before a retry."""
         text = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "")
         return float(text) if text.isdigit() else _RETRY_AFTER
 
@@ -51,7 +51,7 @@ def error_of(answer: Answer, *, writes: bool) -> SagaError:
     except ValueError:
         body = None
     value: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    # Empty if something other than the API answered.
+    # The error is empty if a proxy answered instead of the API.
     error = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     message = str(error.get("message") or f"the API answered {answer.status}")
     status = answer.status

@@ -33,17 +33,17 @@ _AUDIT_PAGE = 100
 class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
     """Starts, reads, cancels and repairs sagas over the HTTP API.
 
-    Calls are signed with the caller's AWS credentials, so that the audit trail has the caller's name. The methods
-    return the API's JSON objects as typed dictionaries. Several threads can share a client.
+    Calls are signed with the caller's AWS credentials, so audit trails have the caller's name. The methods return the
+    API's JSON objects as typed dictionaries. Several threads can share a client.
 
     Every method raises ``Unavailable`` if the API or AWS is out of reach; ``retry_after`` is the time until the next
-    try. It raises the subclass ``Ambiguous`` if the response was lost and the call may have taken effect. It raises
+    try. If the response was lost and the call may have taken effect, it raises the subclass ``Ambiguous``. It raises
     ``SagaError`` if access is denied or there are no credentials.
 
     Args:
         api_url: the API's URL with its stage, like ``https://abc123.execute-api.eu-central-1.amazonaws.com/v1``.
-        region: the API's region; by default from the URL, or else from the session.
-        session: the session with the credentials; by default a new one from the environment.
+        region: the API's region. Default: the region in the URL, or else the session's.
+        session: the session with the credentials. Default: a new session from the environment.
         endpoints: the queues and the supervisor, for :meth:`dead_letters`, :meth:`redrive`, :meth:`recover` and
             :meth:`sweep`; :meth:`from_stack` and :meth:`local` find them.
 
@@ -87,8 +87,8 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
         Args:
             stack_name: the name or id of the stack.
-            region: the stack's region; by default the environment's.
-            profile: the profile of the AWS configuration; by default the environment's.
+            region: the stack's region. Default: the environment's region.
+            profile: the profile of the AWS configuration. Default: the environment's profile.
 
         Raises:
             SagaError: the stack does not exist or has no service, or the caller may not read it.
@@ -106,7 +106,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
 
     @property
     def region(self) -> str:
-        """The region that calls are signed for."""
+        """The region for which calls are signed."""
         return self._transport.region
 
     @overload
@@ -139,10 +139,10 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
             request: an instance of the class's request type; with the name of a type, its JSON form (``dict``,
                 ``list``, ...).
             key: an idempotency key of 1 to 256 printable ASCII characters. The same key and request start one saga,
-                however often they are sent: after ``Ambiguous``, send them again. The key starts no other saga as long
-                as that saga is stored, and after its purge for the service's ``key_retention``, 30 days by default.
+                however often they are sent: after ``Ambiguous``, send them again. The key starts no other saga while
+                that saga is stored, and for the service's ``key_retention`` after its purge, 30 days by default.
             correlation_id: your own id of 1 to 128 printable ASCII characters, for the audit trail, messages and log
-                lines; by default the saga's id.
+                lines. Default: the saga's id.
 
         Returns:
             The saga; for a key that was used before, the saga that it started.
@@ -177,9 +177,9 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(START, definition.name, body=body, headers=headers)
 
     def rerun(self, type: str, saga_id: str, key: str | None = None) -> SagaView:
-        """Start a new saga with the request of an old one, which does not change. The old one can have any status.
+        """Start a new saga with the request of an old one, which does not change. The old saga can have any status.
 
-        The new saga has the old one's correlation id, so that you can find the logs of both together.
+        The new saga has the correlation id of the old saga, so you can find the logs of both together.
 
         Args:
             type: the saga type.
@@ -217,13 +217,13 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         """Return a saga by its id.
 
         Args:
-            saga_id: the id, or its first four or more characters. With these, it searches the newest five hundred
-                sagas. Most ids start with a timestamp, so it also searches the sagas of that time.
+            saga_id: the id, or its first four or more characters. If you pass only these, the newest 500 sagas are
+                searched. Most ids start with a timestamp, so sagas of that time are searched, too.
 
         Raises:
             NotFound: no saga matches.
             Conflict: several saga ids start with these characters.
-            InvalidRequest: there are fewer than four characters.
+            InvalidRequest: ``saga_id`` has fewer than four characters.
         """
         return self._transport.ask(LOOK_UP, saga_id)
 
@@ -240,21 +240,20 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         idempotency_key: str | None = None,
         find: Mapping[str, object] | None = None,
     ) -> Page:
-        """Return summaries of sagas, newest first; with ``parent``, of its children, in the order of their positions. A
-        page with a ``cursor`` can be short, even empty.
+        """Return summaries of sagas, newest first. With ``parent``, return its children in the order of their
+        positions. A page that has a ``cursor`` can be short or even empty.
 
         Args:
             type: the saga type; ``None`` lists all types.
             parent: only children of the saga with this id; not allowed with other filters.
             status: only sagas with this status. With a final status, the last saga to end comes first.
-            limit: how many sagas to look at, 1 to 100.
+            limit: the number of sagas to look at, 1 to 100.
             cursor: the cursor of the previous page.
-            since: only sagas that were started at this time or later. With a final ``status`` and no ``find``, only
-                sagas that ended then. Text is ISO 8601, and without an offset in UTC.
-            until: only sagas before this time, like ``since``.
-            idempotency_key: only sagas that it started, at most one per type; allowed only with ``type``.
-            find: only sagas with these values in their requests, by the search keys of the type (``find_by`` of its
-                class).
+            since: only sagas that started at this time or later. With a final ``status`` and no ``find``, the time of
+                the end counts instead. A text is ISO 8601, in UTC if it has no offset.
+            until: only sagas before this time; see ``since``.
+            idempotency_key: only the saga that this key started, at most one per type; allowed only with ``type``.
+            find: only sagas whose requests have these values, by the type's search keys (``find_by`` of its class).
 
         Raises:
             NotFound: the type does not exist.
@@ -269,12 +268,12 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(LIST, query={**values, **query})
 
     def attention(self, type: str | None = None, *, limit: int = 20, cursor: str | None = None) -> Page:
-        """Return summaries of the sagas that need an operator, the longest waiting first; each with ``attention``.
+        """Return summaries of the sagas that need an operator, the longest waiting first. Each has ``attention``.
 
         Args:
-            type: the saga type; ``None`` lists all types. A page with a ``cursor`` is short only if two thousand sagas
-                of other types come in between.
-            limit: how many sagas to return at most, 1 to 100.
+            type: the saga type; ``None`` lists all types. A page that has a ``cursor`` is short only if two thousand
+                sagas of other types come in between.
+            limit: the maximum number of sagas to return, 1 to 100.
             cursor: the cursor of the previous page.
 
         Raises:
@@ -284,7 +283,7 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(ATTENTION, query={"type": type, "limit": limit, "cursor": cursor})
 
     def audit(self, type: str, saga_id: str) -> Iterator[AuditEntry]:
-        """Yield the whole audit trail of a saga, oldest entry first. It is read page by page.
+        """Yield the whole audit trail of a saga, oldest entry first. The client reads it page by page.
 
         Raises:
             NotFound: the saga does not exist. Raised when you request the first entry.
@@ -298,14 +297,14 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
                 return
 
     def verify(self, type: str, saga_id: str) -> VerificationView:
-        """Verify the hashes of a saga's audit trail. They show whether an entry was changed or is missing.
+        """Verify the hashes of a saga's audit trail, which show whether an entry was changed or is missing.
 
         Args:
             type: the saga type.
             saga_id: the saga.
 
         Returns:
-            The outcome, with the first entry that differs from the written one, if any.
+            The outcome, with the first entry that differs from what was written, if any.
 
         Raises:
             NotFound: the saga does not exist.
@@ -314,18 +313,18 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         return self._transport.ask(VERIFY, type, saga_id)
 
     def result(self, type: str, saga_id: str, timeout: float | None = None) -> Any:
-        """Wait for a saga's end and return its result: that of its last step, or of the step that its class names.
+        """Wait for a saga's end and return its result: the result of its last step, or of the step that its class
+        names.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            timeout: seconds to wait; by default without a limit.
+            timeout: seconds to wait. Default: no limit.
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: the saga has another status than COMPLETED, or was purged. The message has the status, or the
-                time of the purge.
-            TimeoutError: it did not end in time.
+            Conflict: the saga is not COMPLETED, or was purged. The message has the status, or the time of the purge.
+            TimeoutError: the saga did not end in time.
         """
         saga = self.wait(type, saga_id, timeout)
         if saga["status"] != "COMPLETED":
@@ -343,21 +342,22 @@ class SagaClient(DeadLetterCalls, SupervisorCalls, OperatorCalls, LogCalls):
         *,
         after: str | None = None,
     ) -> SagaView:
-        """Wait until a saga has ended, or is DEAD_LETTERED and waits for an operator. Return it.
+        """Wait until a saga has ended, or is DEAD_LETTERED and waits for an operator. Return the saga.
 
-        It is read ten times a second while it changes, and less often, down to every two seconds, while it does not.
+        The client reads the saga ten times per second while it changes, and less and less often while it does not, at
+        least every two seconds.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            timeout: seconds to wait; by default without a limit.
+            timeout: seconds to wait. Default: no limit.
             on_change: called with the saga when it is first read, and after each change.
             after: the ``updated_at`` of a stopped saga that is about to continue, for example after :meth:`redrive`.
-                The wait goes on until the saga has changed since.
+                The wait lasts at least until the saga has changed.
 
         Raises:
             NotFound: the saga does not exist.
-            TimeoutError: it is still in flight.
+            TimeoutError: the saga is still in flight.
         """
         return Waiting(timeout).until_rest(lambda: self.show(type, saga_id), on_change, after)
 

@@ -1,4 +1,4 @@
-"""The endpoints of a service: its API, queues and supervisor, from the local stack's file or from CloudFormation."""
+"""Finds the endpoints of a service (API, queues and supervisor) in the local stack's file or in CloudFormation."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class ServiceEndpoints:
         api_url: the API's URL with its stage.
         region: the region of all parts.
         endpoint_url: the URL of an emulator; ``None`` on AWS.
-        queues: URLs by saga type and step.
-        dead_letter_queues: URLs by saga type.
-        supervisor: the name of its function; empty if unknown.
+        queues: the URLs of queues by saga type and step.
+        dead_letter_queues: the URLs of dead-letter queues by saga type.
+        supervisor: the name of the supervisor's function; empty if unknown.
         log_groups: the names of the log groups of the service's functions.
     """
 
@@ -88,7 +88,7 @@ def endpoints_from_file(directory: Path) -> ServiceEndpoints:
 
 
 def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndpoints:
-    """Find the parts of a service, from the templates of its stack and of the stacks nested in it."""
+    """Find the parts of a service in the templates of its stack and of the nested stacks."""
     from sagas.aws import CALLER, connect, translated
 
     cloudformation = connect("cloudformation", CALLER, session=session)
@@ -101,9 +101,8 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         raise SagaError(f"the stack {stack_name} has no saga service")
     region: str = cloudformation.meta.region_name
     endpoint_url: str = cloudformation.meta.endpoint_url
-    suffixes = _suffixes(region)
-    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in suffixes)):
-        base = f"https://{api.id}.execute-api.{region}.{suffixes[0]}"
+    if of_aws(endpoint_url, region):
+        base = f"https://{api.id}.execute-api.{region}.{_suffixes(region)[0]}"
     else:
         # AWS_ENDPOINT_URL names an emulator.
         base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{api.id}"
@@ -117,6 +116,11 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
     )
 
 
+def of_aws(endpoint_url: str, region: str) -> bool:
+    """Whether an endpoint is one of AWS, and not that of an emulator."""
+    return f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in _suffixes(region)))
+
+
 def _suffixes(region: str) -> list[str]:
     """The DNS suffixes of AWS in a region's partition, from botocore: the IPv4 one, then the dual-stack one."""
     from botocore import loaders
@@ -128,12 +132,12 @@ def _suffixes(region: str) -> list[str]:
 
 
 def _stacks(cloudformation: Any, name: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
-    """The declared resources of a stack and of its nested stacks, and their physical ids, by logical id."""
+    """Yield a stack's declared resources and their physical ids, by logical id. Then yield those of nested stacks."""
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     summaries = [summary for page in pages for summary in page["StackResourceSummaries"]]
     physical_ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in summaries if _exists(each)}
     template = cloudformation.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
-    # A template that is not JSON is returned as text. The templates of the constructs are JSON.
+    # A template that is not JSON comes as text. Templates of the constructs are JSON.
     yield {} if isinstance(template, str) else template["Resources"], physical_ids
     for summary in summaries:
         if summary["ResourceType"] == _NESTED and _exists(summary):

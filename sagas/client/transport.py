@@ -1,4 +1,4 @@
-"""Signed calls of the API. Only this module of the client uses HTTP."""
+"""Makes signed calls of the API. Only this module of the client uses HTTP."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import boto3
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5.0, 35.0
-"""Seconds. API Gateway answers after 29 at the latest."""
+"""Seconds. API Gateway answers after 29 seconds at the latest."""
 _TRIES = 2
-"""A call is repeated once if it did not reach the API, or only reads."""
+"""A call is repeated once if it did not reach the API, or if it only reads."""
 _MOST_CACHED, _LARGEST_CACHED = 64, 256 * 1024
 """The maximum number of answers in the cache, and the maximum size of one in bytes."""
 _REGION = re.compile(r"\.execute-api\.([a-z0-9-]+)\.amazonaws\.")
@@ -35,13 +35,13 @@ _UNREACHED = (aws.EndpointConnectionError, aws.ConnectTimeoutError, aws.ProxyCon
 
 
 class Transport:
-    """Calls one API, signed (SigV4, ``execute-api``) with the caller's credentials.
+    """Calls one API. Calls are signed (SigV4, ``execute-api``) with the caller's credentials.
 
-    It caches the latest answers with an ``ETag``, so that an unchanged answer is not transferred again.
+    The latest answers with an ``ETag`` are cached, so an answer that has not changed is not transferred again.
 
     Args:
         api_url: the API's URL with its stage.
-        region: the API's region; ``None`` takes it from the URL, or else from the session.
+        region: the API's region; ``None`` takes the region in the URL, or else the session's.
         session: the session with the credentials.
 
     Raises:
@@ -73,7 +73,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         null: bool = False,
     ) -> Any:
-        """Call an operation, with the parameters of its path in order. The rest is as for :meth:`call`."""
+        """Call an operation with the parameters of its path, in order. Other arguments are as for :meth:`call`."""
         path = operation.path_for(parameters)
         return self.call(operation.method, path, query=query, body=body, headers=headers, null=null)
 
@@ -134,7 +134,7 @@ class Transport:
         try:
             chain = self._session.get_credentials()
             credentials = chain and chain.get_frozen_credentials()
-        except (aws.BotoCoreError, aws.ClientError) as error:  # from STS, for example if a role cannot be assumed
+        except (aws.BotoCoreError, aws.ClientError) as error:  # of STS, for example if a role cannot be assumed
             raise SagaError(f"the AWS credentials cannot be used: {error}") from error
         if not credentials:
             raise SagaError("no AWS credentials; the call must be signed")

@@ -1,4 +1,4 @@
-"""Wait for a saga to end or to stop, by polling."""
+"""Waits by polling until a saga has ended or stopped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _GROWTH = 1.5
 _FAILURES = 3
-"""The number of failed reads in a row that ends the wait."""
+"""After this many failed reads in a row, the wait ends."""
 
 
 def at_rest(status: str) -> bool:
-    """Whether a saga of this status has ended, or waits for an operator."""
+    """Whether a saga with this status has ended, or waits for an operator."""
     return status in ENDED or status == SagaStatus.DEAD_LETTERED
 
 
@@ -30,8 +30,8 @@ class Waiting:
 
     Args:
         timeout: seconds to wait; ``None`` waits without a limit.
-        clock: seconds of a monotonic clock.
-        sleep: blocks for a number of seconds.
+        clock: a monotonic clock in seconds.
+        sleep: the function that blocks for a number of seconds.
     """
 
     timeout: float | None
@@ -58,7 +58,7 @@ class Waiting:
                     on_change(saga)
                 if at_rest(saga["status"]) and saga["updated_at"] != after:
                     return saga
-                # The pauses grow, and are short again after each change.
+                # Pauses grow, and become short again after each change.
                 pause = _FIRST_PAUSE if saga != last else min(pause * _GROWTH, _LONGEST_PAUSE)
                 last = saga
             remaining = pause if end is None else end - self.clock()

@@ -1,1 +1,1 @@
-"""The console in the browser: a loopback server that shows sagas and does what is asked with one's own credentials."""
+"""The console in the browser: a loopback server that shows sagas, and acts on them with the user's credentials."""

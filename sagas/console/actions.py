@@ -1,11 +1,11 @@
-"""The actions of the console. Each makes one call of the client, once."""
+"""The actions of the console. Each action makes exactly one call of the client."""
 
 from __future__ import annotations
 
 import getpass
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
 from typing import Any
 from urllib.parse import quote
@@ -23,11 +23,11 @@ from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, Problem,
 from sagas.operations import VERBS
 
 _LOG = logging.getLogger(__name__)
-_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statuses), Do.REDRIVE, Do.RECOVER)
+_FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statuses), Do.RECOVER)
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-"""A redrive reads the whole dead-letter queue. For a while, another cannot see the messages that it has read."""
+"""Who reads a dead-letter queue hides its messages from others for a while."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -40,21 +40,16 @@ Form = Mapping[str, list[str]]
 
 
 def refusal_of(error: SagaError) -> tuple[int, str, Sequence[Problem]]:
-    """Return the HTTP status of an error, its text, and the invalid fields."""
+    """Return the HTTP status for an error, the error's text, and the invalid fields."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 502)
     more = f"; try again in {error.retry_after:.0f} s" if isinstance(error, Unavailable) else ""
     return status, f"{error}{more}", error.problems if isinstance(error, InvalidRequest) else ()
 
 
 def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = None) -> tuple[str, str]:
-    """Apply an action to one saga; return the type and id of the saga to show next."""
+    """Apply an action to one saga. Return the type and id of the saga to show next."""
     name, saga_id = item.name, item.saga_id
     match do:
-        case Do.REDRIVE:
-            with _ONE_WALK:
-                done = client.redrive(name, saga_id, reason=reason)
-            if not done.moved:
-                raise NotFound("no dead letter for this saga is visible now; retry the saga instead")
         case Do.RECOVER:
             client.recover(type=name, saga_id=saga_id)
         case Do.RERUN:
@@ -70,8 +65,18 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
     return name, saga_id
 
 
+def take_letters(client: Any, do: str, items: Iterable[Item]) -> str:
+    """Delete the dead letters that sagas have left behind by an action. Return why some may stay; else empty."""
+    by_type = dict[str, list[str]]()
+    for item in items if do in VERBS else ():
+        by_type.setdefault(item.name, []).append(item.saga_id)
+    with _ONE_WALK:
+        notes = [client.take_letters(VERBS[do], name, saga_ids) for name, saga_ids in by_type.items()]
+    return "; ".join(filter(None, notes))
+
+
 def _option_of(form: Form, option: Field[Any]) -> Any:
-    """Return the value of an option in a form; empty if the form lacks it."""
+    """Return the value of an option in a form; empty if the form does not have the option."""
     values = form.get(f"option-{option.name}", [])
     if option.default_factory is not MISSING:  # a list
         return values
@@ -79,16 +84,19 @@ def _option_of(form: Form, option: Field[Any]) -> Any:
 
 
 def on_saga(desk: Desk, form: Form, name: str, saga_id: str, do: str) -> Response:
-    """Apply an action to one saga, and go back to its page."""
+    """Apply an action to one saga, and return to its page."""
     reason = _one(form, "reason")
     if do in VERBS and VERBS[do].reason_required:
         _need("reason", reason)
-    name, saga_id = act_on(desk.source.client, do, Item(name, saga_id), reason, form)
+    client, item = desk.source.client, Item(name, saga_id)
+    name, saga_id = act_on(client, do, item, reason, form)
+    if note := take_letters(client, do, [item]):
+        _LOG.warning("%s", note)
     return _back(desk, f"{desk.saga_path(name, saga_id)}?did={quote(do)}")
 
 
 def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, step: str) -> Response:
-    """Send a signal to a step. If it is refused, the form keeps its value."""
+    """Send a signal to a step. If the signal is refused, the form keeps its value."""
     saga_type = next((each for each in desk.source.types() if each["type"] == name), None)
     steps: list[dict[str, Any]] = saga_type["steps"] if saga_type else []
     schema = next((each.get("signal") for each in steps if each["name"] == step), None)
@@ -103,7 +111,7 @@ def signal(desk: Desk, request: Request, form: Form, name: str, saga_id: str, st
 
 
 def start(desk: Desk, request: Request, form: Form, name: str) -> Response:
-    """Start a saga. A refused request stays in the form."""
+    """Start a saga. If its request is refused, the form keeps the request."""
     schema = others.type_named(desk, name)["request"]
     typed = {key: values[0] for key, values in form.items()}
     try:
@@ -136,7 +144,7 @@ def close_breaker(desk: Desk, _form: Form, name: str, step: str) -> Response:
 
 
 def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> Response:
-    """Show dead letters, move them back, delete those that no saga needs, or delete one."""
+    """Show dead letters, move them back, delete all that no saga needs, or delete one of them."""
     client, said, fates = desk.source.client, "", dict[str, str]()
     found: list[DeadLetter] | None = None
     if do == "redrive":
@@ -151,10 +159,10 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."
-        # No audit trail has this, so the log of the console names the operator.
+        # No audit trail records this deletion, so the console's log names the operator.
         _LOG.warning("%s deleted message %s from the dead letters of %s", getpass.getuser(), gone.message_id, name)
     desk.source.forget()
-    if not said.startswith(_BY_SQS):  # reading hides messages from the move task of SQS
+    if not said.startswith(_BY_SQS):  # reading would hide messages from SQS's move task
         try:
             found = client.dead_letters(name, 100)
         except SagaError as error:
@@ -165,7 +173,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
 
 
 def sweep(desk: Desk, request: Request, form: Form, name: str) -> Response:
-    """Sweep a type's orphaned objects, or list them in a dry run."""
+    """Sweep a type's orphaned objects or, in a dry run, list them."""
     dry = _one(form, "really") != "yes"
     report = desk.source.client.sweep(name, dry_run=dry, force=_one(form, "force") == "yes")
     return others.sweeps(desk, request, name, report)
@@ -189,7 +197,7 @@ def begin_job(desk: Desk, form: Form) -> Response:
     if "first" in form:
         chosen = chosen[:1]
     _need("reason", reason)
-    # The sagas of a job that is continued were counted when it started.
+    # If a job continues, its sagas were counted when it started.
     if again is None and len(chosen) > sagas.MANY and _one(form, "count") != str(len(chosen)):
         raise InvalidRequest(f"these are {len(chosen)} sagas", [Problem("count", f"type {len(chosen)} to continue")])
     wish = _one(form, "rate")

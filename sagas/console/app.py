@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -30,7 +31,7 @@ from sagas.errors import SagaError
 from sagas.loopback import Loopback
 
 _LARGEST = 1024 * 1024
-"""Bytes of a form."""
+"""The maximum size of a form in bytes."""
 _STACK = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 Handler = Callable[..., Response]
 
@@ -48,12 +49,12 @@ def console(
     links: Links | None = None,
 ) -> Loopback:
     """Return the console as an ASGI application. ``clock``: epoch seconds. ``ahead``: seconds by which the service's
-    clock is ahead of it. ``rate``: sagas per second in a job."""
+    clock is ahead of ``clock``. ``rate``: sagas per second in a job."""
 
     def act(do: str, item: Item, reason: str) -> str:
         return actions.act_on(client, do, item, reason)[1]
 
-    jobs = Jobs(act, rate)
+    jobs = Jobs(act, rate, partial(actions.take_letters, client))
     desk = Desk(
         *(Source(client), session, redaction or ConsoleRedaction(), stack or LOCAL, client.region),
         *(lambda: clock() + ahead(), jobs, read_only, ahead, links or Links()),
@@ -103,7 +104,7 @@ def console(
 
 
 def _get(desk: Desk, page: Handler) -> Callable[[Request], Any]:
-    """An endpoint that reads. It runs in a thread, because it blocks."""
+    """Return an endpoint that reads. It runs in a thread, because it blocks."""
 
     def answer(request: Request) -> Response:
         return _answered(desk, request, lambda: page(desk, request, **request.path_params))
@@ -112,7 +113,7 @@ def _get(desk: Desk, page: Handler) -> Callable[[Request], Any]:
 
 
 def _post(desk: Desk, act: Handler, *, with_request: bool = False) -> Callable[[Request], Any]:
-    """An endpoint for an action. It accepts only forms of this console."""
+    """Return an endpoint for an action. It accepts only forms of this console."""
 
     async def answer(request: Request) -> Response:
         size = request.headers.get("content-length", "")
@@ -129,7 +130,7 @@ def _post(desk: Desk, act: Handler, *, with_request: bool = False) -> Callable[[
 
 
 def _answered(desk: Desk, request: Request, answer: Callable[[], Response]) -> Response:
-    """The answer, or a page with the error."""
+    """Return the answer or, after an error, a page about the error."""
     try:
         return answer()
     except SagaError as error:
@@ -145,18 +146,18 @@ def _failed(desk: Desk, request: Request, text: str, status: int, problems: tupl
 
 
 def _canonical(desk: Desk, request: Request, name: str, saga_id: str) -> Response:
-    """Redirect to the URL of a saga that names the service, so that people can share the link."""
+    """Redirect to a saga's URL that also names the service, so people can share the link."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(desk.saga_path(name, saga_id) + query, 303)
 
 
 def _of_this_stack(page: Handler) -> Handler:
-    """The page. A link of another service gets a page that says how to open that console."""
+    """Wrap a page: answer links to another service with a page that says how to open its console."""
 
     def answer(desk: Desk, request: Request, stack: str, region: str, **which: str) -> Response:
         if (stack, region) == (desk.stack, desk.region):
             return page(desk, request, **which)
-        # The author of the link chose its words. Only names may end up in a shell.
+        # Anyone can write a link, and users copy this command to a shell. So accept only plain names.
         names = _STACK.fullmatch(stack) and _STACK.fullmatch(region)
         command = "sagas console" if stack == LOCAL else f"sagas console --stack {stack} --region {region}"
         command = command if names else ""

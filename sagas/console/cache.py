@@ -1,4 +1,4 @@
-"""A cache of the service's answers. Each kind of answer has a lifetime."""
+"""A cache of the service's answers. Each kind of answer has its own lifetime."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Key = tuple[str, *tuple[Hashable, ...]]
 
 _KINDS: dict[str, tuple[float, int]] = {
     "show": (1.0, 5_000),
-    # A trail is long. Its key has the time of the saga's last change, so the answer stays right.
+    # Audit trails are long. Their key contains the time of the saga's last change, so they do not become outdated.
     "audit": (inf, 32),
     "letters": (10 / 3, 1_000),
-    # A chart takes up to sixty calls.
+    # A chart needs up to sixty calls.
     "since": (60.0, 1_000),
     "stats": (60.0, 1_000),
 }
-"""Per kind: lifetime in seconds, and number of answers to keep."""
+"""For each kind: the lifetime in seconds, and the number of answers to keep."""
 _OTHERS = (1.0, 1_000)
 _BACKGROUND = 60.0
-"""Lifetime in seconds of answers that are refreshed in the background."""
+"""The lifetime in seconds of answers that are refreshed in the background."""
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class _Answer:
     at: float = -inf
     value: Any = None
     asking: bool = False
-    """Whether a thread is refreshing it."""
+    """Whether a thread is refreshing this answer."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Cache:
-    """Several tabs that ask the same question at the same time cause one call.
+    """The cached answers. If several tabs need the same answer at the same time, only one call is made.
 
     Args:
-        clock: monotonic seconds.
-        submit: runs a function in another thread.
+        clock: a monotonic clock in seconds.
+        submit: the function that runs another function in a thread.
     """
 
     def __init__(self, clock: Callable[[], float], submit: Callable[[Callable[[], None]], object]) -> None:
@@ -52,14 +52,15 @@ class Cache:
         self._answers = defaultdict[str, dict[Key, _Answer]](dict)
 
     def forget(self) -> None:
-        """Drop all answers. A call in flight answers only the callers that wait for it."""
+        """Drop all answers. The answer of a call in flight goes only to callers that already wait for it."""
         with self._lock:
             for answers in self._answers.values():
                 for key, answer in answers.items():
                     answers[key] = replace(answer, at=-inf, lock=threading.Lock())
 
     def get(self, key: Key, ask: Callable[[], T], lifetime: float | None = None) -> T:
-        """Return the cached answer, or ask if it has expired. ``lifetime``: seconds; that of the kind by default."""
+        """Return the cached answer, or ask if it has expired. ``lifetime``: seconds. Default: the lifetime of this kind
+        of answer."""
         answer = self._answer(key)
         with answer.lock:
             if self._clock() - answer.at >= (lifetime or _KINDS.get(key[0], _OTHERS)[0]):
@@ -68,13 +69,13 @@ class Cache:
             return cast("T", answer.value)
 
     def last(self, key: Key, otherwise: T) -> T:
-        """Return the last answer, however old, or ``otherwise`` if it is missing or ``None``."""
+        """Return the last answer, however old. If there is none, or if it is ``None``, return ``otherwise``."""
         with self._lock:
             answer = self._answers[key[0]].get(key)
         return otherwise if answer is None or answer.value is None else cast("T", answer.value)
 
     def in_background(self, key: Key, ask: Callable[[], T], otherwise: T) -> T:
-        """Return the last answer. An old one is refreshed in the background, so no page waits."""
+        """Return the last answer. If it is old, refresh it in the background, so no page waits."""
 
         def run() -> None:
             try:

@@ -24,23 +24,21 @@ from sagas.core.text import ago, between, day, end_of, moment, plain, span
 from sagas.operations import VERBS
 
 _LONGEST = 64 * 1024
-"""Characters of a text in a page; the download has all."""
+"""A page shows at most this many characters of a text. The download has the whole text."""
 _LONGEST_ERROR = 300
-"""Characters of an error in a list."""
+"""A list shows at most this many characters of an error."""
 _TIME = re.compile(r"(<time[^>]*>)[^<]*")
 LABELS: Mapping[str, str] = {
     name: operation.verb.label for name, operation in VERBS.items() if operation.verb.label
 } | {
-    Do.REDRIVE: "Redrive",
     Do.RECOVER: "Recover now",
     Do.RERUN: "Run again",
     Do.SIGNAL: "Send the signal",
     Do.BREAKER: "Close the breaker",
     Do.NOTHING: "",
 }
-"""Labels of the buttons."""
+"""The labels of the buttons."""
 CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operation in VERBS.items()} | {
-    Do.REDRIVE: "Its message goes back to its queue, and the failed step runs again.",
     Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message again.",
     Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
 }
@@ -48,8 +46,8 @@ CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operati
 LOCAL = "local"
 """The name of the stack on this machine."""
 _BIDI = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.REDRIVE, Do.RECOVER)
-"""Actions on one saga that need no confirmation."""
+AT_ONCE = (*(name for name, operation in VERBS.items() if operation.verb.at_once), Do.RECOVER)
+"""The actions on one saga that need no confirmation."""
 
 
 @dataclass(slots=True)
@@ -57,16 +55,16 @@ class Desk:
     """The context of the pages.
 
     Args:
-        source: reads the service.
-        session: of this console.
-        redaction: which values are hidden.
-        stack: the service's stack, :data:`LOCAL` for the one on this machine.
-        region: of the service.
+        source: the answers of the service.
+        session: the session of this console.
+        redaction: the rules for hidden values.
+        stack: the service's stack; :data:`LOCAL` for the local stack.
+        region: the region of the service.
         clock: epoch seconds.
-        jobs: actions on many sagas.
+        jobs: the console's jobs.
         read_only: whether actions are off.
         ahead: seconds by which the clock is ahead of the browser's.
-        links: where traces and logs are.
+        links: links to traces and logs.
     """
 
     source: Source
@@ -118,20 +116,20 @@ class Desk:
         return ago(text, self.clock())
 
     def page(self, request: Request, template: str, http_status: int = 200, /, **context: Any) -> Response:
-        """Return a page, or 304 if the browser has it already."""
+        """Return a page, or 304 if the browser already has the same page."""
         text = self._templates.get_template(template).render(
             csrf=self.session.csrf,
             path=request.url.path,
             query=dict(request.query_params),
             posted=request.method == "POST",
             counts_of=self.source.counts(),
-            # The local stack has only one caller.
+            # The local stack has only one caller, so do not show it.
             caller=self.source.caller() if self.stack != LOCAL else "",
             **context,
         )
-        # Half a surrogate pair, which a message may contain, cannot be encoded in UTF-8.
+        # A message may contain half a surrogate pair, which UTF-8 cannot encode.
         text = text.encode("utf-8", "replace").decode()
-        # A page that differs only in relative times is unchanged.
+        # Pages that differ only in relative times count as the same.
         lasting = _TIME.sub(lambda time: time[1], text)
         tag = f'"{sha256(lasting.encode()).hexdigest()[:24]}"'
         if http_status == 200 and request.headers.get("if-none-match") == tag:
@@ -139,7 +137,7 @@ class Desk:
         return HTMLResponse(text, http_status, {"ETag": tag})
 
     def text_of(self, value: Any) -> str:
-        """Return JSON as indented text. A long text is cut."""
+        """Return JSON as indented text. Long texts are cut."""
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -148,7 +146,7 @@ class Desk:
         return _cut(json.dumps(value, indent=2, ensure_ascii=False))
 
     def view_of(self, saga: Mapping[str, Any]) -> tuple[Any, list[str]]:
-        """Return a saga with its values redacted, and the redacted texts."""
+        """Return a saga with redacted values, and the texts that were redacted."""
         hidden = list[str]()
         view = dict(saga)
         for name in ("request", "result"):
@@ -159,7 +157,7 @@ class Desk:
         ]
         for step in view["steps"]:
             if step.get("children"):
-                # A child has redacted values of its own, which are unknown here.
+                # Which values of a child to redact is not known here.
                 failures = [
                     {**failure, "error": failure["error"] and {**failure["error"], "message": HIDDEN}}
                     for failure in step["children"].get("failures", ())
@@ -168,21 +166,21 @@ class Desk:
         return scrubbed(view, hidden), hidden
 
     def error(self, summary: Mapping[str, Any], full: Mapping[str, Any] | None) -> str:
-        """Return the error of a saga in a list. Its text needs the full saga, which says what to redact."""
+        """Return the error of a listed saga. The message needs the full saga, which shows what to redact."""
         if full is None or not self.redaction.payloads:
             return error_of(summary)[1]
-        # A list cuts the text, perhaps in the middle of a value to redact.
+        # Do not use the list's error: its text is cut, perhaps within a value to redact.
         _, kind, message = error_of({**self.view_of(full)[0], "attention": None})
         return f"{kind}: {message}"[:_LONGEST_ERROR] if message else kind
 
     def saga_path(self, name: str, saga_id: str) -> str:
-        """Return the path of a saga, which names the service, too."""
+        """Return the path of a saga's page. The path also names the service."""
         return "/" + "/".join(quote(part, safe="") for part in (self.stack, self.region, "sagas", name, saga_id))
 
 
 def _with_visible_bidi(value: Any) -> Any:
-    """Escape controls of the writing direction in a template's value: they are invisible and make a text read as
-    another. ``|e`` marks a value that a form sends back as safe, and it stays unchanged."""
+    """Escape characters that control the writing direction in a template's value: they are invisible, and can make one
+    text look like another. A value marked with ``|e`` does not change, because a form sends it back."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return _BIDI.sub(lambda control: f"\\u{ord(control[0]):04x}", value)

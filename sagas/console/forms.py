@@ -1,4 +1,4 @@
-"""HTML forms from a JSON Schema, and the JSON that an operator entered."""
+"""Makes HTML forms from a JSON Schema, and JSON from what an operator entered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.errors import InvalidRequest, Problem
 
 PREFIX = "value."
 _NAMED = re.compile(r"\$\.([^.\[]+)")
-"""The start of a path into a value. It contains the name of a form field."""
+"""The start of a path into a value, which names a form field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class FormField:
     """One field of a form.
 
     Args:
-        name: the key; empty if the field is the whole value.
+        name: the key of the property; empty if the field is the whole value.
         kind: ``text``, ``number``, ``integer``, ``boolean``, ``choice`` or ``json``.
-        required: whether it must be filled in.
-        choices: of a choice.
-        description: from the schema.
+        required: whether the field must be filled in.
+        choices: the values of a choice.
+        description: the description in the schema.
         nullable: whether an empty required field means null.
     """
 
@@ -42,9 +42,9 @@ class RefusedForm:
 
     Args:
         text: the error.
-        typed: the text per input.
-        problems: per field, each with its path.
-        others: problems of no field, each with its path.
+        typed: the text in each input.
+        problems: the problems of each field, with paths.
+        others: the problems that belong to no field, with paths.
     """
 
     text: str
@@ -54,13 +54,13 @@ class RefusedForm:
 
 
 NOT_SENT = RefusedForm("", {}, {}, ())
-"""Of an empty form."""
+"""The state of an empty form."""
 
 
 def refused(
     text: str, problems: Sequence[Problem], schema: Mapping[str, Any] | None, form: Mapping[str, str]
 ) -> RefusedForm:
-    """Return the problems and the text to show in a refused form again."""
+    """Return the problems of a refused form, and the text to show in it again."""
     names = {item.name for item in fields_of(schema)}
     of_fields, others = dict[str, str](), list[str]()
     for problem in problems:
@@ -74,7 +74,7 @@ def refused(
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]:
-    """Return one field per property of an object, or a JSON field for any other value."""
+    """Return one field per property of an object. For any other value, return a single JSON field."""
     if not schema:
         return (FormField("", "json", True),)
     resolved = _resolved(schema, schema)
@@ -91,7 +91,7 @@ def value_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> Any:
     fields, problems, value = fields_of(schema), list[Problem](), dict[str, Any]()
     for field in fields:
         text = form.get(PREFIX + field.name, "")
-        # There are no defaults: an oversight must not approve anything.
+        # Fields have no defaults: an oversight must not approve anything.
         if text == "" and (not field.required or field.nullable or field.kind != "text"):
             if field.required and field.nullable:
                 value[field.name] = None

@@ -1,6 +1,6 @@
-"""Access control of the console: only this machine's browser, with the session of the printed URL.
+"""Access control of the console: only the browser that opened the printed URL has access.
 
-``sagas.loopback`` comes first: it refuses requests of other pages.
+``sagas.loopback`` runs first, and refuses requests of other pages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOST = "sagas.localhost"
-"""The only name of the console. Browsers send a cookie to every port of a host name, and others serve on 127.0.0.1."""
+"""The only host name of the console. Browsers send cookies to all ports of a host, and 127.0.0.1 has other servers."""
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 _READING = ("GET", "HEAD")
 _POLICY = "; ".join(
@@ -35,18 +35,18 @@ _HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # With no-referrer a browser sends "Origin: null", and our own forms would be refused.
+    # With no-referrer, browsers would send "Origin: null" with the console's own forms, which are then refused.
     "Referrer-Policy": "same-origin",
 }
 
 
 @dataclass(slots=True)
 class Session:
-    """The one session of a console, which ends with its process.
+    """The session of a console. There is only one, and it ends with the process.
 
     Args:
-        port: of the console.
-        token: valid for one request, which gets the cookie.
+        port: the console's port.
+        token: the token in the printed URL. It is valid for one request, whose response sets the cookie.
         secret: the cookie's value.
     """
 
@@ -56,12 +56,12 @@ class Session:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name. A browser sends the cookies of a host to all its ports, so the name has the port in it."""
+        """The cookie's name. It contains the port, because a browser sends a host's cookies to all its ports."""
         return f"sagas-{self.port}"
 
     @property
     def host(self) -> str:
-        """The ``Host`` header of a browser."""
+        """The ``Host`` header that a browser must send."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -75,7 +75,7 @@ class Session:
         return hmac.new(self.secret.encode(), b"csrf", sha256).hexdigest()
 
     def url(self, path: str = "/") -> str:
-        """Return the URL that opens the console; it works once."""
+        """Return the URL that opens the console. It works once."""
         return f"{self.origin}{path}?{TOKEN}={self.token}"
 
     def take(self, token: str) -> bool:
@@ -95,11 +95,11 @@ class Session:
 
 
 class Guard:
-    """Refuses requests from elsewhere, and adds the security headers to every answer.
+    """Refuses requests without the session, and adds security headers to every answer.
 
     Args:
-        app: answers the accepted requests.
-        session: of the console.
+        app: the application that answers accepted requests.
+        session: the session of the console.
         read_only: whether actions are off.
     """
 
@@ -119,7 +119,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
-                # No cache keeps a page. Static files are revalidated each time.
+                # No cache may store pages. Static files are revalidated each time.
                 headers["Cache-Control"] = "no-cache" if scope["path"].startswith("/static/") else "no-store"
             await send(message)
 
@@ -145,7 +145,7 @@ class Guard:
         return None
 
     def _opened(self, scope: Scope) -> Response | None:
-        """Return the answer to a URL with a token: a cookie, and a redirect without the token."""
+        """Return the answer to a URL with a token: it sets the cookie and redirects to the URL without the token."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         token = next((value for name, value in query if name == TOKEN), None)
         if token is None:
@@ -157,6 +157,6 @@ class Guard:
         # A path with two slashes would lead to another host.
         answer = RedirectResponse("/" + scope["path"].lstrip("/\\") + (f"?{remaining}" if remaining else ""), 303)
         if not has_session:
-            # Strict would refuse a link from a chat or a ticket.
+            # With Strict, links in a chat or a ticket would not work.
             answer.set_cookie(self._session.cookie, self._session.secret, httponly=True, samesite="lax", path="/")
         return answer

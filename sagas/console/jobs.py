@@ -1,4 +1,4 @@
-"""Jobs: actions on many sagas. Each saga is a call of its own, with its own audit entry."""
+"""Jobs: actions on many sagas. Each saga gets a separate call, with its own audit entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTED = 200
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One saga of a job."""
+    """A saga in a job."""
 
     name: str
     saga_id: str
@@ -23,6 +23,12 @@ class Item:
 
 Act = Callable[[str, Item, str], str]
 """Applies an action to a saga, with a reason, and returns the id of the saga to look at next."""
+TakeLetters = Callable[[str, Iterable[Item]], str]
+"""Deletes the dead letters that sagas have left behind by an action, and returns why some may stay."""
+
+
+def _take_none(_do: str, _items: Iterable[Item]) -> str:
+    return ""
 
 
 @dataclass(slots=True)
@@ -30,11 +36,11 @@ class Job:
     """An action on many sagas.
 
     Args:
-        job_id: number within this console. The audit trails have the unique id of the report.
+        job_id: the number of the job in this console. Audit trails have the unique id in the report.
         do: the action.
-        reason: why; kept in the audit trail of each.
-        items: the sagas by their ids.
-        rate: sagas per second at most.
+        reason: the reason, which the audit trail of each saga keeps.
+        items: the sagas, by id.
+        rate: the maximum number of sagas per second.
     """
 
     job_id: int
@@ -51,13 +57,13 @@ class Job:
 
     @property
     def unfinished(self) -> list[Item]:
-        """The sagas that were not tried or can be tried again."""
+        """The sagas that were not tried, or that can be tried again."""
         return [self.items[saga_id] for saga_id in self.report.unfinished]
 
     @property
     def listed(self) -> list[tuple[Item, CallOutcome]]:
-        """The outcomes that a page lists, unsuccessful ones first."""
-        # A copy, because outcomes can still arrive.
+        """The outcomes that a page lists. Unsuccessful ones come first."""
+        # Use a copy, because outcomes can still arrive.
         settled = sorted(self.report.outcomes.copy().values(), key=lambda outcome: outcome.outcome == "done")
         return [(self.items[item.saga_id], item) for item in settled[:_LISTED]]
 
@@ -67,15 +73,15 @@ class Job:
         return self._ended.is_set()
 
     def stop(self) -> None:
-        """Start no more calls."""
+        """Stop the job: it starts no more calls."""
         self._stop.set()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the end. ``timeout``: seconds. Returns whether the job has ended."""
+        """Wait up to ``timeout`` seconds for the job's end. Returns whether the job has ended."""
         return self._ended.wait(timeout)
 
-    def run(self, act: Act) -> None:
-        """Apply the action to all sagas, in order."""
+    def run(self, act: Act, take_letters: TakeLetters = _take_none) -> None:
+        """Apply the action to all sagas, in order, and take their dead letters along."""
         reason, sleep = job_reason(self.report.job, self.reason), self._stop.wait
 
         def call(saga_id: str) -> CallOutcome:
@@ -84,29 +90,34 @@ class Job:
         def stopped() -> str:
             return "you stopped it" if self._stop.is_set() else ""
 
-        self.report.stopped = paced(
-            *(self.report.chosen, call, self.report.settle), rate=self.rate, sleep=sleep, stopped=stopped
-        )
-        self._ended.set()
+        try:
+            self.report.stopped = paced(
+                *(self.report.chosen, call, self.report.settle), rate=self.rate, sleep=sleep, stopped=stopped
+            )
+            self.report.letters = take_letters(self.do, [self.items[saga_id] for saga_id in self.report.done])
+        finally:
+            self._ended.set()
 
 
 class Jobs:
-    """The jobs of a console. They end with it.
+    """The jobs of a console. They end when the console ends.
 
     Args:
         act: applies an action to one saga.
         rate: sagas per second at most.
+        take_letters: deletes the dead letters that the sagas of a job have left behind.
     """
 
-    def __init__(self, act: Act, rate: float = 5.0) -> None:
+    def __init__(self, act: Act, rate: float = 5.0, take_letters: TakeLetters = _take_none) -> None:
         self._act = act
+        self._take_letters = take_letters
         self._rate = rate
         self._jobs: dict[int, Job] = {}
         self._number = 0
         self._lock = threading.Lock()
 
     def start(self, do: str, reason: str, items: Iterable[Item], rate: float | None = None) -> Job:
-        """Start a job. ``rate``: sagas per second; that of the console by default."""
+        """Start a job. ``rate`` is in sagas per second. Default: the console's rate."""
         with self._lock:
             self._number += 1
             job = Job(self._number, do, reason, {item.saga_id: item for item in items}, rate or self._rate)
@@ -114,7 +125,9 @@ class Jobs:
             for old in [*self._jobs][:-_REMEMBERED]:
                 if self._jobs[old].ended:
                     del self._jobs[old]
-        threading.Thread(target=job.run, args=(self._act,), name=f"sagas-job-{job.job_id}", daemon=True).start()
+        threading.Thread(
+            target=job.run, args=(self._act, self._take_letters), name=f"sagas-job-{job.job_id}", daemon=True
+        ).start()
         return job
 
     def get(self, job_id: int) -> Job | None:

@@ -1,4 +1,4 @@
-"""Links to the traces and logs of a saga: in the AWS console, or where the project's settings say."""
+"""Links to the traces and logs of a saga, in the AWS console or as the project's settings say."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sagas.errors import InvalidRequest
 _XRAY = re.compile(r"1-[0-9a-f]{8}-[0-9a-f]{24}")
 _W3C = re.compile(r"[0-9a-f]{32}")
 _MOST_GROUPS = 50
-"""Log groups that one query of Logs Insights takes."""
+"""A query of Logs Insights can name at most this many log groups."""
 _BEFORE, _AFTER = 60.0, 3_600.0
-"""The query covers these seconds before a saga's start and after its last change."""
+"""The query covers this many seconds before a saga's start and after its last change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links out of the console.
+    """The links to pages outside of the console.
 
     Args:
-        region: of the stack; empty for the local stack.
-        log_groups: of its functions.
-        trace_url: of the project, with ``{trace_id}``; empty for X-Ray.
-        logs_url: of the project, with ``{saga_id}``; empty for CloudWatch.
+        region: the region of the stack; empty for the local stack.
+        log_groups: the log groups of the functions.
+        trace_url: the project's URL of a trace, with ``{trace_id}``; empty for X-Ray.
+        logs_url: the project's URL of log lines, with ``{saga_id}``; empty for CloudWatch.
     """
 
     region: str = ""
@@ -50,7 +50,7 @@ class Links:
         return f"{self._cloudwatch}#xray:traces/{trace_id}"
 
     def logs(self, saga_id: str, begin: str, end: str) -> str:
-        """Return the URL of a saga's log lines; empty if unknown. ``begin``, ``end``: ISO 8601."""
+        """Return the URL of a saga's log lines; empty if unknown. ``begin`` and ``end`` are ISO 8601."""
         if self.logs_url:
             return self.logs_url.replace("{saga_id}", quote(saga_id, safe=""))
         if not self.region or not self.log_groups:
@@ -64,7 +64,7 @@ class Links:
 
     @property
     def metrics(self) -> str:
-        """URL of the dashboards in the stack's region; empty for the local stack."""
+        """The URL of the dashboards in the stack's region; empty for the local stack."""
         return f"{self._cloudwatch}#dashboards:" if self.region else ""
 
     @property
@@ -78,7 +78,7 @@ class Links:
 
 
 def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) -> Links:
-    """Return the links of a project's console."""
+    """Return the links, as a project's settings define them."""
     settings, urls = settings_of(project), dict[str, str]()
     for name, placeholder in (("trace_url", "{trace_id}"), ("logs_url", "{saga_id}")):
         url: Any = settings.get(name, "")
@@ -90,5 +90,5 @@ def links_of(project: Path, region: str = "", log_groups: Sequence[str] = ()) ->
 
 
 def _starred(text: str) -> str:
-    """Encode a text as the URLs of CloudWatch's console do."""
+    """Encode a text as URLs of the CloudWatch console do."""
     return re.sub(r"[^A-Za-z0-9_.-]", lambda one: "".join(f"*{byte:02x}" for byte in one[0].encode()), text)

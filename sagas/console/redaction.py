@@ -1,4 +1,4 @@
-"""Redaction: the console hides values whose keys look secret, and those that the project names."""
+"""Redaction: the console hides values whose keys look secret, and values that the project names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sagas.paths import EACH, Place, parse_path
 HIDDEN = "***"
 _BY_DEFAULT = re.compile(r"password|passwd|token|secret|card|iban", re.IGNORECASE)
 _SHORTEST = 4
-"""Shortest redacted value that is removed from other texts: shorter ones occur in many words."""
+"""Redacted values shorter than this are not removed from other texts, because they occur in many words."""
 _DEEPEST = 100
 """Levels of a payload that a page shows. Much deeper ones could exceed Python's recursion limit."""
 _TOO_DEEP = "… more levels"
@@ -24,19 +24,19 @@ _PAYLOADS = ("request", "result", "value")
 _STRUCTURE = re.compile(
     r"name|type|saga_id|step|status|in_doubt|waiting_for|kind|state|at|until|\w+_at|\w+_until|deadline"
 )
-"""Keys of ids, types, names, states and times, which stay unchanged: an id may contain four digits of a card, and every
-time contains a year."""
+"""The keys of ids, types, names, states and times. Their values do not change: an id may contain four digits of a card
+number, and every time contains a year."""
 _NAME = re.compile(r"[^\s.\[\]$*]+")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRedaction:
-    """Which values are hidden.
+    """The rules for hidden values.
 
     Args:
-        anywhere: keys whose values are hidden at any depth (``card``).
-        places: paths from the root (``$.customer.name``).
-        payloads: whether to show requests, results and messages at all.
+        anywhere: keys whose values are hidden at any depth, such as ``card``.
+        places: paths to hidden values from the root, such as ``$.customer.name``.
+        payloads: whether requests, results and messages are shown at all.
     """
 
     anywhere: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class ConsoleRedaction:
     payloads: bool = True
 
     def apply(self, data: Any, hidden: list[str]) -> Any:
-        """Return a request or result with its values hidden. Their texts go to ``hidden``."""
+        """Return a request or result with hidden values replaced. Their texts are added to ``hidden``."""
         if data is None:
             return None
         if not self.payloads:
@@ -59,7 +59,7 @@ class ConsoleRedaction:
             items = enumerate(cast("list[Any]", data))
             return [self._item(item, _below(places, f"[{index}]", EACH), hidden, depth) for index, item in items]
         if isinstance(data, str) and data[:1] in ("{", "["):
-            # A message may contain a request as JSON, which has a root of its own.
+            # A message may contain a request as JSON. Paths then start at the root of the request.
             try:
                 inside = json.loads(data)
             except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ class ConsoleRedaction:
         return whole
 
     def _item(self, value: Any, places: Collection[Place], hidden: list[str], depth: int) -> Any:
-        """Redact a value of an object or array. The empty path means the value itself."""
+        """Redact a value in an object or array. The empty path stands for the value itself."""
         if () not in places or value is None:
             return self._walk(value, places, hidden, depth + 1)
         _texts(value, hidden)
@@ -87,8 +87,8 @@ def _below(places: Collection[Place], *parts: str) -> set[Place]:
 
 
 def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
-    """Remove hidden values from all texts of a saga's view, and from its request and results. Ids, names, states and
-    times stay unchanged."""
+    """Remove hidden values from all texts in a saga's view, and from its request and results. Ids, names, states and
+    times do not change."""
     long = sorted({text for text in hidden if len(text) >= _SHORTEST}, key=len, reverse=True)
     if not long:
         return data
@@ -113,7 +113,7 @@ def scrubbed(data: Any, hidden: Iterable[str]) -> Any:
 
 
 def redaction_of(project: Path, *, payloads: bool = True) -> ConsoleRedaction:
-    """Return the redaction of a project: that of ``[tool.sagas.console]``, and the default."""
+    """Return the redaction of a project: the rules in ``[tool.sagas.console]``, and the default rules."""
     file, entries = project / "pyproject.toml", settings_of(project).get("redact", [])
     anywhere, places = set[str](), set[Place]()
     for entry in cast("list[Any]", entries) if isinstance(entries, list) else [entries]:

@@ -31,12 +31,12 @@ class Options:
     """Options of ``sagas console``.
 
     Args:
-        stack: the service's stack; ``None`` is the local one.
-        port: on 127.0.0.1; 0 takes a free one.
+        stack: the service's stack; ``None`` for the local stack.
+        port: the port on 127.0.0.1; 0 takes a free port.
         read_only: whether actions are off.
-        redaction: which values are hidden.
+        redaction: the rules for hidden values.
         ahead: seconds by which the service's clock is ahead of this machine's.
-        links: where traces and logs are.
+        links: links to traces and logs.
     """
 
     stack: str | None = None
@@ -48,18 +48,18 @@ class Options:
 
 
 class Serving:
-    """A console that listens at once, and serves in :meth:`run` or :meth:`in_background`.
+    """A console. It listens at once, and serves in :meth:`run` or :meth:`in_background`.
 
     Args:
-        client: of the service.
-        options: of the command.
+        client: the client of the service.
+        options: the options of the command.
 
     Raises:
         InvalidRequest: the port cannot be used.
     """
 
     def __init__(self, client: Any, options: Options) -> None:
-        # The loopback address: no other machine can reach it.
+        # No other machine can reach the loopback address.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -79,7 +79,7 @@ class Serving:
             ahead=options.ahead,
             links=options.links,
         )
-        # No access log, because the first URL contains the token.
+        # Write no access log, because the first URL contains the token.
         config = uvicorn.Config(
             app,
             log_level="error",
@@ -92,7 +92,7 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """The URL that opens it; it works once."""
+        """The URL that opens the console. It works once."""
         return self.session.url()
 
     def run(self) -> None:
@@ -101,7 +101,7 @@ class Serving:
 
     @contextmanager
     def in_background(self) -> Generator[None]:
-        """Serve in a thread. Signals stay with the calling program."""
+        """Serve in a thread. The calling program still handles signals."""
         thread = threading.Thread(target=self.run, name="sagas-console", daemon=True)
         thread.start()
         try:
@@ -113,10 +113,10 @@ class Serving:
 
 @contextmanager
 def opened_in_browser(url: str, announce: Callable[[str], None]) -> Generator[None]:
-    """Open a URL in this machine's browser, if there is one.
+    """Open a URL in the browser of this machine, if it has one.
 
-    The browser gets the name of a page that leads to the URL: other users of this machine can read its arguments, but
-    not the page, which is deleted at the end.
+    The browser gets the name of a file that redirects to the URL. Other users of this machine can read the browser's
+    arguments, but not the file, which is deleted at the end.
     """
     with TemporaryDirectory(prefix="sagas-console-") as private:
         page = Path(private, "open.html")

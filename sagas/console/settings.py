@@ -12,7 +12,7 @@ _KEYS = ("redact", "trace_url", "logs_url")
 
 
 def settings_of(project: Path) -> dict[str, Any]:
-    """Return the table; empty if the file or the table is missing."""
+    """Return the settings; empty if the file or the table is missing."""
     path = project / "pyproject.toml"
     try:
         settings: Any = tomllib.loads(path.read_text(encoding="utf-8"))

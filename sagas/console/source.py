@@ -1,4 +1,4 @@
-"""The service as the console reads it. Several tabs share one call, and a saga at rest is read once."""
+"""The service as the console reads it. Several tabs share a call, and a saga at rest is read only once."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from sagas.errors import Conflict, InvalidRequest, NotFound, SagaError
 
 T = TypeVar("T")
 
-_THREADS = 4
+_THREADS = 5
 _MOST_IN_FULL = 24
-"""Sagas that a list reads in full, for their errors. The next refresh reads the remaining ones."""
+"""A list reads at most this many full sagas, for their errors. The next refresh reads the others."""
 _SHORTEST_ID = 4
-"""The service accepts the start of an id from this many characters on."""
+"""The service accepts the start of an id if it has at least this many characters."""
 _PAGES_OF_RUNNING = 3
-"""Lists of a hundred running sagas to search for dead workers."""
+"""The search for dead workers reads at most this many pages of a hundred running sagas."""
 _MOST_NEEDING = 200
-"""Sagas of the attention list that the console reads."""
+"""The console reads at most this many sagas of the attention list."""
 
 
 class Source:
-    """The service as the console reads it.
+    """Reads the service, and caches its answers.
 
     Args:
-        client: a ``SagaClient``; actions call it directly.
+        client: a ``SagaClient``, which actions call directly.
         clock: monotonic seconds.
     """
 
@@ -41,7 +41,7 @@ class Source:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def forget(self) -> None:
-        """Drop all answers after a change."""
+        """Drop all cached answers, after a change."""
         self._cache.forget()
 
     def show(self, name: str, saga_id: str) -> Any:
@@ -49,16 +49,16 @@ class Source:
         return self._cache.get(("show", name, saga_id), lambda: self.client.show(name, saga_id))
 
     def audit(self, saga: Mapping[str, Any]) -> list[Any]:
-        """Return the whole audit trail of a saga. It is read again only after the saga has changed."""
+        """Return the whole audit trail of a saga. The trail is read again only after the saga has changed."""
         name, saga_id, seen = saga["type"], saga["saga_id"], (saga["updated_at"], saga.get("purged_at"))
         return self._cache.get(("audit", name, saga_id, seen), lambda: list(self.client.audit(name, saga_id)))
 
     def list(self, **options: Any) -> Any:
-        """Return a page of the list."""
+        """Return a page of the list of sagas."""
         return self._cache.get(("list", repr(sorted(options.items()))), lambda: self.client.list(**options))
 
     def since(self, name: str, status: str | None, since: str, most: int) -> list[Any]:
-        """Return summaries of the latest sagas of a type, started since a time. ``since``: ISO 8601."""
+        """Return summaries of the latest sagas of a type that started since a time. ``since`` is ISO 8601."""
 
         def ask() -> list[Any]:
             found, _ = _gathered(
@@ -69,7 +69,7 @@ class Source:
         return self._cache.get(("since", name, status, since), ask)
 
     def stats(self, name: str | None) -> Any:
-        """Return the counts of a type, or of all; ``None`` if the service has none."""
+        """Return the counts of a type, or of all types; ``None`` if the service has no counts."""
         return self._cache.get(("stats", name), lambda: _tolerant(lambda: self.client.stats(name), None))
 
     def stats_of_all(self) -> Any:
@@ -84,37 +84,41 @@ class Source:
         return self._cache.in_background(("sweeps",), lambda: _tolerant(lambda: self.client.sweeps(), nothing), nothing)
 
     def together(self, *asks: Callable[[], Any]) -> list[Any]:
-        """Call several of these methods in parallel, and return their answers."""
+        """Call several methods of this object in parallel, and return their answers."""
         return [future.result() for future in [self._pool.submit(ask) for ask in asks]]
 
     def dead_lettered(self, name: str) -> int | None:
-        """Return how many sagas of a type are DEAD_LETTERED; ``None`` if unknown."""
+        """Return the number of DEAD_LETTERED sagas of a type; ``None`` if unknown."""
         stats = self.stats(name)
         if not stats or not stats["types"] or "DEAD_LETTERED" in stats["types"][0]["at_least"]:
             return None
         return stats["types"][0]["statuses"].get("DEAD_LETTERED", 0)
 
-    def attention(self) -> tuple[list[Any], bool]:
-        """Return the sagas that need an operator, the longest waiting first, and whether there may be more."""
-        return self._cache.get(("attention",), self._needing)
+    def incidents(self) -> Any:
+        """Return what sagas need an operator for, counted."""
+        return self._cache.get(("incidents",), self.client.incidents)
 
-    def _needing(self) -> tuple[list[Any], bool]:
-        return _gathered(lambda cursor: self.client.attention(limit=100, cursor=cursor), _MOST_NEEDING)
+    def attention(self) -> list[Any]:
+        """Return the sagas that have needed an operator the longest."""
+        return self._cache.get(
+            ("attention",), lambda: _gathered(lambda at: self.client.attention(limit=100, cursor=at), _MOST_NEEDING)[0]
+        )
 
     def counts(self) -> dict[str, str]:
         """Return the numbers in the console's menu, by path, at most a minute old."""
-        needed, more = self._cache.in_background(("attention",), self._needing, (list[Any](), False))
+        nothing: dict[str, Any] = {"incidents": [], "at_least": False}
+        found = self._cache.in_background(("incidents",), self.client.incidents, nothing)
         breakers = self._cache.in_background(("breakers",), self._breakers, list[Any]())
         letters = self._cache.in_background(("all letters",), self._all_letters, 0)
         counts = {
-            "/": f"{len(needed)}{'+' * more}",
+            "/": f"{sum(incident['count'] for incident in found['incidents'])}{'+' * found['at_least']}",
             "/letters": str(letters),
             "/breakers": str(sum(breaker["state"] != "closed" for breaker in breakers)),
         }
         return {place: count for place, count in counts.items() if count != "0"}
 
     def _all_letters(self) -> int:
-        """Return approximately how many messages all dead-letter queues contain."""
+        """Return the approximate number of messages in all dead-letter queues."""
         return sum(self.letters(saga_type["type"]) or 0 for saga_type in self.types())
 
     def caller(self) -> str:
@@ -122,7 +126,7 @@ class Source:
         return self._cache.in_background(("caller",), lambda: _tolerant(lambda: self.client.caller(), ""), "")
 
     def leased(self) -> list[Any]:
-        """Return summaries of the sagas with a lease: of the newest few hundred per status."""
+        """Return summaries of sagas that have a lease, among the newest few hundred per status."""
         found = list[Any]()
         for status in ("RUNNING", "COMPENSATING"):
             cursor = None
@@ -139,14 +143,14 @@ class Source:
         return self._cache.get(("types",), self.client.types)
 
     def breakers(self) -> list[Any]:
-        """Return the circuit breakers; none if the caller has no permission."""
+        """Return the circuit breakers; empty if the caller has no permission."""
         return self._cache.get(("breakers",), self._breakers)
 
     def _breakers(self) -> list[Any]:
         return _tolerant(self.client.breakers, cast("list[Any]", []))
 
     def letters(self, name: str) -> int | None:
-        """Return approximately how many messages a dead-letter queue contains; ``None`` if unknown."""
+        """Return the approximate number of messages in a dead-letter queue; ``None`` if unknown."""
         return self._cache.get(("letters", name), lambda: _tolerant(lambda: self.client.count_letters(name), None))
 
     def letters_of_all(self) -> dict[str, int | None]:
@@ -166,7 +170,7 @@ class Source:
         return _tolerant(by_key, None)
 
     def in_full(self, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return sagas of a list in full, by id: those in the cache, and a few more."""
+        """Return full sagas of a list, by id. Sagas that are not in the cache are read, but only a few of them."""
         missing = [each for each in summaries if self._cached(each) is None][:_MOST_IN_FULL]
 
         def ask(one: Mapping[str, Any]) -> Any:
@@ -178,13 +182,13 @@ class Source:
         return {saga_id: saga for saga_id, saga in cached if saga is not None}
 
     def _cached(self, summary: Mapping[str, Any]) -> Any:
-        """Return the saga from the cache, unless the list has a later change."""
+        """Return the saga from the cache, unless the list shows a later change."""
         saga = self._cache.last(("show", summary["type"], summary["saga_id"]), None)
         return saga if saga is not None and saga["updated_at"] >= summary["updated_at"] else None
 
 
 def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[Any], bool]:
-    """Read page after page until there are ``most`` sagas. Returns them, and whether there may be more."""
+    """Read page after page until there are ``most`` sagas. Returns the sagas, and whether there may be more."""
     found, cursor = list[Any](), None
     while len(found) < most:
         page = page_after(cursor)
@@ -196,12 +200,12 @@ def _gathered(page_after: Callable[[str | None], Any], most: int) -> tuple[list[
 
 
 def _tolerant(ask: Callable[[], T], otherwise: T) -> T:
-    """Return the answer, or ``otherwise`` if there is none or the caller has no permission."""
+    """Return the answer. If there is none, or if the caller has no permission, return ``otherwise``."""
     try:
         return ask()
     except (NotFound, Conflict, InvalidRequest):
         return otherwise
     except SagaError as error:
-        if type(error) is SagaError:  # refused or unknown; a service that is unreachable is an error
+        if type(error) is SagaError:  # the call was refused; an unreachable service is still an error
             return otherwise
         raise

@@ -1,1 +1,1 @@
-"""The local stack: an embedded AWS emulator with the synthesized template deployed to it."""
+"""The local stack: an embedded AWS emulator, to which the synthesized templates are deployed."""

@@ -1,4 +1,4 @@
-"""The clock of a local stack. It can be moved, so that a wait of three days takes seconds."""
+"""The clock of a local stack. It can be moved forward, so a wait of three days takes seconds."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ CLOCK_READ_EVERY = 0.02
 """Seconds for which the emulator caches the clock."""
 
 _HOPS = 100
-"""The most hops in which time is moved. Each hop reaches the next moment at which something is due, or passes it."""
+"""Time is moved in at most this many hops. Each hop ends at the next moment at which something is due, or later."""
 _PAST = 0.05
-"""Seconds by which a hop passes that moment, so that the work is certainly due."""
+"""A hop ends this many seconds after that moment, so the work is certainly due."""
 _SETTLED_WITHIN = 20.0
-"""Seconds for due work to run before time moves on."""
+"""Due work has this many seconds to run before time moves on."""
 _POLL = 0.05
 _QUIET = 2
-"""Consecutive polls that must find nothing running, since a message is received a moment before it counts."""
+"""This many polls in a row must find nothing running: a message is received shortly before it counts as in flight."""
 
 
 class StackClock:
-    """The clock of the local stack of a project.
+    """The clock of a project's local stack.
 
     Args:
         files: the project's files.
@@ -61,15 +61,15 @@ class StackClock:
         return SystemClock().now() + self.ahead
 
     def advance(self, seconds: float) -> dict[str, Any]:
-        """Move time from one moment at which something is due to the next, so that everything happens in order.
-        Returns the totals of the supervisor's runs: see :class:`sagas.engine.read.reports.RecoveryView`."""
+        """Move time forward in hops. Each hop ends when the next work is due, so everything happens in order. Returns
+        the totals of the supervisor's runs: see :class:`sagas.engine.read.reports.RecoveryView`."""
         totals: dict[str, Any] = {"recovered": 0, "untouched": 0, "failed": 0, "remaining": 0, "saga_ids": []}
         remaining = seconds
         try:
             while remaining > 0:
                 self._settle()
                 hop = min(remaining, max(self._next_due() - self.now() + _PAST, seconds / _HOPS))
-                # Functions can read the file at any time, so it is replaced in one piece.
+                # Functions can read the file at any time, so replace it in one piece.
                 draft = self._file.with_suffix(".draft")
                 draft.write_text(f"{self.ahead + hop:.3f}\n")
                 draft.replace(self._file)
@@ -84,7 +84,7 @@ class StackClock:
         return totals
 
     def _next_due(self) -> float:
-        """The next moment at which a saga is due for the supervisor; infinite if there is none."""
+        """Return the next moment at which the supervisor must handle a saga; infinite if there is none."""
         scan = {"TableName": self._description.tables["sagas"], "ProjectionExpression": "due", "ConsistentRead": True}
         pages = self._dynamodb.get_paginator("scan").paginate(**scan)
         now = self.now()
@@ -92,7 +92,7 @@ class StackClock:
         return min((moment for moment in moments if moment > now), default=float("inf"))
 
     def _settle(self) -> None:
-        """Wait until no message is waiting or being handled, but at most 20 seconds, because a step can hang."""
+        """Wait until no message is waiting or in flight, but at most 20 seconds, because a step can hang."""
         description = self._description
         queues = {url for steps in description.queues.values() for url in steps.values()}
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

@@ -1,4 +1,4 @@
-"""The errors of the local stack. Each message is one line that helps to fix the problem."""
+"""The errors of the local stack. Each message is a single line that helps to fix the problem."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 class Files:
-    """Paths of one project's local stack.
+    """The paths of a project's local stack.
 
     Args:
-        project: the directory that has ``.sagas``.
+        project: the directory that contains ``.sagas``.
     """
 
     def __init__(self, project: Path) -> None:
@@ -29,7 +29,7 @@ class Files:
     def running_pid(self) -> int | None:
         """Return the process id of this project's running emulator, or None.
 
-        A running emulator holds a lock that ends with its process, so a stale file never names an unrelated process.
+        A running emulator holds a lock that ends with its process. So a stale file never names an unrelated process.
         """
         with suppress(FileNotFoundError), self.lock.open() as file:
             if not _try_lock(file.fileno()):
@@ -38,7 +38,7 @@ class Files:
 
 
 def still_running(lock: Path) -> Path:
-    """Return the file in which a stopping emulator names the functions that it still waits for."""
+    """The file in which a stopping emulator names the functions that it still waits for."""
     return lock.with_name("still-running")
 
 

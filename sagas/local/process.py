@@ -1,4 +1,4 @@
-"""Start, watch and stop the emulator's process."""
+"""Starts, watches and stops the emulator's process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sagas.local.files import Files, still_running
 
 REGION = "us-east-1"
 PATIENCE = 30.0
-"""Seconds for running functions to finish when the stack stops."""
+"""When the stack stops, running functions have this many seconds to finish."""
 
 _PORT = 4566
 _START_DEADLINE = 30.0
@@ -34,10 +34,10 @@ class Emulator:
     Args:
         files: the project's files.
         port: the port on 127.0.0.1, from :func:`port_for`.
-        persist: directory for state that survives restarts; none by default.
-        attached: end when this process ends.
-        enforce_iam: whether the caller's policies allow or deny every call.
-        origins: origins of web pages that may call it.
+        persist: the directory for state that survives restarts. Default: none.
+        attached: whether the emulator ends when this process ends.
+        enforce_iam: whether every call is checked against the caller's policies.
+        origins: the origins of web pages that may call the emulator.
 
     """
 
@@ -84,7 +84,7 @@ class Emulator:
         return self._process.pid
 
     def wait_until_locked(self) -> None:
-        """Wait until the emulator holds the project's lock: from then on no other emulator writes into ``.sagas``."""
+        """Wait until the emulator holds the project's lock. From then on, no other emulator writes into ``.sagas``."""
         self._wait(self._has_lock)
 
     def wait_until_healthy(self) -> None:
@@ -101,7 +101,7 @@ class Emulator:
         self.check_alive()
 
     def _has_lock(self) -> bool:
-        # Trying the lock would hold it for a moment, and the emulator could fail to get it. So the file is read.
+        # Read the file, because to try the lock would hold it for a moment, and the emulator could fail to get it.
         with suppress(FileNotFoundError):
             return self._lock.read_text().strip() == str(self.pid)
         return False
@@ -161,19 +161,16 @@ class Emulator:
 
 
 def runs_functions_itself(endpoint_url: str) -> bool:
-    """Whether an endpoint is the kind of emulator that we embed, which runs functions in its own interpreter."""
+    """Whether an endpoint is an embedded emulator, which runs functions in its own interpreter."""
     with suppress(OSError), urllib.request.urlopen(f"{endpoint_url}/_ministack/health", timeout=5) as answer:  # noqa: S310
         return answer.status == http.HTTPStatus.OK
     return False
 
 
 def port_for(port: int | None, persist: Path | None) -> int:
-    """Return the port to use: ``port``, or that of the stored state, or 4566, or a free one if 4566 is taken.
-
-    Raises:
-        LocalStackError: the port is in use, or the stored state belongs to another port.
-    """
-    # The URLs of stored queues include the port, so they are not valid with another port.
+    """Return the port to use: ``port``, else the port of the stored state, else 4566 or, if that is taken, a free port.
+    Raise LocalStackError if ``port`` is in use, or if the stored state belongs to another port."""
+    # The URLs of stored queues contain the port, so they are not valid with another port.
     note = persist / "port" if persist is not None else None
     stored = int(note.read_text()) if note is not None and note.is_file() else None
     if stored and port not in (None, stored):
@@ -188,7 +185,7 @@ def port_for(port: int | None, persist: Path | None) -> int:
 
 def _free_port(port: int) -> int:
     with socket.socket() as probe:
-        # As for servers, a port whose last connections have just ended counts as free.
+        # As for servers, a port counts as free even if its last connections have only just ended.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -199,7 +196,7 @@ def _free_port(port: int) -> int:
 
 
 def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
-    """Ask an emulator to end, and kill it if it takes too long. The rest of its process group is killed in any case."""
+    """Ask an emulator to end, and kill it if that takes too long. Always kill the rest of its process group."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE + 10
@@ -212,8 +209,8 @@ def end_process(pid: int, has_ended: Callable[[], bool]) -> None:
 
 
 def environment_of(files: Files, port: int, persist: Path | None) -> dict[str, str]:
-    """The whole environment of the emulator and its functions: no real credentials, and nothing of the user's except
-    whether requests are validated."""
+    """Return the whole environment of the emulator and its functions. It has no real credentials, and takes from the
+    user's environment only whether requests are validated."""
     environment = ({VALIDATE: os.environ[VALIDATE]} if VALIDATE in os.environ else {}) | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.defpath]),
         "HOME": str(files.scratch),

@@ -1,4 +1,4 @@
-"""Start, update and stop the local stack."""
+"""Starts, updates and stops the local stack."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Settings:
 
     Args:
         project: the directory of the CDK app.
-        app: the command that synthesizes it.
+        app: the command that synthesizes the app.
         port: the emulator's port on 127.0.0.1; by default 4566, or a free one if that is taken.
-        persist: directory for state that survives restarts.
-        watch: deploy the code again when it changes; state stays.
-        enforce_iam: whether the caller's policies allow or deny every call, also to the API, as on AWS.
+        persist: the directory for state that survives restarts.
+        watch: whether to deploy the code again when it changes. State stays.
+        enforce_iam: whether every call, also to the API, is checked against the caller's policies, as on AWS.
         origins: origins of web pages that may call the emulator and the API.
     """
 
@@ -65,8 +65,8 @@ def up(
     begins: Callable[[str], None] = _nothing,
     renewed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Start the emulator, deploy the app to it, and stay until a signal; then let running functions finish. ``begins``
-    is called with the name of each phase of the start, and ``renewed`` after each further deployment."""
+    """Start the emulator, deploy the app to it, and wait for a signal. Then let running functions finish. ``begins`` is
+    called with the name of each phase of the start, and ``renewed`` after each further deployment."""
     files = Files(settings.project)
     _require_none_running(files)
     port = port_for(settings.port, settings.persist)
@@ -86,7 +86,7 @@ def up(
             begins("Starting the emulator")
             emulator.wait_until_locked()
             try:
-                # The emulator starts while Python and Node load the CDK.
+                # Start the emulator while Python and Node load the CDK.
                 begins(f"Synthesizing: {settings.app}")
                 directory = synthesize(settings.app, files)
                 emulator.wait_until_healthy()
@@ -95,10 +95,10 @@ def up(
                 _require_creatable(clients, description, settings, tell)
                 description.write(files.description)
             except LocalStackError:
-                # If the emulator has died, report that: it is the cause.
+                # If the emulator has died, that is the cause, so report it.
                 emulator.check_alive()
                 raise
-            stays = detach  # also if printing the description fails
+            stays = detach  # even if printing the description fails
             ready(description)
             if settings.watch:
                 live = LiveCode(clients, settings.project, files.root, stacks)
@@ -134,7 +134,7 @@ def deploy_to_endpoint(
 
 
 def down(project: Path) -> str:
-    """Stop the local stack of a project, even if its emulator has died. Returns a one-line report."""
+    """Stop the local stack of a project, even if its emulator has died. Returns a report of one line."""
     files = Files(project)
     pid = files.running_pid()
     description = None
@@ -173,14 +173,14 @@ def _deploy(
 def _require_creatable(
     clients: Clients, description: Description, settings: Settings, tell: Callable[[str], None]
 ) -> None:
-    """Have a function of each saga type create its instance, with the function's configuration and permissions."""
+    """Have a function of each saga type create an instance, with the function's configuration and permissions."""
     functions = clients.client("lambda")
     for steps in description.functions.values():
         try:
             answer = functions.invoke(FunctionName=next(iter(steps.values())), Payload=b'{"check": "create"}')
             result: object = json.loads(answer["Payload"].read())
         except (BotoCoreError, ClientError, ValueError):
-            continue  # not a function of this library
+            continue  # this is not a function of the library
         problems: list[str] = cast("dict[str, Any]", result).get("problems", []) if isinstance(result, dict) else []
         for problem in problems:
             if not settings.watch:
@@ -197,7 +197,7 @@ def _renew(
     changed: Sequence[Path],
     tell: Callable[[str], None],
 ) -> tuple[Description, LiveCode]:
-    """Deploy changes: the code of the functions at once, and the whole stack if more has changed."""
+    """Deploy changes: the code of functions at once, and the whole stack if more has changed."""
     names = ", ".join(path.as_posix() for path in changed)
     try:
         began = time.monotonic()
@@ -235,7 +235,7 @@ def _require_none_running(files: Files) -> None:
 
 @contextmanager
 def _signals_as_exception() -> Generator[None]:
-    """Turn the signals that end a process into :class:`Stopped`, so that child processes are ended too."""
+    """Turn the signals that end a process into :class:`Stopped`, so child processes are ended, too."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Stopped

@@ -1,4 +1,4 @@
-"""The lock file: the definitions and JSON Schemas that sagas in flight were started with, for the next release."""
+"""The lock file. For the next release, it keeps the definitions and JSON Schemas that sagas in flight started with."""
 
 LOCK = "sagas.lock.json"
-"""The file's name, in the root of a repository."""
+"""The name of the file, which is in the root of a repository."""

@@ -1,4 +1,4 @@
-"""What a release changes for sagas in flight: since the lock file, or for those that a stack has."""
+"""Finds what a release changes for sagas in flight: sagas of the lock file, or sagas of a stack."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a saga type, and the sagas that notice it.
+    """A change of a saga type, and the sagas that it affects.
 
     Args:
         saga: the type's name.
-        where: the step, undo or value; empty for the type as a whole.
-        what: what changed; ``it`` is ``where``.
-        effect: what would happen to these sagas, after "they"; empty if they continue.
-        todo: what to do about it; empty if nothing.
-        sagas: which sagas, in words; empty for any in flight.
-        place: where they are.
-        count: how many; 0 if unknown.
-        since: when the oldest was started.
+        where: the step, undo or value; empty for the whole type.
+        what: a clause that says what changed. "It" stands for ``where``.
+        effect: what would happen to these sagas, as the words after "they"; empty if they continue.
+        todo: what to do about the change; empty if nothing.
+        sagas: the affected sagas, in words; empty for any sagas in flight.
+        place: the position of these sagas.
+        count: the number of these sagas; 0 if unknown.
+        since: the start of the oldest of these sagas.
         ids: the oldest.
     """
 
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def breaks(self) -> bool:
-        """Whether sagas in flight cannot continue without help."""
+        """Whether the change stops sagas in flight, so they cannot continue without help."""
         return bool(self.effect)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Change:
 
 
 def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
-    """Return the changes since the last release, those that stop sagas in flight first."""
+    """Return the changes since the last release. Changes that stop sagas in flight come first."""
     now = {definition.name: definition for definition in definitions}
     types = sorted(locked["sagas"].items())
     found = [Change(name, *finding) for name, old in types for finding in judge(old, now.get(name))]
@@ -82,8 +82,8 @@ def changes(locked: Content, definitions: Iterable[SagaDefinition]) -> list[Chan
 
 
 def changes_in_flight(in_flight: Content, definitions: Iterable[SagaDefinition]) -> list[Change]:
-    """Return the changes that the sagas of a stack notice, those that stop them first. ``in_flight`` has the answer of
-    the route by type, as in a file that ``sagas check --save`` writes; ``definitions`` are the types to deploy."""
+    """Return the changes that affect the sagas of a stack. Changes that stop sagas come first. ``in_flight`` has the
+    API's answer for each type, as in a file of ``sagas check --save``. ``definitions`` are the types to deploy."""
     now, found = {definition.name: definition for definition in definitions}, list[Change]()
     children = set[str]()
     for name, answer in sorted(in_flight["types"].items()):
@@ -101,7 +101,7 @@ def changes_in_flight(in_flight: Content, definitions: Iterable[SagaDefinition])
             found += _warnings(name, judge(deployed, new), sagas)
     for name in sorted(children & now.keys() & in_flight["types"].keys()):
         for old in in_flight["types"][name]["blueprints"].values():
-            # Completed children are undone if their parent is, and are not counted.
+            # If a parent is undone, its completed children are, too. They are not counted.
             steps = [step for step in old["steps"] if not step.get("retired")]
             done = Position(SagaStatus.COMPENSATING, len(steps) - 1, (StepStatus.COMPLETED,) * len(steps))
             sagas = f"completed children of version {old['version']}, which may exist"
@@ -112,7 +112,7 @@ def changes_in_flight(in_flight: Content, definitions: Iterable[SagaDefinition])
 def _of_group(
     name: str, group: Content, blueprints: Content, new: SagaDefinition | None, deployed: Content | None
 ) -> Iterator[Change]:
-    """The changes for sagas at one position."""
+    """Yield the changes that affect sagas at one position."""
     old, status, cursor, letters = (
         blueprints[group["blueprint"]],
         SagaStatus(group["status"]),
@@ -125,7 +125,7 @@ def _of_group(
     ids = tuple(group.get("examples", ()))
     sagas = f"of version {old['version']}"
     at = Position(status, cursor, tuple(_STATUSES[letter] for letter in letters))
-    # Code that was deployed before is a rollback.
+    # If this code was deployed before, the deployment is a rollback.
     back = new is not None and hash_of(blueprint_of(new)) in blueprints
     for where, what, effect, todo in judge(old, new, at, deployed):
         added = back and what == "it is gone" and where.startswith("step")
@@ -135,13 +135,13 @@ def _of_group(
 
 
 def _warnings(name: str, findings: Iterable[Finding], sagas: str) -> list[Change]:
-    """Warn about what would stop sagas whose number is unknown, and may be 0."""
+    """Warn about changes that would stop sagas whose number is unknown and may be 0."""
     stops = (finding for finding in findings if finding.effect)
     return [Change(name, where, f"{what}. They {effect}", sagas=sagas) for where, what, effect, _ in stops]
 
 
 def _merged(found: Iterable[Change]) -> list[Change]:
-    """Join the groups that differ in details only."""
+    """Join groups of sagas that differ only in details."""
     merged = dict[Change, Change]()
     for change in sorted(found, key=lambda change: change.since):
         key = replace(change, count=0, since="", ids=())
@@ -152,7 +152,7 @@ def _merged(found: Iterable[Change]) -> list[Change]:
 
 
 def read_in_flight(path: Path) -> Content:
-    """Return the content of a file that ``sagas check --save`` wrote."""
+    """Read a file that ``sagas check --save`` wrote."""
     content = read_json(path, "types", "file of sagas in flight", "sagas check --save")
     if not all(map(_is_answer, content["types"].values())):
         raise InvalidRequest(f"{path} is not a file of sagas in flight", [Problem("$.types", "expected groups")])
@@ -160,7 +160,7 @@ def read_in_flight(path: Path) -> Content:
 
 
 def _is_answer(answer: Any) -> bool:
-    """Whether a value is the answer of the route of sagas in flight, as far as this module reads it."""
+    """Whether a value has the form of the API's answer about sagas in flight, as far as this module reads it."""
     try:
         blueprints = answer["blueprints"]
         for group in answer["groups"]:

@@ -1,6 +1,6 @@
-"""Blueprints: the parts of a saga type that its sagas in flight depend on, as JSON.
+"""Blueprints: as JSON, the parts of a saga type that its sagas in flight depend on.
 
-Each saga names the blueprint it was started with, for ``sagas check``. The lock file has those of the last release.
+Each saga names the blueprint of its start, for ``sagas check``. The lock file has those of the last release.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sagas.core.states import StepStatus
 from sagas.errors import DefinitionError, InvalidRequest, NotFound, Problem
 
 FORMAT = 1
-"""The version of the format of blueprints and of the files that have them."""
+"""The version of the format of blueprints, and of files that contain them."""
 
 LARGEST = 300_000
-"""Bytes of a stored blueprint, at most: it is one item of DynamoDB."""
+"""The maximum size of a stored blueprint in bytes: a blueprint is one item of DynamoDB."""
 _WIDTH = 120
-"""The longest line, in characters."""
+"""The maximum length of a line, in characters."""
 
 LETTERS = {
     StepStatus.PENDING: "P",
@@ -44,12 +44,12 @@ Content = dict[str, Any]
 
 
 def content_of(definitions: Iterable[SagaDefinition]) -> Content:
-    """Return the lock file's content for these saga types."""
+    """Return the content of the lock file for these saga types."""
     return {"format": FORMAT, "sagas": {definition.name: blueprint_of(definition) for definition in definitions}}
 
 
 def blueprint_of(definition: SagaDefinition) -> Content:
-    """Return the blueprint of a saga type: without code, policies and texts, and without empty values."""
+    """Return the blueprint of a saga type, without code, policies, texts and empty values."""
     types = SchemaDefinitions("#/types/{name}")
     blueprint: Content = {
         "format": FORMAT,
@@ -79,7 +79,7 @@ def body_of(blueprint: Content) -> bytes:
 
 
 def blueprint_in(body: bytes) -> Content | None:
-    """Return a blueprint from its stored form; ``None`` if it was altered, or is of a newer version."""
+    """Return a blueprint from its stored form; ``None`` if it was altered, or if a newer version wrote it."""
     try:
         blueprint: Any = json.loads(zlib.decompress(body))
     except (zlib.error, ValueError):
@@ -118,14 +118,14 @@ def _step_content(step: StepDefinition, types: SchemaDefinitions) -> Content:
 
 
 def inputs_of(code: Any) -> list[str]:
-    """Return the inputs of a step or undo: ``request``, and the names of steps whose results it takes."""
+    """Return the inputs of a step or undo: ``request``, and the names of steps whose results are passed."""
     names = {StepSource.REQUEST: "request", StepSource.CONTEXT: None}
     inputs = (parameter.step or names[parameter.source] for parameter in code.parameters)
     return sorted(name for name in inputs if name is not None)
 
 
 def _short(node: Any) -> Any:
-    """Remove redundant parts of schemas: titles, and the patterns of standard formats."""
+    """Remove redundant parts of schemas, which are titles and the patterns of standard formats."""
     if isinstance(node, list):
         return [_short(item) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
@@ -138,13 +138,13 @@ def _short(node: Any) -> Any:
 
 
 def text_of(content: Content) -> str:
-    """Return the file's text: sorted, with short values on one line, and the same for the same content."""
+    """Return the file's text: sorted, with short values on one line, and the same for equal content."""
     return _written(content, 0, "") + "\n"
 
 
 def _written(node: Any, depth: int, name: str) -> str:
     line = json.dumps(node, sort_keys=True, ensure_ascii=False)
-    # Each saga type, step and type starts on its own line, however short it is.
+    # Each saga type, step and type starts on its own line, even if it is short.
     apart = depth < 3 or (depth == 3 and name in ("steps", "types"))
     if not node or not isinstance(node, dict | list) or (not apart and 2 * depth + len(name) + len(line) + 5 < _WIDTH):
         return line
@@ -165,7 +165,7 @@ def read(path: Path) -> Content:
 
 
 def read_json(path: Path, member: str, what: str, command: str) -> Content:
-    """Return the content of a file of blueprints, whose ``member`` is an object. ``command`` writes the file."""
+    """Return the content of a file of blueprints. Its ``member`` must be an object. ``command`` writes such files."""
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def read_json(path: Path, member: str, what: str, command: str) -> Content:
 
 
 def is_blueprint(value: object) -> bool:
-    """Whether this version can compare a value as a blueprint."""
+    """Whether a value is a blueprint that this version can compare."""
     if not isinstance(value, dict):
         return False
     blueprint = cast("Content", value)

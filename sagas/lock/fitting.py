@@ -1,8 +1,8 @@
-"""Check whether a JSON Schema allows everything that an older one allows, and where it does not.
+"""Finds the places where a JSON Schema does not allow everything that an older schema allows.
 
-Both schemas come from :func:`sagas.authoring.codec.json_schema`, of this version or an earlier one. In doubt, a value
-does not fit: a field with a default counts as optional, although a dataclass always writes it. Checks that are not in
-a schema, such as ``__post_init__`` or a pydantic validator, are ignored.
+Both schemas come from :func:`sagas.authoring.codec.json_schema`, of this version or an earlier one. If in doubt, a
+value does not fit: a field with a default counts as optional, although a dataclass always writes it. Checks that are
+not in a schema, such as ``__post_init__`` or a pydantic validator, are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 Schema = dict[str, Any]
 
 _ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator")
-"""Keywords that do not restrict values."""
+"""Keywords of JSON Schema that do not restrict values."""
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _STRUCTURAL = frozenset(
@@ -40,8 +40,8 @@ class Misfit:
     """A place where stored data may not fit.
 
     Args:
-        path: the place, written like a path in a request problem (``$.order.id``); ``[]`` is any item.
-        what: what changed there.
+        path: the path to the place, such as ``$.order.id``. ``[]`` stands for any item.
+        what: what changed at this place.
     """
 
     path: str
@@ -55,11 +55,11 @@ class Types:
     old: dict[str, Schema]
     new: dict[str, Schema]
     seen: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
-    """Pairs of references that are being compared, so that recursive types end."""
+    """Pairs of references whose comparison has begun. Without them, recursive types would have no end."""
 
 
 def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Misfit]:
-    """Return the places where a value of the old schema may not fit the new one; none if every value fits."""
+    """Return the places where a value of the old schema may not fit the new one; empty if every value fits."""
     pair = (str(old.get("$ref", "")), str(new.get("$ref", "")))
     if all(pair):
         if pair in types.seen:
@@ -86,7 +86,7 @@ def misfits(old: Schema, new: Schema, types: Types, path: str = "$") -> list[Mis
 
 
 def _plain(schema: Schema, types: dict[str, Schema]) -> Schema:
-    """Resolve references and bring the schema into the form that this module compares."""
+    """Return a schema without references, in the form that this module compares."""
     while "$ref" in schema:
         schema = types[schema["$ref"].rsplit("/", 1)[1]]
     plain = {name: value for name, value in schema.items() if name not in _ANNOTATIONS}
@@ -105,25 +105,25 @@ def _plain(schema: Schema, types: dict[str, Schema]) -> Schema:
 
 
 def _types_of(schema: Schema) -> frozenset[str]:
-    """The JSON types that a schema allows; ``any`` if it allows all."""
+    """Return the JSON types that a schema allows; ``any`` if it allows all types."""
     types = schema.get("type", "any")
     return frozenset(cast("list[str]", types) if isinstance(types, list) else [str(types)])
 
 
 def _kind(schema: Schema) -> str:
-    """A readable name for the values of a schema."""
+    """Return a readable name for the values of a schema."""
     kinds = "any value" if "type" not in schema else " or ".join(sorted(_types_of(schema)))
     kinds = {"object": "an object", "array": "an array", "integer": "an integer"}.get(kinds, kinds)
     return f"{kinds} ({_form(schema)})" if _form(schema) else kinds
 
 
 def _form(schema: Schema) -> str:
-    """The format of a string."""
+    """Return the format of a string."""
     return str(schema.get("format") or schema.get("contentEncoding") or "")
 
 
 def _allows(schema: Schema, value: object) -> bool:
-    """Whether a schema allows a value of an enum, judging by its type."""
+    """Whether a schema allows the type of an enum's value."""
     if "enum" in schema:
         return any(type(value) is type(allowed) and value == allowed for allowed in schema["enum"])
     kind = _KINDS.get(type(value), "")
@@ -131,7 +131,8 @@ def _allows(schema: Schema, value: object) -> bool:
 
 
 def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) -> list[Misfit]:
-    """The misfits with a union. If only one member is of the same kind, its misfits describe the problem best."""
+    """Return the misfits with a union. If only one member has the same kind, return its misfits, which are the most
+    helpful."""
     if "enum" in old and len(old["enum"]) > 1:
         each = [{"enum": [value]} for value in old["enum"]]
         return [misfit for value in each for misfit in _union_misfits(value, members, types, path)]
@@ -145,7 +146,7 @@ def _union_misfits(old: Schema, members: list[Schema], types: Types, path: str) 
 
 
 def _narrower(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfit]:
-    """The places where a schema of the same type allows less, in its parts or by its limits."""
+    """Yield the places where a schema of the same type allows less, in its parts or by its limits."""
     kinds = _types_of(old) & _types_of(new)
     if "object" in kinds:
         yield from _fields(old, new, types, path)
@@ -193,6 +194,6 @@ def _fields(old: Schema, new: Schema, types: Types, path: str) -> Iterator[Misfi
 
 
 def _others(schema: Schema) -> Schema | None:
-    """The schema of an object's other fields; ``None`` if it allows no others."""
+    """Return the schema of an object's other fields; ``None`` if no others are allowed."""
     others = schema.get("additionalProperties", True)
     return None if others is False else cast("Schema", others) if isinstance(others, dict) else {}

@@ -1,7 +1,7 @@
-"""Judge whether deployed code fits the sagas of a blueprint, at one position or at any.
+"""Judges whether deployed code fits the sagas of a blueprint, at one position or at all positions.
 
-Structure is judged by :func:`sagas.core.fit.fit`, as in the engine, and values by :func:`sagas.lock.fitting.misfits`.
-``tests/engine/test_lock_agrees.py`` checks that the engine does what this says.
+As in the engine, :func:`sagas.core.fit.fit` judges structure; :func:`sagas.lock.fitting.misfits` judges values.
+``tests/engine/test_lock_agrees.py`` checks that the engine does what this module says.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sagas.lock.fitting import Types, misfits
 
 _UNDOING = (SagaStatus.COMPENSATING, SagaStatus.COMPENSATION_FAILED, SagaStatus.FAILED)
 _BY_OLD_CODE = (StepStatus.RUNNING, StepStatus.COMPLETED, StepStatus.COMPENSATING, StepStatus.COMPENSATION_FAILED)
-"""Statuses of steps whose result the old code has stored, or may still store."""
+"""Statuses of steps whose results the old code has stored, or may still store."""
 _WITHOUT_CODE = ("time", "children")
-"""Kinds of waits that end without their code once they have begun."""
+"""Kinds of waits that end without code of the step once they have begun."""
 
 
 class Position(NamedTuple):
-    """Where some sagas of a blueprint are: as in their control items."""
+    """The position that some sagas of a blueprint have, as in their control items."""
 
     status: SagaStatus
     cursor: int
@@ -31,13 +31,13 @@ class Position(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A difference that sagas in flight notice.
+    """A difference that affects sagas in flight.
 
     Args:
-        where: the step, undo or value.
-        what: what is different; ``it`` is ``where``.
-        effect: what would happen to them, after "they"; empty if they continue.
-        todo: how to prevent it.
+        where: the step, undo or value that differs.
+        what: a clause that says what differs. "It" stands for ``where``.
+        effect: what would happen to the sagas, as the words after "they"; empty if they continue.
+        todo: how to prevent this effect.
     """
 
     where: str
@@ -49,8 +49,9 @@ class Finding(NamedTuple):
 def judge(
     old: Content, new: SagaDefinition | None, at: Position | None = None, deployed: Content | None = None
 ) -> list[Finding]:
-    """Return what sagas of the blueprint ``old`` at a position, or at any, notice of the code ``new``; first what stops
-    them. ``new`` is ``None`` if the type would not be deployed. ``deployed``: the current release's blueprint."""
+    """Return what sagas of the blueprint ``old`` notice of the code ``new``, at a position or at any. Differences that
+    stop sagas come first. ``new`` is ``None`` if the type would not be deployed. ``deployed`` is the current
+    blueprint."""
     if new is None:
         effect = "would wait until it is deployed again (SagaWithoutCode)"
         return [Finding("", "the type is gone", effect, "Keep the type while `sagas list` shows sagas in flight")]
@@ -69,7 +70,7 @@ class _Judging:
         self.old = old
         self.new = blueprint
         self.at = at
-        # Sagas of this very blueprint do not have its retired steps, but earlier ones may.
+        # Sagas of this blueprint do not have its retired steps, but sagas of earlier blueprints may.
         self.steps = [step for step in old["steps"] if at is None or not step.get("retired")]
         self.names: list[str] = [step["name"] for step in self.steps]
         code = {step.name: step for step in new.steps}
@@ -85,7 +86,7 @@ class _Judging:
         return fit(was, Deployed(now.waits_for, now.asks, now.undo is not None) if now is not None else None)
 
     def _will_run(self, index: int) -> bool:
-        """Whether the code of the step may run: at the cursor or after it, unless it is a wait that ends alone."""
+        """Whether the code of a step may run: it is at the cursor or later, and is not a wait that only has to end."""
         if self.at is None:
             return True
         begun = self.at.steps[index] is StepStatus.WAITING
@@ -114,7 +115,7 @@ class _Judging:
         return self.at.steps[index] is StepStatus.WAITING and "sagas" in self.steps[index]
 
     def structure(self) -> Iterator[Finding]:
-        """Steps and undos without fitting code."""
+        """Yield the steps and undos for which the new code does not fit."""
         for (index, now), judged in zip(self.pairs, self.fits, strict=True):
             name = self.names[index]
             if now is None and self.steps[index].get("retired"):
@@ -138,7 +139,7 @@ class _Judging:
         return "it is gone", f"Keep step {name!r} with retired=True, or give the renamed one name={name!r}"
 
     def missing_results(self) -> Iterator[Finding]:
-        """Steps and undos that take results that these sagas do not have."""
+        """Yield the steps and undos whose inputs include results that these sagas do not have."""
         names = self.names
         for (index, now), judged in zip(self.pairs, self.fits, strict=True):
             if now is None or judged.forward is not None:
@@ -159,8 +160,8 @@ class _Judging:
                     yield Finding(where, what, effect, "Take only the result of its own step in the undo")
 
     def values(self) -> Iterator[Finding]:
-        """Stored values that the code that takes them cannot read."""
-        if "request" not in self.old:  # the saga's blueprint is unknown
+        """Yield the stored values that the code which takes them cannot read."""
+        if "request" not in self.old:  # the blueprint of these sagas is unknown
             return
         types = Types(self.old.get("types", {}), self.new.get("types", {}))
         results = {step["name"]: step for step in self.new["steps"]}
@@ -197,7 +198,7 @@ class _Judging:
         return Finding(where, what, f"{effect} (TypeChanged)", todo)
 
     def _takers(self) -> dict[str, list[str]]:
-        """The steps and undos to run that take a value, by value."""
+        """Return, by value, the steps and undos that take this value and may still run."""
         takers = dict[str, list[str]]()
         for (index, now), judged in zip(self.pairs, self.fits, strict=True):
             if now is None:
@@ -212,7 +213,7 @@ class _Judging:
         return takers
 
     def differences(self, deployed: Content) -> Iterator[Finding]:
-        """What sagas in flight survive, but an operator should know."""
+        """Yield differences that stop no saga in flight, but that an operator should know."""
         new = self.new
         now = {step["name"]: step for step in new["steps"]}
         missing = {step["name"] for step in self.old["steps"]} - {step["name"] for step in deployed["steps"]}

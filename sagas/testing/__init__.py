@@ -1,4 +1,4 @@
-"""Tools for testing your sagas."""
+"""Tools for tests of your sagas."""
 
 from __future__ import annotations
 

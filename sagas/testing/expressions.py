@@ -1,4 +1,4 @@
-"""DynamoDB's expressions: conditions, updates and projections, compiled once per text."""
+"""Compiles DynamoDB's expressions (conditions, updates and projections), each text only once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _WRONG_TYPE = "An operand in the update expression has an incorrect data type"
 
 
 class Impossible(Exception):
-    """DynamoDB answers with a ValidationException: the expression cannot be applied to the item."""
+    """The expression cannot be applied to the item. DynamoDB answers with a ValidationException."""
 
 
 @dataclass(frozen=True)
 class Placeholders:
-    """The names and values behind the placeholders of an expression."""
+    """The names and values that the placeholders of an expression stand for."""
 
     names: dict[str, str]
     values: dict[str, Any]
@@ -39,7 +39,7 @@ class Placeholders:
 
 
 def copied(value: Any) -> Any:
-    """Return a deep copy of an item. ``copy.deepcopy`` took a third of the time of exploring all orders."""
+    """Return a deep copy of an item. With ``copy.deepcopy``, exploring all orders would take half as long again."""
     return marshal.loads(marshal.dumps(value))  # noqa: S302 - only bytes that were just dumped
 
 
@@ -52,7 +52,7 @@ def number(text: str) -> int | Decimal:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as its type and a Python object, which can be compared with others of that type."""
+    """Return the type of a value, and a Python object that can be compared with others of this type."""
     if value is None:
         return None
     [(kind, content)] = value.items()
@@ -89,7 +89,7 @@ def _set(item: Item, path: Path, placeholders: Placeholders, value: Any) -> None
     if members is None:
         raise Impossible(_NO_PATH)
     if isinstance(last, int):
-        # An index beyond the end appends.
+        # An index beyond the end appends the value.
         members[last : last + 1] = [] if value is None else [copied(value)]
     elif value is None:
         members.pop(last, None)
@@ -98,7 +98,7 @@ def _set(item: Item, path: Path, placeholders: Placeholders, value: Any) -> None
 
 
 class _Parser:
-    """Recursive descent over DynamoDB's grammar, without the functions that the store never uses."""
+    """A recursive-descent parser of DynamoDB's grammar, without the functions that the store never uses."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = _TOKEN.findall(text)
@@ -302,7 +302,7 @@ def _contains(value: Any, part: Item) -> bool:
 def _compare(sign: str, left: Any, right: Any) -> bool:
     first, second = plain(left), plain(right)
     if first is None or second is None or first[0] != second[0]:
-        return sign == "<>"  # a missing value, or one of another type, differs
+        return sign == "<>"  # a missing value, or a value of another type, differs
     if sign in ("=", "<>"):
         return (first[1] == second[1]) is (sign == "=")
     order = (first[1] > second[1]) - (first[1] < second[1])
@@ -311,13 +311,13 @@ def _compare(sign: str, left: Any, right: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def condition(text: str) -> Test:
-    """Compile a condition; an empty one always holds."""
+    """Compile a condition. An empty condition always holds."""
     return _Parser(text).either() if text else lambda item, placeholders: True
 
 
 @lru_cache(maxsize=4096)
 def update(text: str) -> Change:
-    """Compile an update, which changes an item in place, or raises :class:`Impossible` if it does not fit the item."""
+    """Compile an update. It changes an item in place, or raises :class:`Impossible` if it does not fit the item."""
     return _Parser(text).update()
 
 
@@ -327,7 +327,7 @@ def _paths(text: str) -> list[Path]:
 
 
 def projected(item: Item, request: Item) -> Item:
-    """Return an item with the attributes that a request names; with all of them if it names none."""
+    """Return an item with only the attributes that a request names. If it names none, return all."""
     if "ProjectionExpression" not in request:
         return item
     placeholders, attributes = Placeholders.of(request), Item()

@@ -1,4 +1,4 @@
-"""A context for unit tests, made of plain values."""
+"""A context for unit tests that is made of plain values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sagas.authoring.context import object_key
 from sagas.errors import Cancelled
 
 _EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
-"""Default time at which a test's attempt begins: constant, so that tests are repeatable."""
+"""The default time at which a test's attempt begins. It is constant, so tests are repeatable."""
 
 _DEFAULT_ID = "00000000-0000-7000-8000-000000000000"
 
 
 def fake_callback_url(saga: str, saga_id: str, step: str) -> str:
-    """Return a callback URL that leads nowhere, and names its step instead of a token."""
+    """Return a callback URL that leads nowhere. It names the step instead of a token."""
     return f"https://sagas.invalid/callbacks/{saga}.{saga_id}.{step}"
 
 
@@ -29,23 +29,23 @@ class FakeContext:
         saga: the saga type's name.
         step: the step's name.
         attempt: the number of the execution, from 1.
-        undo: whether the step's undo runs; the idempotency key then ends in ``:undo``.
-        idempotency_key: by default ``{saga_id}:{step}``, in an undo ``{saga_id}:{step}:undo``.
-        forward_key: by default ``{saga_id}:{step}``.
-        attempt_key: by default ``{idempotency_key}:{attempt}``.
-        now: the time by the saga's clock; by default ``deadline`` minus the remaining time.
-        deadline: when the attempt must have ended; by default the remaining time after ``now``, or a fixed time.
+        undo: whether the step's undo runs. The idempotency key then ends in ``:undo``.
+        idempotency_key: the key. Default: ``{saga_id}:{step}``, in an undo ``{saga_id}:{step}:undo``.
+        forward_key: the step's key. Default: ``{saga_id}:{step}``.
+        attempt_key: the attempt's key. Default: ``{idempotency_key}:{attempt}``.
+        now: the time of the saga's clock. Default: ``deadline`` minus the remaining time.
+        deadline: when the attempt must have ended. Default: ``now`` plus the remaining time, or a fixed time.
         remaining_time: seconds that ``remaining_time()`` returns, or a function that returns them.
-        cancelled: whether a cancel was accepted. It can be set later, and is always true once no time remains.
+        cancelled: whether a cancel was accepted. You can set it later, and it is always true once no time remains.
         raise_if_cancelled: a function to call instead of checking ``cancelled``.
-        logger: by default the logger named ``sagas.testing``.
+        logger: the logger. Default: the logger named ``sagas.testing``.
         client: clients by service (``{"s3": stub}``), or a function from service to client.
         s3_key: a function that makes keys, instead of ``{prefix}{saga_id}/{filename}``.
-        prefix: the S3 prefix; by default ``{saga}/``.
+        prefix: the S3 prefix. Default: ``{saga}/``.
         progress: a function that ``progress()`` calls after it records the call in ``progressed``.
-        trace_headers: the headers of the saga's trace; by default none.
-        callback_url: the callback URL of a public wait; by default one that leads nowhere.
-        signal_path: the path for signals to the step; by default as deployed.
+        trace_headers: the headers of the saga's trace. Default: none.
+        callback_url: the callback URL of a public wait. Default: a URL that leads nowhere.
+        signal_path: the path for signals to the step. Default: the same as in a deployed saga.
         signal: a function that ``signal()`` calls after it records the value in ``signalled``.
 
     Attributes:
@@ -134,7 +134,7 @@ class FakeContext:
             raise Cancelled(f"step {self.step} has no time left")
 
     def signal(self, value: object) -> None:
-        """Record the value in ``signalled``; then call ``signal``."""
+        """Record the value in ``signalled``, then call ``signal``."""
         self.signalled.append(value)
         if self._signal is not None:
             self._signal(value)
@@ -161,7 +161,7 @@ class FakeContext:
         return object_key(self._prefix, self.saga_id, filename) if self._s3_key is None else self._s3_key(filename)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Record the call in ``progressed``; then call ``progress``."""
+        """Record the call in ``progressed``, then call ``progress``."""
         self.progressed.append((fraction, message))
         if self._progress is not None:
             self._progress(fraction, message)

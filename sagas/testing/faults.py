@@ -1,8 +1,8 @@
-"""Crash points: run a scenario once for each AWS request that it makes, and make the process die there.
+"""Crash points: runs a scenario once for each AWS request that it makes, and lets the process die at this request.
 
-Every request of boto3 and PynamoDB passes through botocore, where tests can make it fail in any way a
-distributed system can. The request is never sent, or it takes effect and the response is lost. Then the process dies,
-or retries, or pauses while other processes act. ``crash_points`` tries all of these::
+Every request of boto3 and PynamoDB passes through botocore. There, tests can make a request fail in all ways of a
+distributed system: it is never sent, or it takes effect and the response is lost. Then the process dies, or retries, or
+pauses while other processes act. ``crash_points`` tries all of these::
 
     def scenario(wire: Wire) -> None:
         tables = make_tables()              # not counted: no process is running
@@ -35,7 +35,7 @@ Plan = tuple["Point", ...]
 
 
 class ProcessDied(BaseException):
-    """The process dies here. It is not an ``Exception``: only the code that starts the next process may catch it."""
+    """The process dies here. This is not an ``Exception``: only code that starts the next process may catch it."""
 
 
 class Fault(StrEnum):
@@ -58,7 +58,7 @@ DELAYS = (Fault.LATE, Fault.PAUSES)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A fault in a run. ``number``: the request, from 1. ``bound``: how much other processes do in the meantime."""
+    """A fault at request ``number`` of a run, from 1. ``bound`` says how much other processes do in the meantime."""
 
     number: int
     fault: Fault
@@ -71,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run. ``trace``: its requests. ``error``: the exception of the scenario, if it raised one."""
+    """One run. ``trace``: its requests. ``error`` is the exception that the scenario raised, if any."""
 
     points: Plan
     trace: tuple[str, ...]
@@ -88,9 +88,9 @@ class Wire:
     """Intercepts botocore's requests, and injects the planned faults.
 
     Args:
-        answers: functions from operation and parameters to a response, by service, which replace AWS.
-        others: called with the point at which a process pauses, to run other processes.
-        watch: called with name, parameters and response of each request that succeeded.
+        answers: functions that replace AWS, by service. They take an operation and parameters, and return a response.
+        others: the function that runs other processes. It is called with the point at which a process pauses.
+        watch: called with the name, the parameters and the response of each successful request.
     """
 
     answers: Answers = field(default_factory=dict[str, Callable[[str, dict[str, Any]], Any]])
@@ -104,7 +104,7 @@ class Wire:
     _outage: bool = False
 
     def begin(self, points: Iterable[Point] = ()) -> None:
-        """Reset, and plan a run."""
+        """Reset the state, and plan the faults of a run."""
         self._plan = {point.number: point for point in points}
         self.trace.clear()
         self.deaths, self._running, self._dead, self._outage = 0, False, False, False
@@ -116,7 +116,7 @@ class Wire:
 
     @contextmanager
     def process(self) -> Generator[None]:
-        """Run the block as one process: its requests count, and none is sent once it is dead."""
+        """Run the block as one process. Its requests count. Once the process is dead, no request is sent."""
         before = self._running, self._dead, self._outage
         self._running, self._dead, self._outage = True, False, False
         try:
@@ -139,7 +139,7 @@ class Wire:
     @contextmanager
     def installed(self) -> Generator[Wire]:
         """Intercept every client of this Python process."""
-        from botocore.client import BaseClient  # here, because sagas.testing loads without botocore
+        from botocore.client import BaseClient  # imported here, because sagas.testing must load without botocore
 
         client = cast("Any", BaseClient)
         send = client._make_api_call
@@ -158,7 +158,7 @@ class Wire:
             client._make_api_call = send
 
     def request(self, name: str, parameters: dict[str, Any], send: Callable[[], T], service: str = "") -> T:
-        """Make a call that counts as one request. A step's own effect on the world is one, too."""
+        """Make a call that counts as one request, for example for a step's own effect on the world."""
 
         def watched() -> T:
             answer = send()
@@ -181,7 +181,7 @@ class Wire:
         if point.fault in DELAYS:
             self.others(point)
         if point.fault in (Fault.DIES_AFTER, Fault.NO_ANSWER, Fault.REPEATED, Fault.LATE):
-            with suppress(Exception):  # the response is lost, whatever it was
+            with suppress(Exception):  # the response is lost, even if it is an error
                 watched()
         if point.fault in (*DEATHS, Fault.LATE):
             self._dead = True
@@ -192,7 +192,7 @@ class Wire:
 
 
 def _unanswered() -> Exception:
-    from botocore.exceptions import ReadTimeoutError  # here for the reason given in installed()
+    from botocore.exceptions import ReadTimeoutError  # imported here, as in installed()
 
     return ReadTimeoutError(endpoint_url="https://aws.invalid")
 
@@ -207,13 +207,13 @@ def crash_points(
     sample: int | None = None,
     seed: int = 0,
 ) -> Iterator[Trial]:
-    """Run ``scenario`` without faults, then once for each request and fault. Yields each run, the one without faults
-    first."""
+    """Run ``scenario`` without faults, then once for each request and fault. Yields each run, first the run without
+    faults."""
     wire = wire or Wire()
     with wire.installed():
         first = _try(scenario, wire, ())
         yield first
-        # After a death, the next process makes further requests, which the second fault may hit.
+        # After a death, the next process makes further requests, and the second fault may hit one of them.
         length = len(first.trace)
         numbers = range(1, length + 1 + (length // 2 if at_once > 1 else 0))
         single = [

@@ -1,4 +1,4 @@
-"""Run a saga and its children in process: the worker of Lambda, with a store in memory and a clock that skips waits."""
+"""Runs a saga and its children in process: with Lambda's worker, a store in memory, and a clock that skips waits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sagas.testing.run import Failing, Raised
 from sagas.testing.store import MemoryStore
 
 _LIFETIME = 900.0
-"""Seconds per invocation: Lambda's maximum."""
+"""Seconds per invocation, which is Lambda's maximum."""
 
 
 class SkippingClock:
@@ -56,7 +56,7 @@ class SkippingClock:
         self._owners = 0
 
     def now(self) -> float:
-        """Epoch seconds, to the millisecond."""
+        """The time in epoch seconds, rounded to milliseconds."""
         since = self._running_since
         return round(self._now if since is None else self._now + self._machine.now() - since, 3)
 
@@ -74,15 +74,15 @@ class SkippingClock:
         self._now += max(0.0, seconds)
 
     def chance(self) -> float:
-        """Always the middle of [0, 1)."""
+        """A constant instead of a random number: the middle of [0, 1)."""
         return 0.5
 
     def new_id(self) -> str:
-        """The id of the topmost saga; those of children are derived."""
+        """The id of the topmost saga. Ids of children are derived from it."""
         return self._saga_id
 
     def new_owner(self) -> str:
-        """A nonce: the time and a counter."""
+        """A nonce, made of the time and a counter."""
         self._owners += 1
         return f"{round(self._now * 1000):011x}{self._owners:08x}"
 
@@ -95,10 +95,9 @@ class FailingRunner(Runner):
     """Runs steps and undos, each on a new instance, or raises the configured exceptions instead.
 
     Args:
-        fail: exceptions that the attempts of a step or undo raise, by its name; for a child's, by its path
-            (``payouts[3].pay``).
-        path_of: returns the prefix of a saga's step names; empty for the topmost saga.
-        clock: the clock that runs while code runs.
+        fail: exceptions that attempts raise, by step or undo. Those of children have paths such as ``payouts[3].pay``.
+        path_of: the function that returns the prefix of a saga's step names, which is empty for the topmost saga.
+        clock: the clock, which runs while code runs.
     """
 
     def __init__(self, fail: Mapping[str, Failing], path_of: Callable[[str], str], clock: SkippingClock) -> None:
@@ -108,7 +107,7 @@ class FailingRunner(Runner):
         self._path_of = path_of
 
     def instance(self, definition: SagaDefinition) -> Any:
-        """Return a new instance: in Lambda, too, the next step may run in another process."""
+        """Return a new instance, because in Lambda the next step may also run in another process."""
         return new_instance(definition)
 
     def run(
@@ -121,7 +120,7 @@ class FailingRunner(Runner):
         began: Callable[[], None] = lambda: None,
         changed: Collection[str] = (),
     ) -> str | None:
-        """Run a step, or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
+        """Run a step or its undo; see :meth:`sagas.engine.attempt.runner.Runner.run`."""
         name = step.undo.name if undo and step.undo is not None else step.name
         failing = self._failures.get(f"{self._path_of(context.saga_id)}{name}")
         if isinstance(failing, list):
@@ -142,17 +141,17 @@ def _raise(raised: Raised, *_: object, **__: object) -> None:
 
 
 class InProcessRun:
-    """A saga in flight, with its children. Nothing gets lost, and messages are delivered one at a time.
+    """A saga in flight, with its children. No message gets lost, and messages are delivered one at a time.
 
     Args:
         definition: the saga type.
-        fail: exceptions that the attempts of a step or undo raise instead of running, by its name.
-        clients: the clients that ``ctx.client(service)`` returns, by service, or a function.
+        fail: exceptions that attempts raise instead of running, by the name of the step or undo.
+        clients: the clients that ``ctx.client(service)`` returns, by service, or a function that returns them.
         saga_id: the saga's id.
-        request: its request, as JSON builtins.
-        store: where the saga and its children are stored.
-        signals: the value to send to each wait, by its name.
-        at: how long after the beginning of its wait a signal is sent; by default at once.
+        request: the saga's request, as JSON builtins.
+        store: the store of the saga and its children.
+        signals: the value to send to each wait, by the wait's name.
+        at: how long after the beginning of its wait each signal is sent. Default: at once.
     """
 
     def __init__(
@@ -173,7 +172,7 @@ class InProcessRun:
         self._signals, self._at = dict(signals or {}), dict(at or {})
         self._sent: list[tuple[float, Message]] = []
         self._work: list[Work] = []
-        # With leases that outlast every invocation, no heartbeat is needed.
+        # Leases outlast every invocation, so no heartbeat is needed.
         family = (definition, *definition.family)
         registry = Registry.of(*(replace(member, lock_expiry=timedelta(days=1)) for member in family))
         logger, quiet = logging.getLogger("sagas.testing"), NullObserver()
@@ -222,14 +221,14 @@ class InProcessRun:
         return dict(sorted(entries.items()))
 
     def path(self, saga_id: str) -> str:
-        """The prefix of a saga's step names: empty for the topmost, such as ``payouts[3].`` for a child."""
+        """The prefix of a saga's step names: empty for the topmost saga, and like ``payouts[3].`` for a child."""
         state = self._store.states().get(saga_id)
         if state is None or state.parent is None:
             return ""
         return f"{self.path(state.parent.saga_id)}{state.parent.step}[{state.parent.position}]."
 
     def send(self, message: Message, delay: float = 0.0) -> None:
-        """Queue a message until its time."""
+        """Queue a message until it is due."""
         due = self._clock.now() + max(delay, 0.0)
         self._sent.append((due, replace(message, message_id=f"message-{message.dispatch}")))
 
@@ -239,11 +238,11 @@ class InProcessRun:
             self.send(message)
 
     def send_work(self, queue: str, work: Sequence[Work], delay: float = 0.0) -> None:
-        """Queue work, which is done next."""
+        """Queue work, which is always done before other events."""
         self._work.extend(work)
 
     def has_work(self, queue: str) -> bool:
-        """Whether there is a queue for work: there is one for all of it."""
+        """Whether there is a queue for this work. One queue takes all work."""
         return True
 
     def work_waiting(self, queue: str) -> int:
@@ -251,11 +250,11 @@ class InProcessRun:
         return len(self._work)
 
     def play(self) -> None:
-        """Process the next event until there is none, or the saga's own message is dead-lettered. Events are work, a
-        message, a signal, the end of a wait, and a saga's deadline."""
+        """Process events until there are none, or the saga's own message is dead-lettered. Events are work, a message,
+        a signal, the end of a wait, and a saga's deadline."""
         while True:
             if self._work:
-                # Like the function of the queue ``now``, but without its schema: a test may use any saga id.
+                # Like the function of the queue ``now``, but without its schema, because a test may use any saga id.
                 work = self._work.pop(0)
                 if work.task == START:
                     self._children.start(ChildrenToStart(**work.details))
@@ -277,7 +276,8 @@ class InProcessRun:
                 return
 
     def _awaited(self, state: SagaState) -> Iterator[tuple[float, int, Callable[[], bool]]]:
-        """The events that a saga waits for: when, their priority, and the function that processes them."""
+        """Yield the events that a saga waits for, each with its time, its priority, and the function that processes
+        it."""
         step = state.current
         if state.status is SagaStatus.WAITING and step is not None and not state.joins:
             yield state.not_before, 2, partial(self._look, state.saga_id)
@@ -329,7 +329,7 @@ class InProcessRun:
 
 
 def _connecting(clients: Mapping[str, Any] | Callable[[str], Any] | None) -> Callable[[str], Any]:
-    """The function behind ``ctx.client``. It never connects to AWS on its own."""
+    """Return the function behind ``ctx.client``. It never connects to AWS by itself."""
     if callable(clients):
         return clients
 

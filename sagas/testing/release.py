@@ -1,4 +1,4 @@
-"""Assert in a test that the sagas of the last release can continue with this code."""
+"""Asserts in a test that sagas of the last release can continue with this code."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sagas.lock.content import read
 def assert_fits_release(
     *saga_classes: type[Saga[Any]], lock: Path | str = LOCK, in_flight: Path | str | None = None
 ) -> None:
-    """Compare a service's saga types with those of its last release, as ``sagas check`` does.
+    """Compare a service's saga types with the types of its last release, as ``sagas check`` does.
 
     Args:
-        saga_classes: all saga types of the service; a missing one counts as removed.
+        saga_classes: all saga types of the service. A missing type counts as removed.
         lock: the file that ``sagas check --write`` wrote at the last release.
-        in_flight: instead of the lock file, a file that ``sagas check --stack NAME --save FILE`` wrote: the sagas that
-            were in flight then.
+        in_flight: a file that ``sagas check --stack NAME --save FILE`` wrote. If passed, its sagas in flight are
+            compared instead of the lock file.
 
     Raises:
-        AssertionError: sagas in flight could not continue; the message says why, and what to do.
+        AssertionError: sagas in flight could not continue. The message says why, and what to do.
         NotFound: the file does not exist.
-        InvalidRequest: the file is not of this kind, or has another format.
+        InvalidRequest: the file is not such a file, or has another format.
     """
     definitions = [definition_of(saga_class) for saga_class in saga_classes]
     if in_flight is None:

@@ -1,4 +1,4 @@
-"""Run a whole saga in process: the real engine and your code, without AWS and without waiting."""
+"""Runs a whole saga in process: with the real engine and your code, but without AWS and without waiting."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 Raised = BaseException | type[BaseException]
 Failing = Raised | Sequence[Raised | None]
-"""The exception that every attempt raises instead of running; or a list with one per attempt. In a list, ``None`` lets
-the attempt run, and attempts beyond the list run."""
+"""The exception that every attempt raises instead of running, or a list with an exception per attempt. In a list,
+``None`` lets the attempt run, and attempts beyond the list run."""
 _CHILD = re.compile(r"(\w+)\[(\d+)\]\.(.+)", re.ASCII)
-"""A step with children, the position of one, and the path within that child."""
+"""A step with children, the position of a child, and the path within this child."""
 T = TypeVar("T")
 _SAGA_ID = "00000000-0000-7000-8000-000000000000"
 
 
 class AttributeDict(dict[str, Any]):
-    """A dict as the API returns it, whose keys can also be read as attributes."""
+    """A dict like the API's objects. Its keys can also be read as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -42,7 +42,8 @@ class AttributeDict(dict[str, Any]):
 
 
 class Results(dict[str, Any]):
-    """The result of each step, by the result's name; typed if indexed by the step itself (``results[Trip.book]``)."""
+    """The results of steps by their names. If you index by the step itself (``results[Trip.book]``), the value is
+    typed."""
 
     if TYPE_CHECKING:
 
@@ -69,17 +70,17 @@ class Outcome:
 
     Args:
         status: its last status, such as ``"COMPLETED"``.
-        results: the result of each completed step, by result name, even if it was undone later. Indexed by the step
-            itself (``outcome.results[Trip.book]``) it has the type that the step declares.
+        results: the result of each completed step, by result name, even if the step was undone later. Indexed by the
+            step itself (``outcome.results[Trip.book]``), the value has the step's declared type.
         error: ``step``, ``type`` and ``message`` of the error that stopped the saga; ``None`` if there was none.
         audit: the audit trail, oldest first: ``seq``, ``at``, ``action``, ``step``, ``attempt``, ``status``,
             ``details`` and the other fields of the API.
-        steps: the last status of each step, by its name.
-        in_doubt: steps of unknown outcome.
-        result: the saga's result: that of its last step, or of the step that the class keyword ``result`` names;
+        steps: the last status of each step, by step name.
+        in_doubt: the steps whose outcome is unknown.
+        result: the saga's result: the result of its last step, or of the step that the class keyword ``result`` names;
             ``None`` unless the saga is COMPLETED.
-        waited: how long each wait took, by its name.
-        children: the outcomes of the children of each step that has any, in order.
+        waited: how long each wait took, by the wait's name.
+        children: for each step with children, the outcomes of the children, in order.
     """
 
     status: str
@@ -93,7 +94,7 @@ class Outcome:
     children: dict[str, list[Outcome]] = field(default_factory=lambda: dict[str, list[Outcome]]())
 
     def __repr__(self) -> str:
-        """A readable page: the status of each step, the audit trail, and the last stack trace."""
+        """Return a readable text: the status of each step, the audit trail, and the last stack trace."""
         lines = [f"Outcome {self.status}"]
         if self.error is not None:
             lines.append(f"  error: {self.error.type} in {self.error.step}: {self.error.message}")
@@ -128,21 +129,21 @@ def run(
 
     Args:
         saga_class: the saga.
-        request: an instance of its request type.
-        fail: the exception that every attempt of a step or undo raises instead of running, by its name; or a list with
-            one per attempt. In a list, ``None`` lets the attempt run, and attempts beyond the list run:
+        request: an instance of the saga's request type.
+        fail: by the name of a step or undo, the exception that every attempt raises instead of running, or a list with
+            an exception per attempt. In a list, ``None`` lets the attempt run, and attempts beyond the list run:
             ``[RuntimeError(), None]`` fails once, then works. For a child, prefix the name with the step and the
             child's position: ``payouts[3].pay``.
         clients: the clients that ``ctx.client(service)`` returns, by service, or a function such as ``boto3.client``.
         saga_id: the saga's id.
-        signals: the value to send to each wait, by its name; for a child, prefix the name as in ``fail``. A wait
+        signals: the value to send to each wait, by the wait's name. For a child, prefix the name as in ``fail``. A wait
             without a signal times out. Time is skipped, so a wait of a year takes no time.
         at: how long after the beginning of its wait a signal is sent; by default at once.
 
     Raises:
         InvalidRequest: the request does not fit its type.
-        ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` an unknown wait, one of them a child
-            that was not started, or ``at`` a negative time.
+        ValueError: ``fail`` names an unknown step or undo, ``signals`` or ``at`` name an unknown wait, one of them
+            names a child that was not started, or ``at`` has a negative time.
         DefinitionError: ``create()`` raised, or ``saga_class`` is not a saga class.
         TypeError: ``fail`` has something other than exceptions, a signal does not fit its wait's type, ``at`` has
             something other than a timedelta, or one of them is not a dict.
@@ -160,7 +161,7 @@ def run(
         decode(data, definition.request_type)
     except InvalidRequest as error:
         raise InvalidRequest(f"request: {error}: {listed(error.problems)}", error.problems) from None
-    # Imported here: this loads boto3, which slows down unit tests that do not run a saga.
+    # Imported here, because this loads boto3, which would slow down unit tests that do not run a saga.
     from sagas.testing.in_process import InProcessRun
     from sagas.testing.store import memory_store
 
@@ -190,7 +191,7 @@ def _check(definition: SagaDefinition, fail: Mapping[str, object]) -> None:
 
 
 def _owner(definition: SagaDefinition, path: str, parameter: str) -> tuple[SagaDefinition, str]:
-    """The saga type that a path like ``payouts[3].pay`` leads to, and the name at its end."""
+    """Return the saga type that a path like ``payouts[3].pay`` leads to, and the name at the end of the path."""
     while match := _CHILD.match(path):
         name, position, remaining = match[1], int(match[2]), match[3]
         step = next((declared for declared in definition.steps if declared.name == name), None)
@@ -262,7 +263,7 @@ def _outcome(process: InProcessRun, definition: SagaDefinition, saga_id: str) ->
 
 
 def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -> dict[str, list[Outcome]]:
-    """The outcomes of a saga's children, by step: for each position the child that was started last."""
+    """Return the outcomes of a saga's children, by step. If a position had several children, the last counts."""
     by_step: dict[str, dict[int, Outcome]] = {step.name: {} for step in definition.steps if step.children is not None}
     types = {type_.name: type_ for type_ in definition.children}
     for child in sorted(process.children(saga_id), key=lambda child: child.parent.round if child.parent else 0):
@@ -273,7 +274,7 @@ def _children(process: InProcessRun, definition: SagaDefinition, saga_id: str) -
 
 
 def _waited(entries: Iterable[Entry]) -> dict[str, timedelta]:
-    """How long each wait took, until its end or until the saga began to be undone."""
+    """Return how long each wait took, until its end or until the saga's undo began."""
     began, waited = dict[str, float](), dict[str, timedelta]()
     for entry in entries:
         ends = entry.action in (*RESULTS, "WaitTimedOut")

@@ -1,4 +1,4 @@
-"""The engine's store over tables in memory, with the same conditions as in an AWS account."""
+"""The engine's store, on tables in memory, with the same conditions as in an AWS account."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from sagas.testing.tables import MemoryTables
 _SETTINGS = StoreSettings(
     "run-sagas", "run-audit", joins_table="run-joins", payload_limit=2**40, shards=1, region="memory"
 )
-"""The payload limit is so high that all payloads stay in their items."""
+"""A payload limit so high that all payloads stay in their items."""
 
 
 class _Client:
-    """Replaces botocore's client in a connection."""
+    """Replaces botocore's client in a connection of PynamoDB."""
 
     def __init__(self, tables: MemoryTables) -> None:
         self._make_api_call = tables.answer
@@ -71,16 +71,16 @@ class MemoryStore:
         items = self._memory.tables.get(_SETTINGS.sagas_table, {}).values()
         for item in items:
             if "name_shard" not in item:
-                continue  # a breaker, a blueprint, or a signal
+                continue  # the item of a breaker, a blueprint or a signal
             saga_id = item["saga_id"]["S"]
             before, _ = self._states.get(saga_id, (None, None))
-            if before is not item:  # every write stores a new object
+            if before is not item:  # every write stores a new object, so a copy of the dict is enough
                 self._states[saga_id] = item, state_of(item)
         return {saga_id: state for saga_id, (_, state) in self._states.items()}
 
 
 _idle: list[MemoryStore] = []
-"""Unused stores, for reuse: creating PynamoDB's models takes longer than a saga of five steps."""
+"""Unused stores, kept for reuse: creating PynamoDB's models takes longer than running a saga of five steps."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""DynamoDB in memory: the requests that sagas make, with their conditions."""
+"""DynamoDB in memory. It supports the requests that sagas make, with their conditions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KEYS: dict[str, tuple[str, ...]] = {
     "audit": ("saga_id", "seq"),
     "joins": ("join", "part"),
 }
-"""The attributes of the primary keys, by the last part of a table's name."""
+"""The attributes of primary keys, by the last part of a table's name."""
 _REFUSED = "The conditional request failed"
 
 
 def refusal(code: str, operation: str, message: str = "", **more: Any) -> ClientError:
-    """Return the exception that botocore raises for an AWS error."""
+    """Return the exception that botocore would raise for an AWS error."""
     error = {"Code": code, "Message": message or code}
     response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}, **more}
     return ClientError(response, operation)
@@ -34,13 +34,13 @@ def keys_of(table: str) -> tuple[str, ...]:
 
 
 def place_of(item: Item, attributes: Sequence[str]) -> Key:
-    """Return the values of these attributes, by which items are sorted and looked up."""
+    """Return the values of an item's attributes as a key for sorting and lookup."""
     return tuple(plain(item[name])[1] for name in attributes)
 
 
 @dataclass
 class MemoryTables:
-    """Answers DynamoDB requests. The last part of a table's name determines its key.
+    """Answers DynamoDB requests. Tables in memory. The last part of a table's name determines its primary key.
 
     Args:
         tables: the items by their keys, per table.
@@ -72,23 +72,23 @@ class MemoryTables:
             raise refusal("ValidationException", operation, str(error)) from error
 
     def item(self, table: str, key: Item) -> Item | None:
-        """Return the current item; ``None`` if it does not exist. ``key``: its key, or an item with that key."""
+        """Return the current item; ``None`` if it does not exist. ``key`` is its key, or an item with this key."""
         return self._table(table).get(place_of(key, keys_of(table)))
 
     def _table(self, name: str) -> dict[Key, Item]:
         return self.tables.setdefault(name, {})
 
     def _seen(self, name: str, request: Item) -> dict[Key, Item]:
-        """The items of a table that a read sees."""
+        """Return the items of a table that a read sees."""
         return self._table(name)
 
     def _target(self, request: Item) -> tuple[str, Key]:
-        """The table and key that a request writes to."""
+        """Return the table and the key that a request writes to."""
         table = request["TableName"]
         return table, place_of(request.get("Item") or request["Key"], keys_of(table))
 
     def _put(self, table: str, key: Key, item: Item | None) -> None:
-        """Store an item; ``None`` deletes it."""
+        """Store an item. ``None`` deletes the current item."""
         if item is None:
             self._table(table).pop(key, None)
         else:
@@ -111,12 +111,12 @@ class MemoryTables:
         return {} if item is None else {"Attributes": copied(item)}
 
     def _before(self, request: Item) -> Item | None:
-        """The item that a request would overwrite."""
+        """Return the item that a request would overwrite."""
         table, key = self._target(request)
         return self._table(table).get(key)
 
     def _after(self, kind: str, write: Item, before: Item | None) -> Item | None:
-        """The item after a write, as a new object; ``None`` if the write deletes it."""
+        """Return the item after a write, as a new object; ``None`` if the write deletes the item."""
         if kind == "ConditionCheck":
             return before
         if kind == "Delete":
@@ -152,7 +152,7 @@ class MemoryTables:
         return {}
 
     def _outcome(self, kind: str, write: Item) -> tuple[Item, Item | None]:
-        """The reason why a write of a transaction fails, if it does, and the item after it."""
+        """Return the reason why a write of a transaction fails, if it does, and the item after the write."""
         before = self._before(write)
         if not _holds(write, before):
             return {"Code": "ConditionalCheckFailed", "Message": _REFUSED, **_old_item(write, before)}, None
@@ -172,7 +172,7 @@ class MemoryTables:
         return self._page(request, matches, order, backwards=backwards)
 
     def _searched(self, request: Item) -> tuple[Iterable[Item], Sequence[str]]:
-        """The items that a query searches, and the attributes that they are sorted by."""
+        """Return the items that a query searches, and the attributes by which they are sorted."""
         return self._seen(request["TableName"], request).values(), keys_of(request["TableName"])
 
     def _page(
@@ -196,7 +196,7 @@ class MemoryTables:
         return {**page, "Count": len(matches), "ScannedCount": len(read), **last}
 
     def _fitting(self, items: Sequence[Item]) -> int:
-        """How many of the first items fit into a page."""
+        """Return how many of the items fit into a page."""
         return len(items)
 
 
@@ -212,6 +212,6 @@ def _holds(request: Item, item: Item | None) -> bool:
 
 
 def _old_item(request: Item, item: Item | None) -> Item:
-    """The item that did not meet a condition, if the request asks for it."""
+    """Return the item that did not meet a condition, if the request asks for the item."""
     requested = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" and item is not None
     return {"Item": copied(item)} if requested else {}

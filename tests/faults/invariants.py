@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
 from sagas.core.states import SagaState, SagaStatus, StepStatus
 from sagas.engine.registry import Registry, SagaType
+from sagas.store.documents import unpacked
 from sagas.store.journal.chain import look_through
 from sagas.store.journal.entries import Entry
 from sagas.testing.faults import DELAYS, Fault, Plan
@@ -56,12 +57,24 @@ class Remains(Protocol):
 def check(world: CrashWorld, points: Plan) -> list[str]:
     """Return what is violated, each in a sentence."""
     found = [*check_rest(world), *_purged(world), *check_families(world), *world.wrong]
+    sagas, audit = (world.tables.items(name) for name in (world.settings.sagas_table, world.settings.audit_table))
+    found += check_blueprints(sagas, audit)
     for state in world.states():
         found += check_chain(state, world.everything(state.saga_id))
         alone = not any(point.fault in DELAYS for point in points)
         found += check_order(_own(world, state), alone=alone)
         found += _time(world, state) if alone else ()
     return found
+
+
+def check_blueprints(sagas: Iterable[dict[str, Any]], entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Return what is wrong with blueprints, given the items of both tables: each was stored before a saga named it."""
+    named = {item["saga_id"]["S"]: item.get("blueprints", {"SS": []})["SS"] for item in sagas}
+    for entry in entries:
+        details: dict[str, Any] = unpacked(entry["details"]) if entry["seq"]["N"] == "1" and "details" in entry else {}
+        name, saga = details.get("blueprint"), entry["saga"]["S"]
+        if name and (f"blueprint#{saga}#{name}" not in named or name not in named.get(f"definition#{saga}", ())):
+            yield f"a saga of {saga} names the blueprint {name}, which is not stored"
 
 
 def _time(world: CrashWorld, state: SagaState) -> Iterator[str]:

@@ -27,12 +27,13 @@ from sagas.engine.supervise.due_scan import Finder
 from sagas.engine.supervise.purge import Purger
 from sagas.engine.supervise.recovery import RecoveryReport, RecoveryRun
 from sagas.engine.supervise.step_queues import StepQueues
-from sagas.errors import Ambiguous
+from sagas.errors import Ambiguous, SagaError
 from sagas.store.control.control import ControlItems
 from sagas.store.journal.entries import Entry
 from sagas.store.journal.journal import Journal
 from sagas.store.journal.tombstones import Tombstones
 from sagas.store.outcomes import Fenced, Refused
+from sagas.store.types.blueprints import BlueprintItems
 
 Off = Callable[[], AbstractContextManager[Any]]
 
@@ -583,6 +584,24 @@ def _misfits_are_not_owed() -> Generator[None]:
         return None
 
     with _in_place("_fact_of_misfit", nothing):
+        yield
+
+
+@_rule("18: what does not fit waits for a release first")
+def _no_release_is_awaited() -> Generator[None]:
+    with _in_place("settles", _no):
+        yield
+
+
+@_rule("18: a blueprint is stored before the first saga that names it")
+def _blueprints_are_hoped_for() -> Generator[None]:
+    put = BlueprintItems.put
+
+    def hopeful(self: BlueprintItems, *given: Any) -> None:
+        with suppress(SagaError):
+            put(self, *given)
+
+    with patch.object(BlueprintItems, "put", hopeful):
         yield
 
 

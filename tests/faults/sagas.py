@@ -220,6 +220,27 @@ class WithoutFirst(Saga[Order], name="plain", version="2", lock_expiry=timedelta
     undo_second = Plain.undo_second
 
 
+class ShortWithoutSecond(Saga[Order], name="short", version="2", lock_expiry=timedelta(seconds=10)):
+    """What a deployment left of :class:`Short`."""
+
+    first = Short.first
+    undo_first = Short.undo_first
+
+
+class ShortWithoutUndos(Saga[Order], name="short", version="3", lock_expiry=timedelta(seconds=10)):
+    """Likewise."""
+
+    @step(retry=_LATER, timeout=5)
+    def first(self, request: Order, ctx: Context) -> str:
+        STAGE.act("first", ctx)
+        return request.item
+
+    @step(retry=_LATER, timeout=5)
+    def second(self, first: str, ctx: Context) -> str:
+        STAGE.act("second", ctx)
+        return first + "!"
+
+
 class WithoutSecond(Saga[Order], name="plain", version="3", lock_expiry=timedelta(seconds=10)):
     """Likewise."""
 

@@ -17,13 +17,14 @@ ALWAYS = 99
 class Scenario:
     """One life. ``ends``: the statuses it may end in, whatever dies; a cancel by others adds CANCELLED. ``chained``:
     whether all steps share a queue and a function, which goes on with what is next. ``families``: whether it is one of
-    parents and children."""
+    parents and children. ``late``: further statuses, where a process lingers until others have waited in vain."""
 
     name: str
     play: Callable[[CrashWorld], None]
     ends: frozenset[str]
     chained: bool = False
     families: bool = False
+    late: frozenset[str] = frozenset()
 
 
 class Scenarios(dict[str, Scenario]):
@@ -33,12 +34,15 @@ class Scenarios(dict[str, Scenario]):
         super().__init__()
         self._families = families
 
-    def ends(self, *ends: str) -> Callable[[Callable[[CrashWorld], None]], Callable[[CrashWorld], None]]:
+    def ends(
+        self, *ends: str, late: str = ""
+    ) -> Callable[[Callable[[CrashWorld], None]], Callable[[CrashWorld], None]]:
         """Add the function that is decorated; see :class:`Scenario`."""
 
         def add(play: Callable[[CrashWorld], None]) -> Callable[[CrashWorld], None]:
             name = play.__name__.strip("_")
-            self[name] = Scenario(name, play, frozenset(ends), families=self._families)
+            more = frozenset({late} - {""})
+            self[name] = Scenario(name, play, frozenset(ends), families=self._families, late=more)
             return play
 
         return add

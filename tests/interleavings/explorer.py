@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sagas.core.text import epoch
-from tests.faults.invariants import check_chain, check_rest
+from tests.faults.invariants import check_blueprints, check_chain, check_rest
 from tests.faults.kin import check_families
 from tests.faults.world import surroundings
 from tests.interleavings.moves import Moves
@@ -33,6 +33,7 @@ class Story:
         queued: whether the supervisor only finds what is due, and recovers by the queue ``bulk``.
         kin: the types of the saga's children.
         passed: whether its queues have handled what was sent long after: what is not in them is lost.
+        settle: seconds for which what does not fit waits for a release.
     """
 
     saga: type
@@ -45,6 +46,7 @@ class Story:
     queued: bool = False
     kin: tuple[type, ...] = ()
     passed: bool = False
+    settle: float = 0.0
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ def explore(story: Story, *, stop: bool = False, most: int = 10_000_000) -> Expl
             purges=purges,
             chained=story.chained,
             queued=queued,
+            settle=story.settle,
         )
         with replay.installed():
             _walk(Moves(replay, story.budget, queued=queued, passed=story.passed), story, found, stop, most)
@@ -131,7 +134,9 @@ def _wrong(moves: Moves, story: Story, first: Snapshot, last: Snapshot) -> list[
     chains = [
         sentence for state in remains.states() for sentence in check_chain(state, remains.everything(state.saga_id))
     ]
-    return check_rest(remains) + check_families(remains) + chains + remains.half_purged() + late
+    tables, settings = moves.shelf[last.tables], moves.replay.settings
+    blueprints = check_blueprints(tables.items(settings.sagas_table), tables.items(settings.audit_table))
+    return check_rest(remains) + check_families(remains) + chains + remains.half_purged() + late + [*blueprints]
 
 
 def _way(came: dict[Snapshot, tuple[Snapshot, str] | None], at: Snapshot) -> list[str]:

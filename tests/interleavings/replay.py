@@ -187,6 +187,7 @@ class Replay:
         purges: whether the supervisor purges, too.
         chained: whether all steps share a queue and a function, which goes on with what is next.
         queued: whether the supervisor only finds, and another recovers.
+        settle: seconds for which what does not fit waits for a release.
     """
 
     def __init__(
@@ -200,10 +201,11 @@ class Replay:
         purges: bool = False,
         chained: bool = False,
         queued: bool = False,
+        settle: float = 0.0,
     ) -> None:
         self.chained = chained
         self._fail, self._reject = fail or {}, reject
-        self._versions = [Registry((deployed, *kin)) for deployed in (saga, other) if deployed]
+        self._versions = [Registry((deployed, *kin), None, settle) for deployed in (saga, other) if deployed]
         self.registry = self._versions[0]
         definition = next(iter(self.registry)).definition
         self.name, self.poll_timeout = definition.name, definition.max_recovery_attempts

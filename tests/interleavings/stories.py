@@ -14,6 +14,8 @@ from tests.faults.sagas import (
     Rash,
     Retyped,
     Short,
+    ShortWithoutSecond,
+    ShortWithoutUndos,
     Started,
     StartedBriefly,
     Stuck,
@@ -25,6 +27,8 @@ from tests.interleavings.explorer import Story
 
 _REFUSED = frozenset({"second"})
 _ALWAYS = 9
+_SETTLE = 120.0
+"""Seconds for which sagas wait for a release: the supervisor comes by twice."""
 
 SHORT: dict[str, Story] = {
     "two workers": Story(Short, {"duplicate": 1}),
@@ -131,6 +135,29 @@ SHORT: dict[str, Story] = {
     "a result does not fit, two workers": Story(Plain, {"deploy": 1, "duplicate": 1}, other=Retyped),
     "a result does not fit and does again": Story(Plain, {"deploy": 2, "retry": 1}, other=Retyped),
     "what an undo takes does not fit": Story(Plain, {"deploy": 1, "retry": 1}, reject=_REFUSED, other=Retyped),
+    "the first starts of a release": Story(Short, {"deploy": 1, "start": 2, "switch": 1}, other=ShortWithoutSecond),
+    "the first start of a release, a death": Story(
+        Short, {"deploy": 1, "start": 1, "crash": 1, "switch": 0}, other=ShortWithoutSecond
+    ),
+    "a release comes and goes": Story(
+        Short, {"deploy": 2, "crash": 1, "switch": 0}, other=ShortWithoutSecond, settle=_SETTLE
+    ),
+    "a release comes and goes, two workers": Story(
+        Short, {"deploy": 2, "duplicate": 1, "switch": 1}, other=ShortWithoutSecond, settle=_SETTLE
+    ),
+    "a release comes and goes, cancelled": Story(
+        Short, {"deploy": 2, "cancel": 1, "switch": 0}, other=ShortWithoutSecond, settle=_SETTLE
+    ),
+    "a release without undos comes and goes": Story(
+        Short, {"deploy": 2}, reject=_REFUSED, other=ShortWithoutUndos, settle=_SETTLE
+    ),
+    "a release on half of the functions": Story(Short, {"deploy": 4}, other=ShortWithoutSecond, settle=_SETTLE),
+    "a release comes for good, retried": Story(
+        Short, {"deploy": 2, "retry": 1, "switch": 0}, other=ShortWithoutSecond, settle=_SETTLE
+    ),
+    "chained: a release comes and goes": Story(
+        Short, {"deploy": 2}, other=ShortWithoutSecond, settle=_SETTLE, chained=True
+    ),
     "chained: two workers": Story(Short, {"duplicate": 1}, chained=True),
     "chained: two workers, undone": Story(Short, {"duplicate": 1}, reject=_REFUSED, chained=True),
     "chained: two workers, retried": Story(Short, {"duplicate": 1}, {"second": 1}, chained=True),
@@ -157,6 +184,9 @@ SHORT: dict[str, Story] = {
 """Complete, but for those that ``switch`` bounds: every order there is, by what happens."""
 
 LONG: dict[str, Story] = {
+    "a release without undos comes and goes, a death": Story(
+        Short, {"deploy": 2, "crash": 1, "switch": 0}, {}, _REFUSED, other=ShortWithoutUndos, settle=_SETTLE
+    ),
     "a signal and a cancel, whenever": Story(BriefAsking, {"signal": 1, "cancel": 1}),
     "two workers and a cancel": Story(Short, {"duplicate": 1, "cancel": 1}),
     "two workers and a cancel, undone": Story(Short, {"duplicate": 1, "cancel": 1}, reject=_REFUSED),

@@ -16,6 +16,7 @@ from sagas.core.automaton import decide
 from sagas.core.commands import (
     CancelArrived,
     ChildrenSeen,
+    CompensateArrived,
     Decision,
     MessageArrived,
     Postpone,
@@ -63,6 +64,7 @@ class Life:
         acts: its facts so far.
         deployed: whose code runs.
         deployed_at: the number of acts after which the second release came; -1 for never.
+        before: the saga when that came.
         back_at: the number of acts after which the first one was back; -1 for never.
         cancelled_at: the number of acts after which a cancel was accepted; -1 for none.
         looks: how often its message arrived while the code did not fit.
@@ -83,6 +85,7 @@ class Life:
     queued: Send | None = FIRST
     acts: list[Act] = field(default_factory=list[Act])
     deployed_at: int = -1
+    before: SagaState | None = None
     back_at: int = -1
     cancelled_at: int = -1
     looks: int = 0
@@ -127,6 +130,11 @@ class Life:
         self.arrive(RetryArrived(self._lease()))
         return self.run()
 
+    def compensate(self) -> str:
+        """Have the saga undone by an operator although it has completed, and go on."""
+        self.arrive(CompensateArrived(self._lease(), force=True))
+        return self.run()
+
     def _lease(self) -> Lease:
         return Lease("mine", self.now + 10, self.now + 20)
 
@@ -134,7 +142,7 @@ class Life:
         """Let happen what the script has for this moment: the deployment, then a cancel, then signals."""
         script, waits = self.script, self.state.settling_since > 0
         if self.deployed_at < 0 and 0 <= script.deploys <= len(self.acts):
-            self.deployed, self.deployed_at = self.new, len(self.acts)
+            self.deployed, self.deployed_at, self.before = self.new, len(self.acts), self.state
         if self.back_at < 0 <= self.deployed_at and 0 <= script.back <= len(self.acts):
             self.deployed, self.back_at = self.old, len(self.acts)
         self.settled = self.settled or waits

@@ -11,10 +11,13 @@ from random import Random
 
 import pytest
 
+from sagas.core.states import SagaStatus
+from sagas.lock.content import blueprint_of
+from sagas.lock.judging import Position, judge
 from tests.model.lived import Life, alone, plan, scripts, some_script
 from tests.model.mistakes import MISTAKES, mistaken
 from tests.model.oracle import Oracle
-from tests.model.pairs import Release, Script, of_two_steps, some_pair
+from tests.model.pairs import Release, Script, definition, of_two_steps, some_pair
 from tests.support.hostile import FULL
 
 MOST_LOOKS = 10
@@ -82,6 +85,33 @@ def test_some_pairs_of_four_steps() -> None:
         old, new = some_pair(chance)
         script = some_script(old, chance)
         assert wrong(old, new, script) == "", (old, new, script)
+
+
+def test_check_names_what_waits_and_nothing_else() -> None:
+    """At each position at which a release may come: it stops sagas there if some of them would wait."""
+    chance, count, stopped = Random(12), 0, 0  # noqa: S311 - it selects cases, and makes no secret
+    for old, new in of_two_steps():
+        if not FULL and chance.random() > 0.1:
+            continue
+        waited = dict[Position, bool]()
+        for script in scripts(old):
+            if script.back >= 0 or script.returns or script.mixed or script.keeps_new_undos:
+                continue
+            life = Life.begin(old, new, script)
+            assert life.run() == ""
+            if life.state.status is SagaStatus.COMPLETED:
+                life.compensate()
+            if life.before is None:  # it had ended
+                continue
+            steps = tuple(one.status for one in life.before.steps)
+            at = Position(life.before.status, life.before.cursor, steps)
+            waited[at] = waited.get(at, False) or life.settled or any(act.error for act in life.acts)
+        for at, waits in waited.items():
+            count += 1
+            found = judge(blueprint_of(definition(old)), definition(new), at)
+            assert any(finding.effect for finding in found) is waits, (old, new, at, found)
+            stopped += waits
+    assert 100 < stopped < count - 100
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from benchmarks.units import KILOBYTE, item_size
+from functions.approval import Approval
+from functions.basket import Basket
+from functions.checkout import Checkout
+from functions.create_zip import CreateZip
+from sagas.authoring.definition.definition import definition_of
+from sagas.core.ids import types_hash
 from sagas.core.states import (
     Attempts,
     Cancel,
+    FanOut,
     Lease,
     Progress,
     Purge,
@@ -27,6 +34,7 @@ from sagas.core.states import (
     StepStatus,
 )
 from sagas.engine.clock import SystemClock
+from sagas.engine.registry import SagaType
 from sagas.store.control.control import ControlItems
 from sagas.store.control.control_marks import progress_of
 from sagas.store.control.mapping import item_of, state_of
@@ -92,13 +100,14 @@ _TEN = (
 )
 
 
-@pytest.mark.parametrize("moment", ["running", "undoing", "over", "purging"])
+@pytest.mark.parametrize("moment", ["running", "settling", "undoing", "over", "purging"])
 def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte(moment: str) -> None:
     """Each write of a larger one would cost twice."""
     held, owner = Lease(_owner(), NOW + 60, NOW + 90), saga()
     steps = tuple(
         StepState(name, StepStatus.COMPLETED, Attempts(1), result_seq=2 + at, undo=True) for at, name in enumerate(_TEN)
     )
+    with_result = (*steps[:8], structs.replace(steps[8], result=True), steps[9])
     done = structs.replace(
         owner,
         saga="create-report",
@@ -112,6 +121,7 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
     )
     states = {
         "running": structs.replace(done, status=SagaStatus.RUNNING, lease=held, recovery=Recovery(1)),
+        "settling": structs.replace(done, status=SagaStatus.RUNNING, steps=with_result, settling_since=NOW),
         "undoing": structs.replace(done, status=SagaStatus.COMPENSATING, lease=held, cause="failure"),
         "over": structs.replace(done, status=SagaStatus.COMPLETED),
         "purging": structs.replace(
@@ -124,6 +134,37 @@ def test_the_item_of_ten_steps_with_undos_and_a_retention_stays_under_a_kilobyte
         ),
     }
     item = item_of(states[moment], replace(_SETTINGS, retention=86_400.0, shards=64), STALE_AFTER)
+    assert item_size(item) < KILOBYTE
+
+
+@pytest.mark.parametrize("saga_class", [Checkout, Approval, Basket, CreateZip])
+@pytest.mark.parametrize("settling_since", [0.0, NOW])
+def test_the_item_of_each_reference_saga_stays_under_a_kilobyte(saga_class: type[Any], settling_since: float) -> None:
+    """While its last step runs, or waits for a release."""
+    own = SagaType(definition_of(saga_class))
+    steps = tuple(
+        structs.replace(
+            step,
+            status=StepStatus.COMPLETED,
+            attempts=Attempts(1),
+            result_seq=2 + at,
+            fan_out=FanOut(children=2, of=types_hash([step.name])) if step.waits_for == "children" else FanOut(),
+        )
+        for at, step in enumerate(own.new_steps)
+    )
+    state = structs.replace(
+        saga(),
+        saga=own.definition.name,
+        version=own.definition.version,
+        steps=steps,
+        status=SagaStatus.RUNNING,
+        lease=None if settling_since else Lease(_owner(), NOW + 60, NOW + 90),
+        settling_since=settling_since,
+        deadline=own.deadline(NOW),
+        digest="d" * 22,
+        head=b"h" * 32,
+    )
+    item = item_of(state, replace(_SETTINGS, retention=86_400.0, shards=64), STALE_AFTER)
     assert item_size(item) < KILOBYTE
 
 

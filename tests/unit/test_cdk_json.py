@@ -37,7 +37,7 @@ def run(project: Path, **variables: str) -> tuple[int, str]:
 
 
 def test_without_the_cdk_one_line_says_what_to_install(project: Path) -> None:
-    advice = "The CDK is not installed. Say: python3 -m venv .venv && .venv/bin/pip install -e '.[cdk]'\n"
+    advice = "The CDK is not installed. Run: python3 -m venv .venv && .venv/bin/pip install -e '.[cdk]'\n"
     assert run(project) == (1, advice)
 
 

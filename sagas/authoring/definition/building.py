@@ -372,7 +372,7 @@ def _policies(retry: object, timeout: object, where: str) -> tuple[Retry, float]
 
 
 def _first(*options: object) -> object:
-    """The nearest option that is given: the step's, the class's, the library's."""
+    """Return the first option that is set: the step's, the class's, or the library's."""
     return next((option for option in options if option is not None), None)
 
 

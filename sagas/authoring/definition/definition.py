@@ -48,7 +48,7 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class UndoDefinition:
     """The compensation of a step. The default of ``timeout`` (seconds) is the step's. ``follows_step`` says that
-    ``retry`` is the step's, as neither the undo nor its class has one. ``declares_none`` says that the return
+    ``retry`` is the step's, because neither the undo nor its class sets one. ``declares_none`` says that the return
     annotation is ``None``."""
 
     name: str

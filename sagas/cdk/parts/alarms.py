@@ -74,14 +74,14 @@ class Waking:
 
 
 def topic_of(scope: Construct, notified: AnyTopic | str | None) -> AnyTopic | None:
-    """Return the topic that alarms notify; for an e-mail address, one of the service's own."""
+    """Return the topic that alarms notify. For an e-mail address, create a topic."""
     if not isinstance(notified, str):
         return notified
     topic = sns.Topic(scope, "AlarmTopic", enforce_ssl=True)
-    # The policy for TLS replaces the default one, which lets CloudWatch publish.
+    # The policy that enforces TLS replaces the default policy, which lets CloudWatch publish.
     topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com"))
     topic.add_subscription(cast("sns.ITopicSubscription", subscriptions.EmailSubscription(notified)))
-    acknowledge(Validations.of(topic), {"Serverless-SNSRedrivePolicy": "SNS sends e-mail, and no queue could."})
+    acknowledge(Validations.of(topic), {"Serverless-SNSRedrivePolicy": "A dead-letter queue could not send e-mail."})
     return topic
 
 

@@ -26,7 +26,7 @@ def breakers(target: Target, context: typer.Context) -> None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         misplaced = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
         if misplaced:
-            # If they were ignored, another service's breaker would be closed.
+            # If these options were ignored, another service's breaker would be closed.
             raise typer.BadParameter(f"belongs after {context.invoked_subcommand}", param_hint=f"--{misplaced[0]}")
         return
     views = target.client().breakers()

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sagas.cli.one_saga import find_values, for_saga
-from sagas.cli.output import count_of, emit, fail, plain, say
+from sagas.cli.output import count_of, emit, fail, plain, say, warn
 from sagas.cli.tables import show_list
 from sagas.cli.target import Target
 from sagas.cli.times import moment
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PANEL = "With --all"
 _LISTED = 20
 _FIRST_WATCHED = 30.0
-"""Seconds for which the first saga is watched before the others follow."""
+"""Seconds for which the first saga is watched before the job continues with the others."""
 _PAST = {
     "cancel": "Cancelling", "retry": "Retried", "compensate": "Undoing", "resolve": "Resolved", "rerun": "Reran",
 }  # fmt: skip
@@ -54,12 +54,12 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "status": _option(SagaStatus | None, "--status", "Only this status", case_sensitive=False),
     "error": _option(str | None, "--error", "Only this error type, or this text in its message"),
     "find": _option(list[str] | None, "--find", "Only this search key; repeatable", metavar="KEY=VALUE"),
-    "since": _moment("--since", "Only sagas started, or ended, since"),
-    "until": _moment("--until", "Only sagas started, or ended, before"),
+    "since": _moment("--since", "Only sagas that started, or ended, since TIME"),
+    "until": _moment("--until", "Only sagas that started, or ended, before TIME"),
     "reason": _option(str, "--reason", "Why; kept in each audit trail", ""),
     "dry_run": _flag("--dry-run", "Show the sagas and change nothing"),
-    "rate": _option(float, "--rate", "Most calls per second", 20.0, min=0.1, max=1000),
-    "one_first": _flag("--one-first", "Do one, wait for the outcome, then continue"),
+    "rate": _option(float, "--rate", "Maximum number of calls per second", 20.0, min=0.1, max=1000),
+    "one_first": _flag("--one-first", "Do one saga, wait for its outcome, then continue"),
     "outcomes": _option(Path | None, "--outcomes", "File of outcomes; an existing one is resumed"),
     "yes": _flag("--yes", "Do not ask", "-y"),
 }
@@ -67,7 +67,7 @@ _FLAGS = {"watching": "--watch", "dry_run": "--dry-run", "one_first": "--one-fir
 
 
 def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a function for one saga be a command for one, or with ``--all`` for many."""
+    """Turn a function for one saga into a command for one saga or, with ``--all``, for many."""
 
     allowed = [option.name for option in VERBS[action].options if option.name != "reason"] if action in VERBS else []
 
@@ -113,7 +113,7 @@ def or_all(action: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 def _all(
     target: Target, action: str, many: Mapping[str, Any], names: Sequence[str], options: Mapping[str, Any]
 ) -> None:
-    # This loads boto3, which no help text needs.
+    # Imported late: this loads boto3, which no help text needs.
     from sagas.client.operate.batch import Batch, choose, needs_reason
 
     path: Path | None = many["outcomes"]
@@ -145,7 +145,7 @@ def _all(
 def _resumed(
     client: SagaClient, path: Path, action: str, name: str | None, rate: float, options: Mapping[str, Any]
 ) -> Batch:
-    """Return the job that a file of outcomes belongs to. It must be the job that the command asks for."""
+    """Return the job that a file of outcomes belongs to. The command must ask for the same job."""
     from sagas.client.operate.batch import Batch
 
     job = Batch.resumed(client, path, rate)
@@ -167,7 +167,7 @@ def _show_chosen(target: Target, action: str, chosen: Sequence[Summary]) -> None
 
 
 def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
-    """Resume a job; in a dry run only show its remaining sagas."""
+    """Resume a job or, in a dry run, only show its remaining sagas."""
     remaining = job.report.unfinished
     if not many["dry_run"]:
         _do(target, client, job, many)
@@ -178,7 +178,7 @@ def _resume(target: Target, client: SagaClient, job: Batch, many: Mapping[str, A
 
 
 def _do(target: Target, client: SagaClient, job: Batch, many: Mapping[str, Any]) -> None:
-    """Ask, run the job and print its outcome; exit code 1 if a call failed or sagas remain."""
+    """Ask for confirmation, run the job and print its outcome. The exit code is 1 if a call failed or sagas remain."""
     count, yes = len(job.report.unfinished), many["yes"]
     question = f"{job.action.capitalize()} {count_of(count, 'saga')} of type {job.type}?"
     if count and not yes and not typer.confirm(question, err=True):
@@ -214,7 +214,7 @@ _BAD = tuple(status.value for status in (SagaStatus.DEAD_LETTERED, SagaStatus.FA
 
 
 def _outcome_of_first(client: SagaClient, job: Batch, saga_id: str) -> str:
-    """Return the status of the first saga when it stops, or after 30 seconds."""
+    """Return the status of the first saga once it has stopped, at the latest after 30 seconds."""
     call = job.report.outcomes[saga_id]
     if call.outcome != "done" or job.action == "resolve":
         return call.outcome if not call.message else f"{call.outcome}: {plain(call.message)}"
@@ -230,6 +230,7 @@ def _report(target: Target, job: Batch, report: Report) -> NoReturn:
     counts = {kind: report.count(kind) for kind in ("done", "refused", "failed")}
     chosen, remaining = len(report.chosen), len(report.remaining)
     where = str(job.path) if job.path is not None else None
+    warn(report.letters)
     if target.as_json:
         summary = {"job": job.job, "action": job.action, "chosen": chosen, **counts, "remaining": remaining}
         emit({**summary, "stopped": report.stopped or None, "outcomes": where})

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _REPORT_EVERY = 1_000
 _LISTED = ("saga", "saga_id", "step", "message_id", "receives", "sent_at", "number", "reason")
 _PAGE = 10
-"""Messages after which a walk reports its progress."""
+"""A walk reports its progress each time it has read this many messages."""
 
 _app = typer.Typer(help="The dead-letter queue of a saga type.", no_args_is_help=True)
-_Limit = Annotated[int, typer.Option(min=1, max=1000, help="Most messages to read")]
+_Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of messages to read")]
 
 
 @on_target
@@ -49,7 +49,7 @@ def show(
     ] = None,
     limit: _Limit = 100,
 ) -> None:
-    """Show dead-lettered messages: body without requests and results, attributes, source queue, and why unreadable."""
+    """Show dead-lettered messages: body without payloads, attributes, source queue, and why a message is unreadable."""
     letters = _matching(target.client(), name, message_id or "", limit)
     if message_id and not letters:
         fail(f"the dead-letter queue of {name} holds no message {message_id}")
@@ -86,7 +86,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
     force: Annotated[bool, typer.Option("--force", help="Delete MESSAGE even if a saga may need it")] = False,
 ) -> None:
-    """Delete dead-lettered messages that no saga needs: one that no function could read, or all stale ones."""
+    """Delete dead-lettered messages that no saga needs: one that no function could read, or all stale messages."""
     if stale == (message_id is not None):
         raise typer.BadParameter("expected one of the two", param_hint="MESSAGE/--stale")
     if (force and stale) or (dry_run and not stale):
@@ -134,7 +134,7 @@ def redrive(
     saga: SagaRef,
     reason: Annotated[str, typer.Option(help="Why; kept in the audit trail. Messages are then moved one by one")] = "",
 ) -> None:
-    """Move dead-lettered messages back to their queues. Their sagas continue at the failed step."""
+    """Move dead-lettered messages back to their queues, so their sagas continue at the failed step."""
     if not saga.type:
         raise typer.BadParameter("needs TYPE", param_hint="--all")
     name, saga_id = saga.type, saga.saga_id or None
@@ -154,7 +154,7 @@ def redrive(
 
 
 def _report(count: int) -> None:
-    """Report the progress in a long queue on standard error; the result goes to standard output."""
+    """Report the progress in a long queue on standard error. Standard output gets only the result."""
     if count % _REPORT_EVERY < _PAGE <= count:
         typer.echo(f"{count:,} messages read", err=True)
 

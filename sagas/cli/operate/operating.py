@@ -1,4 +1,4 @@
-"""``sagas cancel | retry | compensate | resolve | purge | ...``: what an operator does about sagas and their types."""
+"""``sagas cancel | retry | compensate | resolve | purge | ...``: an operator's actions on sagas and their types."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typer
 from sagas.cli.completion import complete
 from sagas.cli.one_saga import SagaRef, Type, on_saga, which
 from sagas.cli.operate.bulk import or_all
-from sagas.cli.output import emit, fail, say
+from sagas.cli.output import emit, fail, say, warn
 from sagas.cli.read.reading import Data, File, json_input, print_started
 from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.target import Target, on_target
 from sagas.cli.times import Timeout
-from sagas.operations import VERBS, Operation
+from sagas.operations import RETRY, VERBS, Operation
 
 if TYPE_CHECKING:
     from sagas.client import SagaClient
@@ -26,12 +26,15 @@ _Reason = Annotated[str, typer.Option(help="Why; kept in the audit trail")]
 
 
 def command_of(operation: Operation) -> Callable[..., None]:
-    """Return the command that calls the client for one saga and prints it, or with ``--all`` for many if the operation
-    allows that. Its options are the fields of the operation's body."""
+    """Return the command for an operation. It calls the client for one saga and prints the saga or, if the operation
+    allows ``--all``, calls the client for many. Its options are the fields of the operation's body."""
 
     def run(target: Target, saga: SagaRef, **options: Any) -> None:
         values = {option: value for option, value in options.items() if value is not None}
-        report(target, getattr(target.client(), operation.name)(saga.type, saga.saga_id, **values))
+        client = target.client()
+        view = getattr(client, operation.name)(saga.type, saga.saga_id, **values)
+        warn(client.take_letters(operation, saga.type, [saga.saga_id]))
+        report(target, view)
 
     kinds = get_type_hints(operation.body)
     own = [_parameter(field, kinds[field.name]) for field in operation.options]
@@ -46,7 +49,7 @@ def command_of(operation: Operation) -> Callable[..., None]:
 
 
 def _parameter(field: Field[Any], kind: Any) -> Parameter:
-    """Return a field of a body as an option. Each value of a list is an option of its own."""
+    """Return a field of a body as an option. The option of a list is repeated for each value."""
     flags, default = [*field.metadata["flags"]], field.default
     if kind is bool:
         flags = flags or [f"--{field.name}"]
@@ -70,9 +73,10 @@ def signal(target: Target, saga: SagaRef, step: str, file: File = None, data: Da
 def retry(
     target: Target, saga: SagaRef, reason: _Reason = "", watching: Watch = False, timeout: Timeout = None
 ) -> None:
-    """Retry what failed, and watch the saga if asked to."""
+    """Retry the failed step or undos, and watch the saga if requested."""
     client = target.client()
     view = client.retry(saga.type, saga.saga_id, reason)
+    warn(client.take_letters(RETRY, saga.type, [saga.saga_id]))
     if watching:
         watch(target, client, view, timeout)
     else:
@@ -105,13 +109,13 @@ def pause(
     what: _Scope = None,
     *,
     starts_only: Annotated[
-        bool, typer.Option("--starts-only", help="Refuse new sagas only; sagas in flight continue")
+        bool, typer.Option("--starts-only", help="Only refuse new sagas; sagas in flight continue")
     ] = False,
-    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas; they wait as well")] = False,
-    undos: Annotated[bool, typer.Option("--undos", help="Pause undos as well")] = False,
+    starts: Annotated[bool, typer.Option("--starts", help="Accept new sagas; they wait, too")] = False,
+    undos: Annotated[bool, typer.Option("--undos", help="Pause undos, too")] = False,
     reason: Annotated[str, typer.Option(help="Why; shown to operators", show_default=False)],
 ) -> None:
-    """Pause a type, a step or one saga: sagas stop before the next step."""
+    """Pause a type, a step or one saga: the sagas stop before their next step."""
     client = target.client()
     scope = _scope(client, name, what)
     view = client.pause(name, reason, starts_only=starts_only, starts=starts, undos=undos, **scope)
@@ -130,7 +134,7 @@ def pause(
 
 @on_target
 def resume(target: Target, name: Type, what: _Scope = None, reason: _Reason = "") -> None:
-    """End a pause. Sagas continue, spread over time."""
+    """End a pause. Paused sagas continue, spread over time."""
     client = target.client()
     scope = _scope(client, name, what)
     view = client.resume(name, reason, **scope)
@@ -141,7 +145,7 @@ def resume(target: Target, name: Type, what: _Scope = None, reason: _Reason = ""
 
 
 def _scope(client: SagaClient, name: str, what: str | None) -> dict[str, str]:
-    """Return what to pause of a type, as the client takes it: a step, a saga, or everything."""
+    """Return the step or saga to pause, as an argument of the client; nothing if the whole type is meant."""
     if what is None:
         return {}
     types = {view["type"]: view for view in client.types()}
@@ -159,7 +163,7 @@ _REPLACED = {
 
 
 def replaced(app: typer.Typer, old: str, new: str) -> None:
-    """Add an old command to ``app`` that names the new one, whatever its arguments."""
+    """Add an old command to ``app``. Whatever its arguments, it prints the name of the new command."""
 
     def answer(context: typer.Context) -> None:
         fail(f"{context.command_path.partition(' ')[2]} is now `{new}`")
@@ -169,7 +173,7 @@ def replaced(app: typer.Typer, old: str, new: str) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
+    """Add the commands of this module to ``app``."""
     by_hand = {"retry": retry, "signal": signal, "rerun": rerun, "pause": pause, "resume": resume}
     for name, operation in VERBS.items():
         app.command(name, help=operation.verb.help)(by_hand.pop(name, None) or command_of(operation))

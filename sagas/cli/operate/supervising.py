@@ -1,4 +1,4 @@
-"""``sagas recover | sweep | trim``: has the supervisor do its work now, and makes restored tables consistent."""
+"""``sagas recover | sweep | trim``: have the supervisor do its work now, and make restored tables consistent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sagas.client import RecoveryView, SweepView
 
 StaleAfter = Annotated[
-    float | None, length(help="Silence that counts as a stall; by default as each saga's steps require")
+    float | None, length(help="Silence that counts as a stall; by default, each saga's steps decide")
 ]
 _DONE = {"delete": "deleted", "archive": "archived and deleted", "report": "reported", "on_orphans": "handled"}
 _MEANING = {
@@ -28,7 +28,7 @@ _MEANING = {
 }
 
 
-@on_saga(all_help="All sagas that are due, of TYPE if given")
+@on_saga(all_help="All sagas that are due; with TYPE, only those of this type")
 def recover(
     target: Target,
     saga: SagaRef,
@@ -36,13 +36,13 @@ def recover(
         int | None,
         typer.Option(min=0, max=1_000, help="First set the saga's count of stalls; 0 restores all recovery attempts"),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, max=1_000, help="Most sagas; 1000 by default")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=1_000, help="Maximum number; 1000 by default")] = None,
     max_attempts: Annotated[
         int | None, typer.Option(min=0, max=1_000, help="Only sagas with fewer stalls since their last progress")
     ] = None,
     stale_after: StaleAfter = None,
 ) -> None:
-    """Recover stalled sagas now, not at the supervisor's next tick."""
+    """Recover stalled sagas now, before the supervisor's next tick."""
     client = target.client()
     if attempts is not None and not saga.saga_id:
         raise typer.BadParameter("takes one saga", param_hint="--attempts")
@@ -85,7 +85,7 @@ def sweep(
                 say(f"{kind:12} {report[kind]:6}  {meaning}{_outcome(kind, report)}")
             for key in report["sample"].get(kind, ()):
                 say(f"             {plain(key)}")
-    # Exit code 1 if objects remain that should not.
+    # Exit with 1 if objects remain that should be gone.
     if report["error"]:
         fail(f"the sweep of {report['type']} failed: {report['error']}")
     if report["stopped"] and report["dry_run"]:
@@ -119,7 +119,7 @@ def trim(
     region: Annotated[str | None, typer.Option(help="AWS region of the tables")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
 ) -> None:
-    """Remove entries from restored tables that are newer than the restored table of sagas, before you use them."""
+    """Make restored tables consistent before you use them: remove entries that are newer than the table of sagas."""
     from sagas.aws import PATIENT
     from sagas.core.text import epoch, iso
     from sagas.engine.clock import SystemClock

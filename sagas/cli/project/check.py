@@ -1,4 +1,4 @@
-"""``sagas check``: whether sagas in flight can continue with this code."""
+"""``sagas check``: finds out whether sagas in flight can continue with this code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=_FLIGHT, help="Save what the stack has, without ids and values"),
+        typer.Option(metavar="FILE", rich_help_panel=_FLIGHT, help="Save sagas in flight, without ids and values"),
     ] = None,
     ids: Annotated[
         bool, typer.Option("--ids", rich_help_panel=_FLIGHT, help="Print the three oldest ids of each group")
@@ -81,7 +81,7 @@ def check(
 
 
 def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool, as_json: bool) -> None:
-    """Compare with the lock file."""
+    """Compare the types with the lock file, and print the changes."""
     from sagas.lock.changes import changes
     from sagas.lock.content import content_of, text_of
 
@@ -112,7 +112,7 @@ def _with_release(definitions: list[SagaDefinition], lock: Path, *, write: bool,
 
 
 def never_retried(definitions: Sequence[SagaDefinition]) -> Iterator[str]:
-    """Name the undos that are never retried because their steps are not."""
+    """Yield a warning for each undo that is never retried because its step is not."""
     for definition in definitions:
         for step in definition.steps:
             if step.undo is not None and step.undo.follows_step and not step.undo.retry.max_retries:
@@ -121,7 +121,7 @@ def never_retried(definitions: Sequence[SagaDefinition]) -> Iterator[str]:
 
 
 def _recorded(lock: Path, write: bool) -> Content:
-    """Return the content of the lock file; an empty one if ``--write`` replaces a file that cannot be read."""
+    """Return the content of the lock file. It is empty if the file cannot be read and ``--write`` will replace it."""
     from sagas.lock.content import FORMAT, read
 
     try:
@@ -133,7 +133,7 @@ def _recorded(lock: Path, write: bool) -> Content:
 
 
 def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path | None) -> tuple[Content, str]:
-    """Return the sagas in flight of a stack or file, and its name."""
+    """Return the sagas in flight in a stack or a file, and the name of the stack or file."""
     from sagas.lock.changes import read_in_flight
     from sagas.lock.content import FORMAT
 
@@ -152,7 +152,7 @@ def _in_flight(target: Target, definitions: Sequence[SagaDefinition], path: Path
 
 
 def _report(content: Content, where: str, definitions: Sequence[SagaDefinition], *, ids: bool, as_json: bool) -> None:
-    """Compare with sagas in flight."""
+    """Compare the types with sagas in flight, and print the changes."""
     from sagas.lock.changes import changes_in_flight
 
     differences = changes_in_flight(content, definitions)
@@ -185,7 +185,7 @@ def _print(differences: Sequence[Change], *, ids: bool = False) -> None:
 
 
 def _save(content: Content, path: Path) -> None:
-    """Write sagas in flight to a file, without their ids."""
+    """Write the sagas in flight to a file, without their ids."""
     types = {
         name: answer
         | {"groups": [{key: group[key] for key in group if key != "examples"} for group in answer["groups"]]}

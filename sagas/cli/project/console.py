@@ -69,7 +69,7 @@ def _serve(target: Target, port: int, path: str, *, read_only: bool, payloads: b
 
 
 def listening(target: Target, port: int, *, read_only: bool = False, payloads: bool = True) -> Serving:
-    """Return a console that already listens."""
+    """Return a console whose port is already open."""
     try:
         from sagas.console.links import links_of
         from sagas.console.redaction import redaction_of
@@ -77,7 +77,7 @@ def listening(target: Target, port: int, *, read_only: bool = False, payloads: b
     except ImportError as error:
         fail(f'the console needs the package {error.name}: pip install "lambda-sagas[console]"')
     redaction, client = redaction_of(Path.cwd(), payloads=payloads), target.client()
-    # Traces and logs of the local stack are on this machine, not in AWS's console.
+    # AWS's console does not have the traces and logs of the local stack.
     region, log_groups = (client.region, client.log_groups) if target.stack is not None else ("", [])
     links = links_of(Path.cwd(), region, log_groups)
     return Serving(client, Options(target.stack, port, read_only, redaction, target.ahead, links))

@@ -16,18 +16,18 @@ import typer
 from sagas.cli.output import fail, say
 
 _SUFFIX = ".tmpl"
-"""Suffix of every file of the template, so tools do not read it as code, tests or settings of this library."""
+"""The suffix of all template files, so tools do not take the files for code, tests or settings of this library."""
 
 _HARMLESS = frozenset({".git", ".venv"})
-"""Entries that the target directory may already have."""
+"""Files and folders that the target directory may already have."""
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9]|-(?=[a-z0-9])){0,39}")
 _RESERVED = frozenset({"lambda-sagas", "sagas"})
-"""The project depends on one of these packages and would hide the other."""
+"""Names that a project cannot have, because it would hide a package that it needs."""
 
 
 class Example(StrEnum):
-    """What the project's first saga shows. All but the first replace the template's own saga."""
+    """The feature that the project's first saga shows. All values but the first replace the template's own saga."""
 
     TRIP = "trip"
     APPROVAL = "approval"
@@ -40,15 +40,15 @@ _SAGAS = {
     Example.FAN_OUT: ("functions.shipment:Shipment", "functions.shipment:Parcel"),
 }
 _OF_AN_EXAMPLE = ("README.md", "events/", "functions/trip.py", "infra/stack.py", "sagas.lock.json", "tests/test_")
-"""Files of the template that other examples replace."""
+"""Files of the template that the other examples replace."""
 
 
 def init(
     directory: Annotated[Path, typer.Argument(help="Target directory; created if missing, must be empty")],
     name: Annotated[
-        str | None, typer.Option(help="Name of project and stack; by default that of the directory")
+        str | None, typer.Option(help="Name of the project and the stack; by default the directory's name")
     ] = None,
-    example: Annotated[Example, typer.Option(help="What the first saga shows")] = Example.TRIP,
+    example: Annotated[Example, typer.Option(help="Feature that the first saga shows")] = Example.TRIP,
 ) -> None:
     """Create a project with a first saga, its tests and the CDK app that deploys it."""
     project_name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-") if name is None else name
@@ -90,7 +90,7 @@ def init(
 
 
 def _template(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
-    """Yield each file of the template below ``folder`` with its path in the project."""
+    """Yield the files of the template below ``folder``, each with its path in the project."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _template(entry, path / entry.name)

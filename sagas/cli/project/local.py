@@ -54,7 +54,7 @@ def up(
         Path | None, typer.Option(file_okay=False, help="Directory that keeps the state between runs")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Deploy code whenever it is edited; sagas and their state stay")
+        bool, typer.Option("--watch", help="Deploy code whenever you edit it; sagas and their state stay")
     ] = False,
     enforce_iam: Annotated[
         bool,
@@ -86,8 +86,8 @@ def up(
         option = "--enforce-iam" if enforce_iam else "--allow-origin"
         raise typer.BadParameter("cannot be combined with --endpoint", param_hint=option)
     if seed is not None:
-        _words_of(seed)  # refuses an invalid command before anything starts
-    # The CDK and boto3 take time to load, and no help text needs them.
+        _words_of(seed)  # refuse an invalid command before anything starts
+    # Imported late: the CDK and boto3 take time to load, and no help text needs them.
     from sagas.local.errors import LocalStackError
     from sagas.local.stack import Settings, Stopped, deploy_to_endpoint
     from sagas.local.stack import up as start_stack
@@ -148,7 +148,7 @@ def tick(
     stale_after: StaleAfter = None,
     advance: Annotated[float | None, length(help="Skip LENGTH first, on all clocks and ctx.now")] = None,
 ) -> None:
-    """Recover stalled sagas now, or skip time and run everything that becomes due."""
+    """Recover stalled sagas now, or skip time and do everything that becomes due."""
     from sagas.client import SagaClient
     from sagas.local.clock import StackClock
     from sagas.local.errors import LocalStackError
@@ -169,7 +169,7 @@ def tick(
 
 
 def _words_of(command: str) -> list[str]:
-    """Return the words of a command that is run without a shell."""
+    """Split a command that is run without a shell into words."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -180,7 +180,7 @@ def _words_of(command: str) -> list[str]:
 
 
 def _run_seed(command: str | None) -> None:
-    """Run the command. If it fails, print that and keep the stack."""
+    """Run the command of ``--seed``. If the command fails, say so and keep the stack."""
     if command is None:
         return
     words = _words_of(command)
@@ -203,7 +203,7 @@ def _console() -> Generator[str | None]:
     try:
         try:
             serving = listening(target, PORT)
-        except InvalidRequest:  # the console of another stack uses that port
+        except InvalidRequest:  # the console of another stack uses the default port
             serving = listening(target, 0)
     except SagaError as error:
         say(f"No console: {error}")
@@ -214,14 +214,14 @@ def _console() -> Generator[str | None]:
 
 
 def _name_misfits() -> None:
-    """Print how many sagas in flight do not fit the code that was just deployed. A process of its own imports it: this
-    one may have imported older code."""
+    """Print how many sagas in flight do not fit the code that was just deployed. A new process imports this code,
+    because the current process may have imported older code."""
     command = [sys.executable, "-c", "from sagas.cli.main import main; main()", "check", "--local", "--json"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the words are ours
     try:
         changes: list[dict[str, Any]] = json.loads(checked.stdout)["changes"]
     except ValueError:
-        return  # the code cannot be imported, which the deployment has said
+        return  # the code cannot be imported, and the deployment has already said so
     stopped = dict[str, dict[tuple[str, str], int]]()
     for change in changes:
         if change["incompatible"]:
@@ -243,7 +243,7 @@ def _show(
 
     steps: Mapping[str, Iterable[str]] = description.functions
     with suppress(SagaError):
-        if description.api_url:  # the API also knows the steps without a function
+        if description.api_url:  # the API also lists steps that have no function
             steps = {view["type"]: [step["name"] for step in view["steps"]] for view in SagaClient.local().types()}
     say(f"API      {description.api_url}")
     credentials = "for root access, use 'test' as access key and secret" if enforce_iam else "any credentials"

@@ -1,4 +1,4 @@
-"""The saga types of a project: those that are named, those of ``pyproject.toml``, or those of its CDK app."""
+"""Finds the saga types of a project: types that are named, or else those in ``pyproject.toml`` or in the CDK app."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def types_of_project(names: Sequence[str] = ()) -> list[SagaDefinition]:
-    """Return the saga types with these names, ``module:Class`` or a module for all that it defines; by default those of
-    the project in the working directory."""
+    """Return the saga types with these names: ``module:Class``, or a module for all types that it defines. By default,
+    return the types of the project in the working directory."""
     return _definitions(names or _configured(Path("pyproject.toml")) or _synthesized(Path("cdk.json")))
 
 
@@ -39,16 +39,22 @@ def _configured(path: Path) -> list[str]:
     return cast("list[str]", names) if strings else []
 
 
-def _synthesized(path: Path) -> list[str]:
-    """Return the saga types of the CDK app, which is run as ``sagas local`` runs it."""
-    example = 'sagas = ["functions.trip:Trip"]'
-    missing = f"no saga types; pass them, or list them in [tool.sagas] of pyproject.toml: {example}"
+def app_of_project(path: Path) -> str:
+    """Return the command of ``cdk.json`` that synthesizes the CDK app; empty if there is none."""
     try:
         settings: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise InvalidRequest(missing) from None
+        return ""
     app: Any = cast("dict[str, Any]", settings).get("app") if isinstance(settings, dict) else None
-    if not isinstance(app, str):
+    return app if isinstance(app, str) else ""
+
+
+def _synthesized(path: Path) -> list[str]:
+    """Synthesize the CDK app as ``sagas local`` does, and return its saga types."""
+    example = 'sagas = ["functions.trip:Trip"]'
+    missing = f"no saga types; pass them, or list them in [tool.sagas] of pyproject.toml: {example}"
+    app = app_of_project(path)
+    if not app:
         raise InvalidRequest(missing)
     if find_spec("aws_cdk") is None:
         raise InvalidRequest(f"{missing}; or install lambda-sagas[cdk]")
@@ -69,14 +75,14 @@ def _synthesized(path: Path) -> list[str]:
 
 
 def _names_in(assembly: Path) -> Iterator[str]:
-    """Return the types that the functions of an app load."""
+    """Yield the types that the functions of a synthesized app load."""
     for template in sorted(assembly.rglob("*.template.json")):
         resources = json.loads(template.read_text(encoding="utf-8")).get("Resources", {})
         for resource in resources.values():
             function = resource["Type"] == "AWS::Lambda::Function"
             environment: Any = resource["Properties"].get("Environment", {}) if function else {}
             classes: Any = environment.get("Variables", {}).get("SAGAS_CLASSES")
-            if isinstance(classes, str) and classes.startswith("@"):  # many types are in a file next to the code
+            if isinstance(classes, str) and classes.startswith("@"):  # the name of a file next to the code
                 for path in assembly.rglob(classes[1:]):
                     yield from json.loads(path.read_text(encoding="utf-8"))["classes"]
             elif isinstance(classes, str):
@@ -84,10 +90,10 @@ def _names_in(assembly: Path) -> Iterator[str]:
 
 
 def _definitions(names: Sequence[str]) -> list[SagaDefinition]:
-    """Import the saga types."""
+    """Import the saga types with these names."""
     from sagas.authoring.definition.definition import definition_of
 
-    sys.path.insert(0, str(Path.cwd()))  # as ``python -m`` does
+    sys.path.insert(0, str(Path.cwd()))  # ``python -m`` does the same
     definitions: dict[str, SagaDefinition] = {}
     for name in names:
         module_name, _, qualified = name.partition(":")
@@ -107,7 +113,7 @@ def _definitions(names: Sequence[str]) -> list[SagaDefinition]:
 
 
 def _sagas_in(module: ModuleType) -> list[type[Saga[Any]]]:
-    """Return the saga types that a module defines, in its order."""
+    """Return the saga types that a module defines, in the order of its code."""
     from sagas.authoring.definition.definition import definition_of
     from sagas.authoring.saga import Saga
 

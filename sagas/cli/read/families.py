@@ -1,4 +1,4 @@
-"""A saga with its children and their children, as the command line prints them."""
+"""Prints a saga with its children and their children."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def family_with(client: SagaClient, saga: SagaView) -> Family:
 
 
 def tree_of(family: Family, tree: Tree | None = None) -> Tree:
-    """Return a family as a tree, with each saga's place in its parent, type, id and status."""
+    """Return a family as a tree. A line has the place in the parent, the type, the id and the status of a saga."""
     saga = family["saga"]
     parent = saga.get("parent")
     place = f"{parent['step']}[{parent['position']}] " if parent is not None and tree is not None else ""
@@ -37,7 +37,7 @@ def tree_of(family: Family, tree: Tree | None = None) -> Tree:
 
 
 def trail_of(client: SagaClient, family: Family) -> Iterator[AuditEntry]:
-    """Yield the audit trails of a family in one time line."""
+    """Yield the entries of all audit trails of a family in the order of time."""
     yield from sorted(_entries(client, family), key=lambda entry: (entry["at"], entry["saga_id"], entry["seq"]))
 
 

@@ -1,4 +1,4 @@
-"""``sagas logs``: what the functions logged about a saga."""
+"""``sagas logs``: prints what the functions logged about a saga."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sagas.client.read.logs import LogLine
 
 _POLL = 1.0
-"""Seconds between two requests; CloudWatch Logs accepts five per second from an account."""
+"""Seconds between two requests. CloudWatch Logs accepts five requests per second from an account."""
 _LATE = 30.0
-"""Seconds by which a line can arrive after later lines."""
+"""A line can arrive this many seconds after lines with a later time."""
 _PRINTED_ELSEWHERE = frozenset({
     "level", "location", "message", "timestamp", "service", "saga", "saga_id", "step", "correlation_id", "message_id",
     "cold_start", "function_arn", "function_memory_size", "function_name", "function_request_id", "xray_trace_id",
@@ -33,11 +33,11 @@ def logs(
     target: Target,
     saga: SagaRef,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C")] = False,
-    since: Annotated[Moment | None, moment(help="Only lines since; by default since the saga was created")] = None,
+    since: Annotated[Moment | None, moment(help="Only lines since TIME; by default since the saga was created")] = None,
 ) -> None:
-    """Show what the functions logged about a saga: the library's lines and those of ctx.logger."""
+    """Show what the functions logged about a saga: lines of the library and of ctx.logger."""
     client, saga_id = target.client(), saga.saga_id
-    # It takes time to load, and no help text needs it.
+    # Imported late: this takes time to load, and no help text needs it.
     from sagas.engine.clock import SystemClock
 
     begin = None if since is None else epoch(since.at(SystemClock().now()))
@@ -56,7 +56,7 @@ def logs(
 
 
 def _print_new(target: Target, lines: list[LogLine], seen: set[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
-    """Print the lines that are not in ``seen``, and return their marks."""
+    """Print the lines whose marks are not in ``seen``, and return the marks of these lines."""
     marks: set[tuple[Any, ...]] = set()
     for line in lines:
         mark = (line["group"], line["at"], line["event_id"], line["message"])

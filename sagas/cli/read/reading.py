@@ -14,9 +14,9 @@ from sagas.cli.output import display, emit, fail, say
 from sagas.cli.read.families import family_with, trail_of, tree_of
 from sagas.cli.read.watching import Watch, report, watch
 from sagas.cli.tables import (
-    incident_table,
     payloads,
     show_audit,
+    show_incidents,
     show_list,
     stack_traces,
     type_table,
@@ -30,7 +30,7 @@ from sagas.core.text import moment
 if TYPE_CHECKING:
     from sagas.client import Page, SagaView
 
-_Limit = Annotated[int, typer.Option(min=1, max=100, help="Most sagas to list")]
+_Limit = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of sagas to list")]
 _Cursor = Annotated[str | None, typer.Option(help="Continue where an earlier list ended")]
 
 
@@ -134,7 +134,7 @@ def result(
 def list_sagas(
     target: Target,
     name: OneType = None,
-    status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas of this status")] = None,
+    status: Annotated[SagaStatus | None, typer.Option(case_sensitive=False, help="Only sagas with this status")] = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only sagas that wait")] = False,
     find: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only sagas with this search key; repeatable")
@@ -173,24 +173,24 @@ def attention(
     name: OneType = None,
     limit: _Limit = 20,
     cursor: _Cursor = None,
-    incidents: Annotated[bool, typer.Option("--incidents", help="Only counts, by type, step and error type")] = False,
+    sagas: Annotated[bool, typer.Option("--sagas", help="The sagas one by one, the longest waiting first")] = False,
     wide: Wide = False,
 ) -> None:
-    """List the sagas that need an operator, and why; the longest waiting first."""
+    """Show what needs an operator, why, and what to do: one line for each type, step and error."""
     client = target.client()
-    if incidents:
-        answer = client.incidents(name)
-        if target.as_json:
-            emit(answer)
-        elif answer["incidents"]:
-            display(incident_table(answer["incidents"], target.now()))
-        else:
-            say("Nothing needs attention.")
-        if answer["at_least"] and not target.as_json:
-            say("More sagas need attention than were counted.")
+    if sagas:
+        page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
+        _print_page(target, page, "Nothing needs attention.", wide=wide)
         return
-    page = full_page(lambda most, at: client.attention(name, limit=most, cursor=at), limit, cursor)
-    _print_page(target, page, "Nothing needs attention.", wide=wide)
+    answer = client.incidents(name)
+    if target.as_json:
+        emit(answer)
+    elif answer["incidents"]:
+        show_incidents(answer["incidents"], target.now(), wide=wide)
+    else:
+        say("Nothing needs attention.")
+    if answer["at_least"] and not target.as_json:
+        say("More sagas need attention than were counted.")
 
 
 def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None:
@@ -210,14 +210,14 @@ def _print_page(target: Target, page: Page, nothing: str, *, wide: bool) -> None
 def audit(
     target: Target,
     saga: SagaRef,
-    traces: Annotated[bool, typer.Option("--trace", help="Include stack traces and their trace ids")] = False,
+    traces: Annotated[bool, typer.Option("--trace", help="Include stack traces, with trace ids")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the entries' hashes; exit with 1 if one does not match")
     ] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="Include its children, in one time line")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Include its children, all in the order of time")] = False,
     wide: Wide = False,
 ) -> None:
-    """Show the audit trail of a saga: every change and its actor, oldest first."""
+    """Show the audit trail of a saga: each change and its actor, oldest first."""
     client, name, saga_id = target.client(), saga.type, saga.saga_id
     if tree:
         entries = list(trail_of(client, family_with(client, saga.show(client))))
@@ -255,7 +255,7 @@ def types(target: Target, wide: Wide = False) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to ``app``."""
+    """Add the commands of this module to ``app``."""
     named = {"start": start, "show": show, "result": result, "list": list_sagas, "audit": audit}
     for name, command in (named | {"attention": attention, "types": types}).items():
         app.command(name)(command)

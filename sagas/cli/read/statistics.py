@@ -1,4 +1,4 @@
-"""``sagas top``: counts and rates of sagas."""
+"""``sagas top``: prints counts and rates of sagas."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from sagas.client import StatsView
 
 _EVERY = 30.0
-"""Seconds between two requests: the service caches an answer for that long."""
+"""Seconds between two requests: the service caches an answer for this time."""
 
 
 @on_target
 def top(
     target: Target,
     name: OneType = None,
-    since: Annotated[Moment | None, moment_option(help="Count sagas ended since TIME; 1d by default")] = None,
+    since: Annotated[Moment | None, moment_option(help="Count sagas that ended since TIME; 1d by default")] = None,
     watching: Annotated[bool, typer.Option("--watch", help="Repeat every 30 s until Ctrl-C")] = False,
 ) -> None:
     """Show how many sagas there are by type and status, starts and ends per minute, and waiting messages."""
@@ -39,7 +39,7 @@ def top(
         emit(stats) if target.as_json else display(_page(stats))
         return
     try:
-        while target.as_json:  # one document per request
+        while target.as_json:  # print one document per request
             emit(stats)
             time.sleep(_EVERY)
             stats = client.stats(name, since=begin)

@@ -1,4 +1,4 @@
-"""Watching a saga until it ends or needs an operator."""
+"""Watches a saga until it ends or needs an operator."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def report(target: Target, saga: SagaView) -> None:
 
 
 def watch(target: Target, client: SagaClient, saga: SagaView, timeout: float | None) -> None:
-    """Show a saga until it ends or needs an operator, and exit with the code for that.
+    """Show a saga until it ends or needs an operator, and exit with a code that says which.
 
-    On a terminal the page is redrawn. Elsewhere each change is a line. With ``--json`` only the end is printed.
+    On a terminal, the page is redrawn. Elsewhere, each change is a line. With ``--json``, only the end is printed.
     """
     console, as_json = screen(), target.as_json
     show = _Redrawn(console, target.now) if console.is_terminal else _Lines(target.now)
@@ -69,7 +69,7 @@ class _Redrawn:
 
 
 class _Lines:
-    """A line per change of a step or the saga, and a line when a step begins to wait."""
+    """Prints a line when a step or the saga changes, and when a step begins to wait."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._said: dict[str, str] = {}
@@ -93,7 +93,7 @@ class _Lines:
             if step["next_attempt_at"]:
                 parts.append(f"again at {clock_time(step['next_attempt_at'])}")
             self._say(f"step {step['name']}", ", ".join(part for part in parts if part), saga["updated_at"])
-            # The sentence cannot be compared: it contains the remaining time and the number of ended children.
+            # Sentences cannot be compared: they contain the remaining time and the number of ended children.
             wait = (step.get("waiting_for"), step.get("waits_until"), step.get("message"))
             if wait[0] and self._waits.get(step["name"]) != wait:
                 self._waits[step["name"]] = wait

@@ -1,7 +1,7 @@
 """One operation on many sagas. Each saga has its own call and audit entry, and a call can be repeated safely.
 
-A job writes the chosen sagas to a file, and then the outcome of each, so that it can be stopped and resumed: it skips
-the sagas that are done or refused, and retries those that failed.
+A job writes the chosen sagas to a file, and then the outcome of each. So you can stop and resume a job: it skips sagas
+that are done or refused, and retries those that failed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _FOR_MANY = {name: operation for name, operation in VERBS.items() if operation.b
 _USUAL: Mapping[str, Sequence[SagaStatus]] = {
     name: operation.bulk_statuses for name, operation in _FOR_MANY.items()
 } | {"rerun": (SagaStatus.FAILED, SagaStatus.COMPENSATED)}
-"""The statuses of the sagas that an operation is for by default."""
+"""By default, each operation applies to sagas with these statuses."""
 ACTIONS = (*_USUAL,)
-"""The operations on many sagas."""
+"""The operations that can be applied to many sagas."""
 _AT_REST = (*ENDED, SagaStatus.DEAD_LETTERED)
 _PAGE = 100
 LONGEST_REASON = 3_000
-"""The maximum length of a reason, without the job's id before it."""
+"""The maximum length of a reason, without the job's id that precedes it."""
 
 
 def options_of(action: str) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def options_of(action: str) -> tuple[str, ...]:
 
 
 def needs_reason(action: str) -> bool:
-    """Whether an operation on many sagas needs a reason, as undoing them always does."""
+    """Whether an operation on many sagas needs a reason. Undoing many always does."""
     return action == "compensate" or (action in _FOR_MANY and _FOR_MANY[action].reason_required)
 
 
@@ -64,14 +64,14 @@ def choose(
     until: datetime | str | None = None,
     find: Mapping[str, object] | None = None,
 ) -> list[Summary]:
-    """Return the sagas for an operation, from lists of the API."""
+    """Return the sagas that an operation applies to, from lists of the API."""
     statuses = (status,) if status is not None else _USUAL[action]
     needing = _all_pages(lambda cursor: client.attention(name, limit=_PAGE, cursor=cursor))
     attention = (saga for saga in needing if _is_between(since, saga, until))
     if action == "resolve" and status is None and not find:
         sagas = attention
     elif find:
-        # The index of a search key has all statuses.
+        # The index of a search key contains sagas of all statuses.
         matching = _list(client, name, since=since, until=until, find=find)
         sagas = (saga for saga in matching if saga["status"] in statuses)
     else:
@@ -86,7 +86,7 @@ def choose(
 
 
 def _has_error(saga: Summary, error: str | None) -> bool:
-    """Whether the saga's error has this type, or this text in its message; always true for ``None``."""
+    """Whether the saga's error has the type ``error``, or this text in its message; always true for ``None``."""
     _, kind, message = error_of(saga)
     return error is None or error == kind or error in message
 
@@ -96,7 +96,7 @@ def _list(client: SagaClient, name: str, status: str | None = None, **filters: A
 
 
 def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
-    """The sagas of all pages."""
+    """Yield the sagas of all pages."""
     cursor: str | None = None
     while True:
         page = page_after(cursor)
@@ -107,7 +107,7 @@ def _all_pages(page_after: Callable[[str | None], Page]) -> Iterator[Summary]:
 
 
 def _is_between(since: datetime | str | None, saga: Summary, until: datetime | str | None) -> bool:
-    """Whether a saga's end is between two times; its start counts if it has not ended. Times without a zone are UTC."""
+    """Whether a saga's end, or its start if it has not ended, is between two times. Times without a zone are UTC."""
 
     def moment(time: datetime | str) -> datetime:
         parsed = datetime.fromisoformat(time) if isinstance(time, str) else time
@@ -121,19 +121,19 @@ def _is_between(since: datetime | str | None, saga: Summary, until: datetime | s
 
 @dataclass(slots=True)
 class Batch:
-    """A job: one operation on some sagas of a type. Its ``report`` has the outcomes.
+    """A job: one operation on several sagas of a type. The ``report`` has the outcomes.
 
     Args:
         client: the client of the service.
         action: the operation.
         type: the saga type.
         saga_ids: the ids of the sagas, in order.
-        reason: the reason; each audit entry has ``bulk JOB: reason``.
-        job: the job's name; by default a new one.
+        reason: the reason. Each audit entry has it as ``bulk JOB: reason``.
+        job: the job's name. Default: a new name.
         rate: the maximum number of calls per second.
-        path: the file of outcomes; without it, no file is written. An existing file must be of this job.
-        options: the options of the client's call, other than the reason; the same for each saga.
-        clock, sleep: a monotonic clock in seconds, and a function that blocks for a number of seconds.
+        path: the file of outcomes. Default: no file is written. An existing file must belong to this job.
+        options: the other options of the client's call, which are the same for each saga. clock, sleep: a monotonic
+        clock in seconds, and a function that blocks for a number of seconds.
     """
 
     client: SagaClient
@@ -166,14 +166,14 @@ class Batch:
 
     @classmethod
     def resumed(cls, client: SagaClient, path: Path, rate: float = 20.0) -> Batch:
-        """Return the job of a file of outcomes, to continue it."""
+        """Return the job that a file of outcomes belongs to, so it can continue."""
         try:
             first, *lines = path.read_text(encoding="utf-8").splitlines()
             head: dict[str, Any] = json.loads(first)
             try:
                 json.loads(lines[-1]) if lines else None
             except ValueError:
-                lines.pop()  # a kill cut it off
+                lines.pop()  # a kill cut the last line off
             outcomes = [CallOutcome(**fields) for fields in map(json.loads, filter(str.strip, lines))]
             arguments = client, head["action"], head["type"], head["chosen"], head["reason"], head["job"], rate, path
             batch = cls(*arguments, head.get("options", {}))
@@ -214,12 +214,14 @@ class Batch:
                 clock=self.clock,
                 sleep=self.sleep,
             )
+        if (operation := _FOR_MANY.get(self.action)) is not None:
+            report.letters = self.client.take_letters(operation, self.type, report.done)
         return report
 
     def _call(self, saga_id: str) -> str:
-        """Make the client's call for one saga. Return the saga's id, or for a rerun that of the new saga."""
+        """Make the client's call for one saga. Return the saga's id, or the new saga's id after a rerun."""
         if self.action == "rerun":
-            # The key starts one new saga for each, however often the job is run.
+            # The key starts only one new saga per old saga, however often the job runs.
             return self.client.rerun(self.type, saga_id, f"bulk {self.job} {saga_id}")["saga_id"]
         reason = job_reason(self.job, self.reason).strip().rstrip(":")
         options = {"action": "bulk"} if self.action == "resolve" else {}
@@ -227,8 +229,8 @@ class Batch:
 
 
 def _prepare(path: Path) -> bool:
-    """Whether a file of outcomes exists. If so, prepare it for further lines: remove half a line, which a kill can
-    leave, and end the last line."""
+    """Return whether a file of outcomes exists. If so, prepare it for further lines: remove an incomplete line, which a
+    kill can leave, and end the last line."""
     if not path.exists():
         return False
     content = path.read_bytes()

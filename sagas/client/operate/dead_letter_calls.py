@@ -1,15 +1,17 @@
-"""Calls on dead-letter queues. They go to SQS with the caller's credentials, because the API has no such calls."""
+"""Calls on dead-letter queues. They use SQS with the caller's credentials, because the API has no such calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.transport import Transport
+from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
+from sagas.operations import Operation
 
 if TYPE_CHECKING:
     import boto3
@@ -27,7 +29,7 @@ class DeadLetterCalls:
     _arn = ""
 
     def caller(self) -> str:
-        """Return the ARN of the caller, which audit trails have; empty if STS does not return it."""
+        """Return the ARN of the caller, for audit trails; empty if STS does not return it."""
         from sagas.aws import CALLER, connect, translated
 
         if not self._arn:
@@ -40,7 +42,8 @@ class DeadLetterCalls:
         return self._arn
 
     def dead_letters(self, type: str, limit: int = 100) -> list[DeadLetter]:
-        """Return messages in the dead-letter queue of a type. They stay there, but are hidden from others for a moment.
+        """Return messages in the dead-letter queue of a type. They stay there, but are hidden from other readers for a
+        moment.
 
         Raises:
             NotFound: the type does not exist.
@@ -58,9 +61,10 @@ class DeadLetterCalls:
         return self._dead_letter_queue(type).count()
 
     def delete_letter(self, type: str, message_id: str) -> DeadLetter:
-        """Delete one message, which no saga needs, from the dead-letter queue of a type.
+        """Delete one message that no saga needs from the dead-letter queue of a type.
 
-        The queue is read until the message is found. Messages that were read are hidden for a moment.
+        The queue is read until the message is found. Messages that were read are hidden from other readers for a
+        moment.
 
         Args:
             type: the saga type.
@@ -87,11 +91,11 @@ class DeadLetterCalls:
         *,
         reason: str = "",
     ) -> Redrive:
-        """Move dead-lettered messages back to their queues. Their sagas continue at the failed step.
+        """Move dead-lettered messages back to their queues, so their sagas continue at the failed step.
 
-        SQS moves all messages of a type, also after this call has returned. With ``saga_id`` or ``reason``, or if the
+        SQS moves all messages of a type, and may still do so after this call. With ``saga_id`` or ``reason``, or if the
         endpoint cannot do that, the client moves them one by one: it reads the whole queue page by page, and hides
-        messages from others while it does. Only then do the audit trails have the caller's ARN.
+        messages from other readers in that time. Only then do the audit trails have the caller's ARN.
 
         Args:
             type: the saga type.
@@ -115,7 +119,7 @@ class DeadLetterCalls:
     def prune(
         self,
         type: str,
-        saga_id: str | None = None,
+        saga_id: str | Collection[str] | None = None,
         *,
         dry_run: bool = False,
         on_progress: Callable[[int], None] | None = None,
@@ -123,15 +127,15 @@ class DeadLetterCalls:
         """Delete stale messages from the dead-letter queue of a type.
 
         A message is stale if its saga has ended, has continued without it, for example after :meth:`retry`, or was
-        resolved by an operator. If it were received again, it would do nothing, or something unwanted. Messages stay if
-        their saga waits for an operator, may need them, or does not exist.
+        resolved by an operator. A step that received it again would do nothing, or something unwanted. Messages stay in
+        the queue if their saga waits for an operator, may need them, or does not exist.
 
-        The whole queue is read page by page, and each stale message is deleted at once. The other messages are hidden
-        from others while this runs.
+        The whole queue is read page by page, and each stale message is deleted at once. The others are hidden in this
+        time.
 
         Args:
             type: the saga type.
-            saga_id: only messages of this saga.
+            saga_id: only messages of this saga, or of these.
             dry_run: delete nothing.
             on_progress: called after each page with the number of messages read.
 
@@ -142,7 +146,27 @@ class DeadLetterCalls:
         from sagas.client.operate.dead_letters import why_needed
 
         queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
-        return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
+        saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
+        return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
+
+    def take_letters(self, operation: Operation, type: str, saga_ids: Collection[str]) -> str:
+        """Delete the dead letters that sagas have left behind by an operation, if it can leave any.
+
+        Args:
+            operation: the operation, which has succeeded.
+            type: the saga type.
+            saga_ids: the sagas.
+
+        Returns:
+            Why messages may stay in the queue, and what to do; else an empty text.
+        """
+        leaves = operation.right == "operate" and SagaStatus.DEAD_LETTERED in operation.bulk_statuses
+        if leaves and saga_ids and type in self._endpoints.dead_letter_queues:
+            try:
+                self.prune(type, saga_ids)
+            except SagaError as error:
+                return f"dead letters may stay ({error}); `sagas dlq delete {type} --stale` deletes them"
+        return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
         from sagas.aws import CALLER, connect

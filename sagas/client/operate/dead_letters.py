@@ -1,9 +1,9 @@
-"""The dead-letter queue of a saga type: read its messages, move them back, and delete stale ones."""
+"""The dead-letter queue of a saga type: reads its messages, moves them back, and deletes stale ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the client imports this module
 
 _HIDDEN = "***"
 _PAYLOAD = 3
-"""The index of the payload in an entry that is part of a message."""
+"""The index of the payload in an entry that a message carries."""
 _NO_SUCH_ACTION = ("InvalidAction", "UnknownOperationException", "UnsupportedOperation", "NotImplemented")
 
 
@@ -32,17 +32,17 @@ class DeadLetter:
     """A message in a dead-letter queue.
 
     Args:
-        saga: its saga type; empty for a foreign message.
+        saga: the saga type of the message; empty for a foreign message.
         saga_id: its saga.
         step: its step.
         message_id: SQS's id.
-        receives: how often it was received, by its step and by operators.
-        sent_at: the time it was sent, ISO 8601 in UTC.
+        receives: how often the message was received, by its step and by operators.
+        sent_at: the time at which the message was sent, ISO 8601 in UTC.
         number: its number in its saga, and how often it was copied to wait longer; ``None`` for a foreign message.
-        body: its body, with ``***`` in place of requests and results. The saga shows those that are not redacted.
-        attributes: its attributes as text, by name.
-        source: the ARN of the queue it came from; empty if SQS does not return it.
-        reason: the reason that no function can read it; empty if it is readable and its step failed.
+        body: the body, with ``***`` in place of payloads. The saga shows payloads that are not redacted.
+        attributes: the message attributes as text, by name.
+        source: the ARN of the queue that the message came from; empty if SQS does not return it.
+        reason: why no function can read the message; empty if it can be read, and its step failed.
     """
 
     saga: str
@@ -63,10 +63,10 @@ class Redrive:
     """The outcome of a redrive.
 
     Args:
-        task: the handle of SQS's task, which moves all messages in the background; ``None`` if they were moved one by
+        task: the handle of SQS's task that moves all messages in the background; ``None`` if they were moved one by
             one.
-        moved: the messages that were moved one by one.
-        skipped: messages that stay because their queue is unknown.
+        moved: the messages that the client moved one by one.
+        skipped: messages that stay in the dead-letter queue, because their own queue is unknown.
     """
 
     task: str | None = None
@@ -76,11 +76,11 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A dead letter that stays.
+    """A dead letter that stays in the queue.
 
     Args:
         letter: the message.
-        why: the reason that it may be needed.
+        why: the reason that the message may be needed.
     """
 
     letter: DeadLetter
@@ -89,12 +89,12 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The outcome of pruning, or in a dry run the outcome that it would have.
+    """The outcome of pruning. After a dry run, the outcome that pruning would have.
 
     Args:
         dry_run: whether nothing was deleted.
         stale: the messages that no saga needs.
-        kept: the messages that stay.
+        kept: the messages that stay in the queue.
     """
 
     dry_run: bool
@@ -103,17 +103,18 @@ class Pruned:
 
 
 def why_needed(sagas: SagaClient, letter: DeadLetter) -> str:
-    """Return the reason that a dead letter must stay; empty if it is stale. In doubt, it stays.
+    """Return the reason that a dead letter must stay; empty if it is stale. A dead letter in doubt must stay.
 
     A saga's messages have ascending numbers, and its audit trail has the number of each dead letter. A saga that
-    continues uses a higher number. From then on, messages with that number or a lower one do nothing.
+    continues uses a higher number. From then on, the dead letter and earlier messages do nothing.
     """
     if not letter.saga or not letter.saga_id or letter.number is None:
         return "it is not a message of a saga"
     try:
         if sagas.show(letter.saga, letter.saga_id)["status"] in ENDED:
             return ""
-        # Read the trail first: if the saga is not DEAD_LETTERED afterwards, dead letters in the trail are stale.
+        # Read the trail before the saga: if the saga is then not DEAD_LETTERED, all dead letters in the trail are
+        # stale.
         died: tuple[int, int] | None = None
         for entry in sagas.audit(letter.saga, letter.saga_id):
             if entry["action"] == "StepDeadLettered":
@@ -140,7 +141,7 @@ class DeadLetterQueue:
         sqs: a boto3 client.
         url: the queue's URL.
         sources: the URLs of its source queues, by step.
-        mover: returns the ARN of the caller who moves messages one by one; empty if unknown.
+        mover: the function that returns the ARN of the caller that moves messages; empty if unknown.
     """
 
     def __init__(self, sqs: Any, url: str, sources: Mapping[str, str], mover: Callable[[], str] = str) -> None:
@@ -150,7 +151,7 @@ class DeadLetterQueue:
         self._mover = mover
 
     def peek(self, limit: int) -> list[DeadLetter]:
-        """Return up to ``limit`` messages, which stay in the queue."""
+        """Return up to ``limit`` messages. They stay in the queue."""
         with QueueWalk(self._sqs, self._url) as walk:
             return [_read(message) for message in walk.messages(limit)]
 
@@ -162,7 +163,7 @@ class DeadLetterQueue:
         return sum(int(counts.get(name, 0)) for name in names)
 
     def take(self, message_id: str) -> DeadLetter | None:
-        """Find a message and delete it; ``None`` if it does not exist or is hidden at the moment."""
+        """Find a message and delete it. Return ``None`` if it does not exist or is hidden at the moment."""
         with QueueWalk(self._sqs, self._url) as walk:
             for message in walk.messages():
                 if message["MessageId"] == message_id:
@@ -171,7 +172,7 @@ class DeadLetterQueue:
         return None
 
     def redrive(self, on_progress: OnProgress | None = None) -> Redrive:
-        """Have SQS move all messages back, or move them one by one if the endpoint cannot."""
+        """Have SQS move all messages back. If the endpoint cannot do that, move them one by one."""
         try:
             with translated("SQS", quoted=True):
                 queue = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
@@ -186,8 +187,8 @@ class DeadLetterQueue:
     def move(self, saga_id: str | None, on_progress: OnProgress | None = None, reason: str = "") -> Redrive:
         """Move the messages of one saga, or all, back to their queues, with the caller and the reason as attributes.
 
-        Each is moved as soon as it is read. A message that is dead-lettered again during the walk stays, because the
-        walk through a long queue could move it again and again.
+        Each message is moved as soon as it is read. A message that is dead-lettered again stays, because the walk
+        through a long queue could move it again and again.
         """
         moved: list[DeadLetter] = []
         remaining: list[DeadLetter] = []
@@ -198,11 +199,12 @@ class DeadLetterQueue:
                 if saga_id not in (None, letter.saga_id):
                     continue
                 if letter.saga_id in resumed and letter.sent_at > began:
-                    continue  # sent after the saga was resumed: a retry has a new message
+                    continue  # the saga was resumed and sent this message later
                 if letter.step not in self._sources:
                     remaining.append(letter)
                     continue
-                # Send first, then delete. If that fails in between, there are two messages, and the saga ignores one.
+                # Send first, then delete. If the deletion fails, there are two messages, and the saga ignores one of
+                # them.
                 attributes = redrive_attributes(message.get("MessageAttributes", {}), self._mover(), reason)
                 target = self._sources[letter.step]
                 with translated("SQS", quoted=True):
@@ -218,18 +220,18 @@ class DeadLetterQueue:
     def prune(
         self,
         why_kept: Callable[[DeadLetter], str],
-        saga_id: str | None,
+        saga_ids: Collection[str] | None,
         *,
         dry_run: bool,
         on_progress: OnProgress | None = None,
     ) -> Pruned:
-        """Delete stale messages, each as soon as it is read."""
+        """Delete each stale message as soon as it is read."""
         stale: list[DeadLetter] = []
         staying: list[Kept] = []
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
                 letter = _read(message)
-                if saga_id not in (None, letter.saga_id):
+                if saga_ids is not None and letter.saga_id not in saga_ids:
                     continue
                 why = why_kept(letter)
                 if why:
@@ -242,7 +244,7 @@ class DeadLetterQueue:
 
 
 def _without_payloads(text: str, body: Any) -> str:
-    """Return a body with ``***`` in place of payloads, because no type is at hand that says which are secret."""
+    """Return a body with ``***`` in place of all payloads, because the types that mark secrets are not known here."""
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     inputs, commit = fields.get("inputs"), fields.get("commit")
     view = dict(fields)
@@ -254,7 +256,7 @@ def _without_payloads(text: str, body: Any) -> str:
 
 
 def _without_payload(entry: Any) -> Any:
-    """An entry that is part of a message: its number, hash, salt and payload."""
+    """Return an entry of a message (its number, hash, salt and payload), with ``***`` in place of the payload."""
     parts = cast("list[Any]", entry) if isinstance(entry, list) else []
     if len(parts) <= _PAYLOAD or parts[_PAYLOAD] is None:
         return cast("Any", entry)
@@ -262,11 +264,11 @@ def _without_payload(entry: Any) -> Any:
 
 
 def _read(message: Mapping[str, Any]) -> DeadLetter:
-    """Read a message, its saga from its attributes, or without them from its body."""
+    """Read a message. Its saga is in the attributes, or else in the body."""
     reason = ""
     try:
         parse_record({"body": message["Body"]})
-    except SagaError as error:  # no function could read it, either
+    except SagaError as error:  # functions cannot read the message, either
         reason = full_text(error)
     try:
         body: Any = json.loads(message["Body"])

@@ -1,4 +1,4 @@
-"""Calls of the API for operators: on sagas, saga types and circuit breakers."""
+"""The API calls for operators: on sagas, saga types and circuit breakers."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ class OperatorCalls:
         self._transport = transport
 
     def cancel(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
-        """Request a saga's cancellation. It becomes CANCELLED when a running step has stopped and all steps are undone.
+        """Request a cancellation. The saga becomes CANCELLED when no step runs and all completed steps are undone.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            reason: the reason, at most 500 characters. The audit trail keeps that of the first accepted cancel.
-            force: also cancel a child whose parent has not ended. The child counts as failed.
+            reason: the reason, at most 500 characters. The audit trail keeps the reason of the first accepted cancel.
+            force: whether to cancel even a child whose parent has not ended. The child then counts as failed.
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: it has ended, or it is a child of a saga in flight.
+            Conflict: the saga has ended, or is a child of a saga in flight.
             InvalidRequest: the reason is too long.
         """
         query = {"force": "true" if force else None, "reason": reason or None}
         return self._transport.ask(CANCEL, type, saga_id, query=query)
 
     def signal(self, type: str, saga_id: str, step: str, value: Any) -> SagaView:
-        """Send a value to a step that waits for it, or will. You can send the same value again.
+        """Send a value to a step that waits or will wait for it. You can send the same value again.
 
         Args:
             type: the saga type.
@@ -69,74 +69,74 @@ class OperatorCalls:
         Raises:
             NotFound: the saga does not exist, or the step accepts no signals.
             InvalidRequest: the value is not valid for the type, or has no JSON form.
-            Conflict: another value was sent before, or the saga no longer accepts one.
+            Conflict: another value was sent before, or the saga no longer accepts a value.
         """
         return self._transport.ask(SIGNAL, type, saga_id, step, body=_json_form(value), null=True)
 
     def retry(self, type: str, saga_id: str, reason: str = "") -> SagaView:
-        """Retry a saga that has stopped: the step of a DEAD_LETTERED saga, or the failed undos of a COMPENSATION_FAILED
-        one, with new attempts. If a step's function handled no message, the message is sent again at once.
+        """Retry a stopped saga: the failed step of a DEAD_LETTERED saga, or the failed undos of a COMPENSATION_FAILED
+        saga, get new attempts. If a step's function handled no message, the message is sent again at once.
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: it has nothing to retry.
+            Conflict: the saga has nothing to retry.
         """
         return self._transport.ask(RETRY, type, saga_id, body={"reason": reason})
 
     def compensate(self, type: str, saga_id: str, reason: str = "", *, force: bool = False) -> SagaView:
         """Give up on a DEAD_LETTERED or FAILED saga, and undo its completed steps.
 
-        With ``force``, also undo a saga that is COMPLETED or past its pivot. This needs a reason.
+        With ``force`` and a reason, also undo a saga that is COMPLETED or past its pivot.
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: its status does not allow this.
+            Conflict: the saga's status does not allow this.
         """
         body = {"reason": reason, "force": True} if force else {"reason": reason}
         return self._transport.ask(COMPENSATE, type, saga_id, body=body)
 
     def resolve(self, type: str, saga_id: str, reason: str, action: str = "", steps: Sequence[str] = ()) -> SagaView:
-        """Mark a saga as settled by hand: it leaves the attention list.
+        """Mark a saga as settled by hand, so it leaves the attention list.
 
         Args:
             type: the saga type.
             saga_id: the saga.
             reason: why the saga is settled.
             action: what you did.
-            steps: the steps that you undid by hand; a later retry skips them.
+            steps: the steps that you undid by hand. A later retry skips them.
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: it is not on the attention list.
+            Conflict: the saga is not on the attention list.
             InvalidRequest: the reason is blank, or a step is unknown.
         """
         body = {"reason": reason, "action": action, "steps": [*steps]}
         return self._transport.ask(RESOLVE, type, saga_id, body=body)
 
     def purge(self, type: str, saga_id: str, reason: str = "") -> SagaView:
-        """Delete the stored data of a saga that has ended, at once. A second purge changes nothing.
+        """Delete the stored data of a saga that has ended. This happens at once, and a second purge changes nothing.
 
-        A tombstone remains, with statuses, times and actions, but without request, results and errors. It is deleted
-        after the service's ``key_retention``. Until then, the saga's idempotency key starts no other saga.
+        A tombstone remains, with statuses, times and actions, but without request, results and errors. The tombstone is
+        deleted after the service's ``key_retention``. Until then, the saga's idempotency key starts no other saga.
 
         Args:
             type: the saga type.
             saga_id: the saga.
-            reason: the reason; the tombstone keeps it.
+            reason: the reason, which the tombstone keeps.
 
         Returns:
-            The tombstone. ``objects`` has up to 100 S3 objects in its results, which are left to the sweep of its type;
-            ``more_objects`` is the number of the others.
+            The tombstone. ``objects`` names up to 100 S3 objects in its results, which are left to the sweep of its
+            type. ``more_objects`` is the number of further objects.
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: it has not ended, needs an operator, or something may still be running for it.
+            Conflict: the saga has not ended or needs an operator, or a worker may still be running for it.
         """
         return self._transport.ask(PURGE, type, saga_id, body={"reason": reason})
 
     def incidents(self, type: str | None = None) -> IncidentList:
-        """Return the sagas that need an operator, counted by type, step and error type; the longest waiting first. For
-        the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
+        """Return the sagas that need an operator, counted by type, step and error type. The longest waiting come first.
+        For the sagas themselves, see :meth:`sagas.client.SagaClient.attention`.
 
         Args:
             type: the saga type; ``None`` groups all types.
@@ -151,8 +151,8 @@ class OperatorCalls:
         return self._transport.ask(TYPES)["types"]
 
     def in_flight(self, type: str) -> InFlightView:
-        """Return the sagas of a type in flight, and those that need an operator, grouped by the blueprint that they
-        were started with and by their position. ``sagas check`` compares them with code to deploy.
+        """Return the sagas of a type that are in flight or need an operator, grouped by the blueprint of their start
+        and by position. ``sagas check`` compares them with code to deploy.
 
         Args:
             type: the saga type.
@@ -186,17 +186,17 @@ class OperatorCalls:
         starts: bool = False,
         undos: bool = False,
     ) -> TypeView:
-        """Pause the sagas of a type before their next step, until :meth:`resume`. It takes effect within five seconds.
+        """Pause the sagas of a type before their next step, until :meth:`resume`. This takes up to five seconds.
 
-        Running steps continue to their end, waits end, and signals are accepted. A pause uses up no attempt.
+        Running steps continue to their end, waits may end, and signals are accepted. A pause uses up no attempt.
 
         Args:
             type: the saga type.
             reason: the reason, for operators.
-            step: pause only before this step.
+            step: pause sagas only before this step.
             saga_id: pause only this saga.
-            starts_only: refuse new sagas only; those in flight continue.
-            starts: accept new sagas, which wait before their first step; otherwise they are refused.
+            starts_only: only refuse new sagas. Sagas in flight continue.
+            starts: accept new sagas, which then wait before their first step. By default, new sagas are refused.
             undos: pause undos, too.
 
         Raises:
@@ -209,7 +209,7 @@ class OperatorCalls:
         return self._transport.ask(CHANGE, type, body=body)
 
     def resume(self, type: str, reason: str = "", *, step: str | None = None, saga_id: str | None = None) -> TypeView:
-        """End a pause: sagas continue, spread over time, and new ones are accepted. Without a pause, nothing changes.
+        """End a pause, if there is one: sagas continue, spread over time, and new sagas are accepted.
 
         Args:
             type: the saga type.
@@ -225,18 +225,18 @@ class OperatorCalls:
         return self._transport.ask(CHANGE, type, body=body)
 
     def breakers(self) -> list[BreakerView]:
-        """Return the circuit breakers of all steps that declare one, with state and number of waiting sagas."""
+        """Return all circuit breakers that steps declare, with their state and the number of waiting sagas."""
         return self._transport.ask(BREAKERS)["breakers"]
 
     def stats(self, type: str | None = None, *, since: datetime | str | None = None) -> StatsView:
-        """Return the numbers of sagas by type and status, of starts and ends per minute, and of waiting messages.
+        """Return the number of sagas by type and status, of starts and ends per minute, and of waiting messages.
 
-        Each shard of an index is counted up to a thousand sagas; ``at_least`` and ``approximate`` list the figures that
-        are not exact. The service caches an answer for half a minute.
+        Each shard of an index is counted up to a thousand sagas. ``at_least`` and ``approximate`` list inexact figures.
+        The service caches an answer for half a minute.
 
         Args:
-            type: the saga type; ``None`` counts all.
-            since: count sagas that ended at this time or later; by default a day ago. Text is ISO 8601.
+            type: the saga type; ``None`` counts all types.
+            since: count sagas that ended at this time or later. Default: a day ago. A text is ISO 8601.
 
         Raises:
             NotFound: the type does not exist.
@@ -253,7 +253,7 @@ class OperatorCalls:
             step: the name of the step.
 
         Returns:
-            The breaker; ``waiting`` is the number of sagas that continue.
+            The breaker. ``waiting`` is the number of sagas that continue.
 
         Raises:
             NotFound: the type or step does not exist, or the step has no breaker.
@@ -264,7 +264,7 @@ class OperatorCalls:
         """Set how often a saga has stalled since its last progress.
 
         If it stalls more often than the ``max_recovery_attempts`` of its type, the supervisor gives it up and undoes
-        it. 0 restores all its recovery attempts.
+        it. 0 restores all recovery attempts.
 
         Args:
             type: the saga type.
@@ -273,14 +273,14 @@ class OperatorCalls:
 
         Raises:
             NotFound: the saga does not exist.
-            Conflict: it has ended.
+            Conflict: the saga has ended.
             InvalidRequest: the number is not valid.
         """
         return self._transport.ask(SET_RECOVERY_ATTEMPTS, type, saga_id, body={"attempts": attempts})
 
 
 def _json_form(value: Any) -> Any:
-    """A signal's value as JSON builtins. The service checks the values that are builtins already."""
+    """A signal's value as JSON builtins. Values that are already builtins are left to the service to check."""
     kind = cast("type[Any]", type(value))
     if kind is list:
         return [_json_form(item) for item in value]

@@ -1,4 +1,4 @@
-"""The outcomes of a job's sagas, the same for Python, the CLI and the console."""
+"""The outcomes of a job's sagas, as Python, the CLI and the console use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sagas.engine.clock import SystemClock
 from sagas.errors import Ambiguous, Conflict, InvalidRequest, NotFound, SagaError, Unavailable
 
 _TRIES = 3
-"""The number of tries of a call that does not reach the API."""
+"""A call is tried this many times if it does not reach the API."""
 _LONGEST_PAUSE = 10.0
 Kind = Literal["done", "refused", "failed"]
 
@@ -23,9 +23,9 @@ class CallOutcome:
 
     Args:
         saga_id: the saga.
-        outcome: ``done``. ``refused``: the saga's state does not allow it, or the saga is missing. ``failed``: the
-            service was out of reach or denied access, or its response was lost.
-        message: the reason if it was refused or failed.
+        outcome: ``done``; ``refused`` if the saga's state does not allow the call, or the saga is missing; ``failed``
+            if the service was out of reach or denied access, or its response was lost.
+        message: the reason if the call was refused or failed.
         new: for ``rerun``, the id of the new saga.
         at: the time, ISO 8601.
     """
@@ -43,15 +43,17 @@ class Report:
 
     Args:
         job: the job's name.
-        chosen: the ids of its sagas, in order.
+        chosen: the ids of the job's sagas, in order.
         outcomes: the latest outcome of each saga.
-        stopped: the reason for an early stop; else empty.
+        stopped: the reason for an early stop; empty if there was none.
+        letters: the reason that dead letters of its sagas may stay; empty if none may.
     """
 
     job: str
     chosen: Sequence[str]
     outcomes: dict[str, CallOutcome] = field(default_factory=dict[str, CallOutcome])
     stopped: str = ""
+    letters: str = ""
 
     def settle(self, outcome: CallOutcome) -> bool:
         """Add an outcome, and return whether it is a failure."""
@@ -60,23 +62,28 @@ class Report:
 
     def count(self, kind: str) -> int:
         """Return the number of sagas with this outcome."""
-        # A copy: the console counts while outcomes are added.
+        # Count in a copy: the console counts while outcomes are added.
         return sum(outcome.outcome == kind for outcome in self.outcomes.copy().values())
 
     @property
+    def done(self) -> set[str]:
+        """The ids of the sagas that the operation succeeded for."""
+        return {saga_id for saga_id, outcome in self.outcomes.copy().items() if outcome.outcome == "done"}
+
+    @property
     def remaining(self) -> list[str]:
-        """The ids of the sagas without an outcome. Together with those in ``outcomes``, they are ``chosen``."""
+        """The ids in ``chosen`` that have no outcome."""
         return [saga_id for saga_id in self.chosen if saga_id not in self.outcomes]
 
     @property
     def unfinished(self) -> list[str]:
-        """The ids of the sagas without an outcome, and of those that failed."""
+        """The ids in ``chosen`` that have no outcome, or whose call failed."""
         outcomes = self.outcomes
         return [saga_id for saga_id in self.chosen if saga_id not in outcomes or outcomes[saga_id].outcome == "failed"]
 
 
 def outcome_of(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object] = time.sleep) -> CallOutcome:
-    """Make a call for a saga, and return its outcome. The call returns the saga's id, or that of a new saga."""
+    """Make a call for a saga, and return the outcome. ``call`` returns the saga's id, or the id of a new saga."""
     try:
         new_id = _retried(saga_id, call, sleep)
     except (Conflict, NotFound, InvalidRequest) as error:
@@ -91,7 +98,7 @@ def outcome_of(saga_id: str, call: Callable[[str], str], sleep: Callable[[float]
 
 
 def _retried(saga_id: str, call: Callable[[str], str], sleep: Callable[[float], object]) -> str:
-    """Repeat the call if it does not reach the API. A call whose response was lost is not repeated."""
+    """Repeat a call if it does not reach the API. Do not repeat a call whose response was lost."""
     for _ in range(_TRIES - 1):
         try:
             return call(saga_id)

@@ -1,4 +1,4 @@
-"""Calls for many sagas: at a limited rate, several at a time, and stopped if they all fail."""
+"""Makes calls for many sagas: several at a time, at a limited rate, with a stop if all fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 STOP_AFTER = 5
 """A job stops after this many failures in a row, because further calls would fail as well."""
 _CALL = 0.8
-"""Seconds for a call. If calls take longer, the rate is lower than requested."""
+"""Seconds that a call may take before the rate falls below the requested rate."""
 _MOST_AT_ONCE = 32
 
 
@@ -43,8 +43,8 @@ def paced(
 ) -> str:
     """Make a call for each item. Return the reason for an early stop, or an empty text.
 
-    Until a call succeeds, no more than five run at a time, so that a service that is out of reach gets only five.
-    ``clock``, ``sleep``: a monotonic clock in seconds, and a function that blocks for a number of seconds.
+    Until a call succeeds, at most five run at a time, so a service that is out of reach gets only five. ``clock`` is a
+    monotonic clock in seconds, and ``sleep`` blocks for a number of seconds.
     """
     together = min(_MOST_AT_ONCE, math.ceil(rate * _CALL))
     running, reason, due = deque[Future[R]](), "", clock()
@@ -73,6 +73,6 @@ def paced(
                 take()
         except KeyboardInterrupt:
             reason = "interrupted"
-            while running:  # their outcomes are needed all the same
+            while running:  # the outcomes of running calls are still needed
                 take()
     return reason or (f"{in_a_row} failures in a row" if in_a_row >= STOP_AFTER else "")

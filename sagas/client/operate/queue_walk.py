@@ -1,4 +1,4 @@
-"""Read all messages of a queue once, one page at a time, however many there are."""
+"""Reads all messages of a queue once, page by page, however many there are."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagas.aws import translated
 
 _HOLD = 120
-"""The shortest time in seconds for which a message that was read is hidden from others."""
+"""The shortest time in seconds for which a message that was read is hidden from other readers."""
 _LONGEST_HOLD = 11 * 3600
-"""The longest such time: SQS hides a message for at most 12 hours."""
+"""The longest time in seconds for which a message is hidden: SQS allows 12 hours."""
 _WAIT = 1
-"""Seconds that a receive waits. From one second on, SQS asks all its servers."""
+"""Seconds that a receive waits. If it waits at least one second, SQS asks all its servers."""
 _BATCH = 10
-"""The maximum number of messages that SQS returns at once."""
+"""SQS returns at most this many messages at once."""
 _SYSTEM = ("ApproximateReceiveCount", "SentTimestamp", "DeadLetterQueueSourceArn")
 MOST_HELD = 20_000
-"""The maximum number of messages that a walk hides. SQS allows 120,000 in flight, and others need some."""
+"""A walk hides at most this many messages. SQS allows 120,000 in flight, and other readers need some."""
 
 _ROUNDS = 3
-"""How often all messages must come back without a new one to end the walk. SQS returns rarely received ones first."""
+"""The walk ends after all messages came back this often without a new one. SQS returns rarely received ones first."""
 
 Received = dict[str, Any]
 OnProgress = Callable[[int], None]
@@ -32,17 +32,17 @@ OnProgress = Callable[[int], None]
 
 
 class QueueWalk:
-    """A walk through a queue. As a context, it makes the remaining messages visible again at its end.
+    """A walk through a queue. At the end of a ``with`` block, the remaining messages become visible again.
 
-    SQS cannot list a queue: messages that are received come back. So the walk hides each message for twice as long as
+    SQS cannot list a queue: messages that were received come back. So the walk hides each message for twice as long as
     it has taken so far. Then messages come back ever more rarely, and the walk gets to the others. If it hides more
-    than :data:`MOST_HELD`, it releases the oldest, which SQS puts at the end of the queue. It stores ids and receipts,
-    but no bodies.
+    than :data:`MOST_HELD` messages, it releases the oldest, which SQS puts at the end of the queue. It stores ids and
+    receipts, but no bodies.
 
     Args:
         sqs: a boto3 client.
         url: the queue's URL.
-        on_progress: called with the number of messages read.
+        on_progress: called after each page with the number of messages read so far.
         clock: a monotonic clock in seconds.
     """
 
@@ -65,7 +65,7 @@ class QueueWalk:
         self._release(len(self._held))
 
     def messages(self, limit: int | None = None) -> Iterator[Received]:
-        """Yield each message once, until SQS returns none, or only messages that were yielded before."""
+        """Yield each message once, until SQS returns no message, or only messages that were yielded before."""
         began, again, looked = self._clock(), 0, 0
         while (limit is None or looked < limit) and again <= _ROUNDS * len(self._seen):
             hold = min(max(_HOLD, 2 * (self._clock() - began)), _LONGEST_HOLD)
@@ -82,7 +82,7 @@ class QueueWalk:
             if not page:
                 return
             for message in page:
-                self._held.pop(message["MessageId"], None)  # so that the oldest stay first
+                self._held.pop(message["MessageId"], None)  # added again at the end, so the oldest stay first
                 self._held[message["MessageId"]] = message["ReceiptHandle"]
             new = [message for message in page if message["MessageId"] not in self._seen]
             again = 0 if new else again + len(page)
@@ -95,7 +95,7 @@ class QueueWalk:
                 self._on_progress(looked)
 
     def skip(self, message_id: str) -> None:
-        """Do not yield this message. The caller has sent it, and it may be dead-lettered again soon."""
+        """Never yield this message. The caller has sent it, and it may soon be dead-lettered."""
         self._seen.add(message_id)
 
     def delete(self, message: Mapping[str, Any]) -> None:
@@ -116,5 +116,5 @@ class QueueWalk:
             try:
                 self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
             except (ClientError, BotoCoreError):
-                # They become visible when their time has passed.
+                # The messages become visible anyway when their time has passed.
                 return

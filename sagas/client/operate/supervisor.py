@@ -1,4 +1,4 @@
-"""Call the supervisor's function: recover, sweep or publish events again."""
+"""Calls the supervisor's function to recover, to sweep, or to publish events again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagas.engine.read.reports import RecoveryView, SweepRoundView, SweepView
 from sagas.errors import InvalidRequest, NotFound, SagaError
 
 _SWEEP_SECONDS = 15.0
-"""The length of one call. The next call continues the sweep, so that a long one can be interrupted."""
+"""Seconds per call. The next call continues the sweep, so you can interrupt a long sweep."""
 _COUNTS = (
     "listed", "young", "kept", "orphans", "unreferenced", "unknown", "foreign",
     "deleted", "archived", "handled", "gone", "left", "errors",
@@ -26,7 +26,7 @@ _RAISED: Mapping[str, type[SagaError]] = {"NotFound": NotFound, "InvalidRequest"
 
 
 def connect_lambda(session: boto3.Session, region: str, endpoint_url: str | None) -> Any:
-    """Return a boto3 client of Lambda that waits as long as the supervisor can run, and does not repeat a call."""
+    """Return a boto3 client of Lambda that waits as long as the supervisor can run, and repeats no call."""
     return connect("lambda", INVOCATION, region=region, endpoint_url=endpoint_url, session=session)
 
 
@@ -43,12 +43,12 @@ class SupervisorClient:
         self._function = function
 
     def recover(self, **options: str | float | None) -> RecoveryView:
-        """Recover stalled sagas, once."""
+        """Recover stalled sagas in one call."""
         fields = {field: value for field, value in options.items() if value is not None}
         return cast("RecoveryView", self._call({"task": "recover", **fields}))
 
     def sweep(self, name: str, *, dry_run: bool, force: bool) -> SweepView:
-        """Sweep a saga type completely, in as many calls as needed. Return one report for all."""
+        """Sweep a saga type completely, in as many calls as needed. Return one report for all calls."""
         total: SweepView | None = None
         event = {"task": "sweep", "now": True, "seconds": _SWEEP_SECONDS, "type": name}
         while True:
@@ -61,7 +61,7 @@ class SupervisorClient:
             if total is None:
                 total = report
             else:
-                # The counts and examples of both reports, and the state of the second one.
+                # Take the counts and examples of both reports, and the state of the second report.
                 sums = {count: total[count] + report[count] for count in _COUNTS}
                 room, samples = _MOST_SAMPLES, cast("dict[str, list[str]]", {})
                 for kind in _KINDS:
@@ -81,7 +81,7 @@ class SupervisorClient:
         return cast("list[SweepRoundView]", self._call({"task": "sweeps"})["sweeps"])
 
     def replay(self, since: str, name: str | None) -> int:
-        """Publish events again, in as many calls as needed; return their number. ``since``: ISO 8601 in UTC."""
+        """Publish events again, in as many calls as needed; return their number. ``since`` is ISO 8601 in UTC."""
         published, cursor = 0, None
         while True:
             fields = {"type": name, "cursor": cursor}
@@ -111,7 +111,7 @@ class SupervisorClient:
         fields = cast("dict[str, Any]", answer)
         if "FunctionError" in response:
             message = str(fields.get("errorMessage") or "no reason in its response")
-            # An error that the caller can fix is raised as such.
+            # Errors that the caller can fix have types of their own.
             kind = _RAISED.get(str(fields.get("errorType")))
             raise kind(message) if kind else SagaError(f"the supervisor failed: {message}")
         return fields

@@ -1,4 +1,4 @@
-"""Calls of the supervisor: through its function with the caller's credentials, or for one type through the API."""
+"""Calls of the supervisor: of its function with the caller's credentials or, for one type, through the API."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class SupervisorCalls:
-    """The calls of :class:`sagas.client.SagaClient` that run tasks of the supervisor now."""
+    """The calls of :class:`sagas.client.SagaClient` that run the supervisor's tasks at once."""
 
     _transport: Transport
     _session: boto3.Session
     _endpoints: ServiceEndpoints
 
     def replay_events(self, since: datetime, type: str | None = None) -> int:
-        """Publish events again, from the journals, each with the same id as before.
+        """Publish events again, from the journals. Each event has the same id as before.
 
         Args:
-            since: only events from this time on; must have a time zone.
+            since: only events from this time on. The time must have a time zone.
             type: only events of sagas of this type.
 
         Returns:
@@ -53,16 +53,17 @@ class SupervisorCalls:
         limit: int | None = None,
         max_attempts: int | None = None,
     ) -> RecoveryView:
-        """Recover stalled sagas now, not at the supervisor's next tick.
+        """Recover stalled sagas now, before the supervisor's next tick.
 
-        Leases of dead workers are taken over, and lost messages are sent again. Other sagas do not change. With
-        ``type``, the API does this; without it, the supervisor's function, which the caller must be allowed to invoke.
+        The supervisor takes over the leases of dead workers, and resends lost messages. Other sagas do not change. With
+        ``type``, the API does this. Otherwise the supervisor's function does, which the caller must be allowed to
+        invoke.
 
         Args:
-            stale_after: seconds of silence that count as a stall; by default those of each saga type.
+            stale_after: seconds of silence that count as a stall. Default: the number of each saga type.
             type: only sagas of this type.
-            saga_id: only this saga, also if it is not due for the supervisor.
-            limit: how many sagas at most, 1 to 1,000; by default 1,000.
+            saga_id: only this saga, even if the supervisor would not look at it yet.
+            limit: the maximum number of sagas, 1 to 1,000. Default: 1,000.
             max_attempts: only sagas that have stalled less often than this since their last progress, 0 to 1,000.
 
         Raises:
@@ -85,11 +86,11 @@ class SupervisorCalls:
 
         Args:
             type: the saga type.
-            dry_run: only look, and handle no object.
+            dry_run: only report orphans, and leave all objects in place.
             force: continue even if most objects are orphans.
 
         Returns:
-            A report. It can have ``stopped`` or an ``error``.
+            A report. If the sweep stopped early or failed, the report has ``stopped`` or an ``error``.
 
         Raises:
             NotFound: the type does not exist, or has no ``orphans``.
@@ -98,8 +99,8 @@ class SupervisorCalls:
         return self._supervisor().sweep(type, dry_run=dry_run, force=force)
 
     def sweeps(self) -> list[SweepRoundView]:
-        """Return the state of the scheduled sweeps of all saga types with ``orphans``: the current round or the last
-        one, with its counts, and with the reason if it was stopped.
+        """Return the state of the scheduled sweeps of all saga types with ``orphans``: the current or last round with
+        its counts, and the reason if it was stopped.
 
         Raises:
             SagaError: the supervisor is unknown to this client, denied access, or failed.

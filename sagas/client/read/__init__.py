@@ -1,1 +1,1 @@
-"""Explain a saga to its reader."""
+"""Explains a saga to its reader."""

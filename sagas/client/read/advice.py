@@ -1,11 +1,12 @@
-"""Sentences about a saga: its errors, what comes next, and when."""
+"""Writes sentences about a saga: its errors, what comes next, and when."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sagas.client.read.next_action import Do, NextAction, next_action, release_awaited
+from sagas.client.read.next_action import Do, command_of, next_action, release_awaited
+from sagas.core.events import AttentionCode
 from sagas.core.states import ENDED
 from sagas.core.text import age, ago, epoch, moment, plain, span
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _NEXT = {
     "PENDING": "Its first step has not started yet.",
     "COMPENSATING": "Its completed steps are being undone.",
-    "DEAD_LETTERED": "The saga waits for you. `sagas {first}` continues at the failed step{second}. "
+    "DEAD_LETTERED": "The saga waits for you. `sagas retry {type} {saga_id}` continues at the failed step. "
     "`sagas compensate {type} {saga_id}` undoes the completed steps.",
     "FAILED": "Nothing has been rolled back. `sagas compensate {type} {saga_id}` undoes the completed steps. "
     "`sagas resolve {type} {saga_id} --reason ...` marks the saga as settled by hand.",
@@ -23,6 +24,8 @@ _NEXT = {
     "`sagas resolve {type} {saga_id} --reason ... --step STEP` records a step that you undid by hand.",
 }
 _STOPPED = ("DEAD_LETTERED", "COMPENSATION_FAILED")
+_UNSEEN = (AttentionCode.RECOVERY_EXHAUSTED, AttentionCode.NO_RESPONSE)
+"""Reasons for attention that neither a status nor an error shows."""
 _UNDOING = ("COMPENSATING", "COMPENSATION_FAILED")
 _UNDONE = ("COMPENSATED", "CANCELLED")
 _IN_DOUBT = (
@@ -56,15 +59,13 @@ def advice(saga: SagaView, now: float) -> list[str]:
     else:
         if saga["in_doubt"]:
             sentences.append(_IN_DOUBT.format(steps=", ".join(saga["in_doubt"]), **ids))
-        if saga["status"] in _UNDONE:
-            sentences.append(_undone(saga))
-        else:
-            sentences.append(_next(saga, now))
+        sentences.append(_undone(saga) if saga["status"] in _UNDONE else _next(saga, now))
+        sentences.append(_given_up(saga, now))
     return [plain(sentence) for sentence in sentences if sentence]
 
 
 def _next(saga: SagaView, now: float) -> str:
-    """The sentence about what comes next, or what to do; empty if there is nothing to say."""
+    """Return the sentence about what comes next, or what to do; empty if there is nothing to say."""
     waiting, status = saga.get("waiting"), saga["status"]
     if waiting is not None and waiting["kind"] == "release":
         until = f" until {moment(waiting['until'])}" if waiting["until"] else ""
@@ -72,13 +73,23 @@ def _next(saga: SagaView, now: float) -> str:
     if status not in _NEXT or saga["breaker"]:
         return ""
     action, ids = next_action(saga, now), {"type": saga["type"], "saga_id": saga["saga_id"]}
-    if status in _STOPPED and action.do is Do.NOTHING:
+    if status in _STOPPED and action.do is Do.NOTHING and action.means:
         return action.means
-    return _NEXT[status].format(**ids, **_commands(action, **ids))
+    return _NEXT[status].format(**ids)
+
+
+def _given_up(saga: SagaView, now: float) -> str:
+    """The sentences about a saga that stalled too often, or whose function does not respond; else empty."""
+    attention = saga["attention"]
+    if attention is None or attention["code"] not in _UNSEEN:
+        return ""
+    action = next_action(saga, now)
+    commands = [command_of(do, saga["type"], saga["saga_id"], action.step) for do in (action.do, *action.others)]
+    return f"{action.means} Next: {', or '.join(f'`{command}`' for command in commands)}."
 
 
 def _purged(saga: SagaView, purged_at: str) -> list[str]:
-    """The sentences about a purged saga."""
+    """Yield the sentences about a purged saga."""
     why = f" ({reason})" if (reason := saga.get("purge_reason")) else ""
     sentences = [f"The saga was purged on {moment(purged_at)}{why}: request, results and errors are deleted."]
     sentences += [f"s3://{place['bucket']}/{place['key']} is left to the sweep." for place in saga.get("objects", ())]
@@ -88,7 +99,7 @@ def _purged(saga: SagaView, purged_at: str) -> list[str]:
 
 
 def _breaker(saga: SagaView, now: float) -> Iterator[str]:
-    """The breaker that the saga waits for, and the command that closes it."""
+    """Yield sentences about the breaker that the saga waits for, and the command that closes the breaker."""
     breaker = saga["breaker"]
     if breaker is None:
         return
@@ -99,7 +110,7 @@ def _breaker(saga: SagaView, now: float) -> Iterator[str]:
 
 
 def _left_out(saga: SagaView) -> Iterator[str]:
-    """The payloads that the answer lacks, and their places."""
+    """Yield a sentence on each payload that the answer does not contain, with the place of the payload."""
     for part in saga.get("left_out", ()):
         where = f"in the payload bucket at {part['object']}" if part["object"] else f"in audit entry {part['entry']}"
         reasons = {
@@ -111,7 +122,7 @@ def _left_out(saga: SagaView) -> Iterator[str]:
 
 
 def _pause(saga: SagaView) -> str:
-    """The pause that stops the saga, and the command that ends it."""
+    """Return the sentence about the pause that stops the saga, and the command that ends the pause."""
     pause = saga.get("pause")
     what = " ".join(part for part in (saga["type"], pause and pause["step"], pause and pause["saga_id"]) if part)
     by = f" by {pause['by']}" if pause and pause["by"] else ""
@@ -119,17 +130,8 @@ def _pause(saga: SagaView) -> str:
     return f"{what} is paused{by}{why}: no further step starts until `sagas resume {what}`."
 
 
-def _commands(action: NextAction, type: str, saga_id: str) -> dict[str, str]:
-    """The commands that continue a saga at its failed step, the right one first."""
-    retry = f"retry {type} {saga_id}"
-    if action.do is not Do.REDRIVE:
-        return {"first": retry, "second": ""}
-    redrive = action.command(type, saga_id).removeprefix("sagas ")
-    return {"first": redrive, "second": f"; so does `sagas {retry}`, but the message stays in the queue"}
-
-
 def _undone(saga: SagaView) -> str:
-    """The sentence about a saga that was undone: its undone steps, and those without an undo."""
+    """Return the sentence about a saga that was undone: its undone steps, and steps without an undo."""
     undone = [step["name"] for step in saga["steps"] if step["status"] == "COMPENSATED"]
     completed = [step["name"] for step in saga["steps"] if step["status"] == "COMPLETED"]
     if completed:
@@ -144,7 +146,7 @@ def _undone(saga: SagaView) -> str:
 
 
 def _lease(saga: SagaView, now: float) -> Iterator[str]:
-    """The sentence about the worker with the saga's lease, and its last heartbeat."""
+    """Yield sentences about the worker that holds the saga's lease, and its last heartbeat."""
     lease = saga.get("lease")
     if not lease or saga["status"] in ENDED:
         return
@@ -160,7 +162,7 @@ def _lease(saga: SagaView, now: float) -> Iterator[str]:
 
 
 def waits_for(saga: SagaView, step: StepView, now: float) -> str:
-    """Return a sentence on a step's wait: its start and end, and the command that ends it. ``now``: epoch seconds."""
+    """Return a sentence on a step's wait: start, end, and the command that ends it. ``now`` is in epoch seconds."""
     until = step["waits_until"] or ""
     end = f"{moment(until)}, in {span(max(0.0, epoch(until) - now))}" if until else "further notice"
     since = f" since {moment(step['started_at'])}" if step["started_at"] else ""
@@ -176,7 +178,7 @@ def waits_for(saga: SagaView, step: StepView, now: float) -> str:
 
 
 def _children(saga: SagaView, step: StepView) -> str:
-    """The sentence about the children of a step; empty if it has started none."""
+    """Return the sentence about the children of a step; empty if it has started no children."""
     children = step.get("children")
     waits = step.get("waiting_for") == "children"
     if not children or not (waits or children["total"]):
@@ -188,7 +190,7 @@ def _children(saga: SagaView, step: StepView) -> str:
 
 
 def failed_children(saga: SagaView) -> list[str]:
-    """Return a line for each failed child that the API names, whatever the parent's status is now."""
+    """Return a line for each failed child that the API names, whatever the status of the parent."""
     lines = list[str]()
     for step in saga["steps"]:
         children = step.get("children")
@@ -199,7 +201,7 @@ def failed_children(saga: SagaView) -> list[str]:
 
 
 def _errors(saga: SagaView) -> Iterator[str]:
-    """The error that ended the forward way, then those of undos and of retried steps."""
+    """Yield the error that made the saga fail, then the errors of undos and of retried steps."""
     cause = saga["error"]
     if cause is not None:
         failed = next((step for step in saga["steps"] if step["name"] == cause.get("step")), None)
@@ -209,7 +211,8 @@ def _errors(saga: SagaView) -> Iterator[str]:
         if error is None or step["status"] == "COMPENSATED" or (cause is not None and _error(error) == _error(cause)):
             continue
         # While the first attempt of an undo runs, the error is still the step's own.
-        undo = step["status"] in _UNDOING and _failed_attempt(step, undo=True) > 0
+        # Between a retry and its attempt the step is COMPLETED again.
+        undo = step["status"] in (*_UNDOING, "COMPLETED") and _failed_attempt(step, undo=True) > 0
         yield f"{'The undo of ' if undo else ''}{_failure(saga, step, error, undo=undo)}"
 
 
@@ -221,7 +224,7 @@ def _failure(saga: SagaView, step: StepView, error: ErrorView, *, undo: bool = F
 
 
 def _failed_attempt(step: StepView, *, undo: bool) -> int:
-    """The number of the attempt that failed: if one is running, the one before it."""
+    """Return the number of the attempt that failed. While an attempt runs, that is the previous attempt."""
     number = step["undo_attempts"] if undo else step["attempts"]
     runs = step["status"] == ("COMPENSATING" if undo else "RUNNING") and not step["next_attempt_at"]
     return max(number - runs, 0)

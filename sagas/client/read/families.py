@@ -1,4 +1,4 @@
-"""A saga with its children, and their children, down to the last."""
+"""A saga with all its descendants: its children, their children, and so on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAGE = 100
 
 
 class Family(TypedDict):
-    """A saga and its children. ``more`` is present if there was no room for all children."""
+    """A saga and its children. ``more`` is present if some children are left out."""
 
     saga: SagaView | Summary
     children: list[Family]
@@ -23,12 +23,12 @@ class Family(TypedDict):
 def family_of(
     ask: Callable[..., Page], saga: SagaView | Summary, most: int | None = None, childless: Collection[str] = ()
 ) -> Family:
-    """Return a saga with its descendants, ``most`` at most. Sagas of ``childless`` types are not asked for children."""
+    """Return a saga with at most ``most`` descendants. Sagas of ``childless`` types are not asked for children."""
     return _family(ask, saga, iter(range(most)) if most is not None else itertools.count(), childless)
 
 
 def childless_in(types: Iterable[TypeView]) -> list[str]:
-    """Return the names of the saga types without children steps."""
+    """Return the saga types whose steps start no children."""
     return [view["type"] for view in types if not any(step.get("children") for step in view["steps"])]
 
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _DAY = 24 * 3600.0
 _MARGIN = 60.0
-"""Lines are read from this many seconds before the saga's creation, because clocks differ."""
+"""Reading starts this many seconds before the saga's creation, because clocks differ."""
 
 
 class LogLine(TypedDict):
     """A log line.
 
-    Keys: ``at`` in epoch seconds, ``group`` the log group, ``event_id`` the line's id there, ``message`` its text,
-    ``fields`` the fields of the text if it is a JSON object.
+    Keys: ``at`` is in epoch seconds, ``group`` is the log group, ``event_id`` the line's id in the group, ``message``
+        its text, and ``fields`` the fields of the text if it is a JSON object.
     """
 
     at: float
@@ -48,18 +48,18 @@ class LogCalls:
         return [*self._endpoints.log_groups]
 
     def logs(self, saga_id: str, since: float | None = None) -> list[LogLine]:
-        """Return the log lines with the saga's id: the library's own lines, and those of ``ctx.logger``.
+        """Return the log lines with the saga's id: lines of the library, and lines of ``ctx.logger``.
 
         Args:
             saga_id: the saga's id.
-            since: return lines from this time on, in epoch seconds. The default is the saga's creation, or one day ago
-                if its id has no time, as after a start with a key.
+            since: return lines from this time on, in epoch seconds. Default: the saga's creation. Ids of sagas started
+                with a key do not contain it; for them, the default is one day ago.
 
         Returns:
             The lines, oldest first.
 
         Raises:
-            InvalidRequest: this is not a saga id.
+            InvalidRequest: ``saga_id`` is not a saga id.
             SagaError: access to the logs is denied, or the log groups are unknown.
         """
         try:
@@ -90,7 +90,7 @@ def _lines(client: Any, group: str, saga_id: str, since: float) -> list[LogLine]
             events = [event for page in pages for event in page["events"]]
         except ClientError as error:
             if code_of(error) == "ResourceNotFoundException":
-                return []  # on an emulator, a function that never ran has no log group
+                return []  # on an emulator, functions that never ran have no log group
             raise
     lines = list[LogLine]()
     for event in events:

@@ -1,1 +1,1 @@
-"""Geometry of what is drawn: numbers and words, no HTML."""
+"""The geometry of drawings, as numbers and words without HTML."""

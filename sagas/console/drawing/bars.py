@@ -1,4 +1,4 @@
-"""Geometry of a bar chart over time: a row of bars per kind of event."""
+"""The geometry of a bar chart over time, with a row of bars per kind of event."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from sagas.core.text import iso, moment
 
 NAMES, WIDTH, LANE, GAP = 190, 1000, 44, 12
-"""Units of the drawing: width of the names' column, whole width, height of a row, and its margin."""
+"""In units of the drawing: the width of the names, the whole width, the height of a row, and the margin of a row."""
 COUNT = 48
-"""Bars in a row."""
+"""The number of bars in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartBar:
-    """A period in which an event happened.
+    """A bar: a period in which an event happened.
 
-    Args:
-        x, y, width, height: where it is.
-        title: how often and when, in a sentence.
+    Args: x, y, width, height: position and size of the bar.
+        title: the number of events and the period, in a sentence.
     """
 
     x: float
@@ -31,14 +30,14 @@ class ChartBar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row: one kind of event.
+    """A row of bars for one kind of event.
 
     Args:
-        name: of the event.
-        y: top of the row.
-        total: number of events.
-        most: number of events in the highest bar.
-        bars: of the periods with events.
+        name: the kind of event.
+        y: the top of the row.
+        total: the number of events.
+        most: the number of events in the highest bar.
+        bars: a bar for each period with events.
     """
 
     name: str
@@ -57,7 +56,8 @@ class Bars:
 
 
 def bars(happened: Mapping[str, Sequence[float]], begin: float, end: float) -> Bars:
-    """Return the chart of a period. ``happened``: times of the events by kind, epoch seconds; others are ignored."""
+    """Return the bar chart of a span of time. ``happened`` has the times of events in epoch seconds, by kind. Times
+    outside the span are ignored."""
     size, wide = (end - begin) / COUNT, (WIDTH - NAMES) / COUNT
     lanes = list[Lane]()
     for number, (name, times) in enumerate(happened.items()):

@@ -1,4 +1,4 @@
-"""Geometry of a saga's graph: a row of boxes for the steps, and below each its undo."""
+"""The geometry of a saga's graph: a row of boxes for the steps, each with its undo below."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any
 
 WIDTH, HEIGHT, _GAP, _EDGE = 190, 48, 56, 8
 _LONGEST = 22
-"""Characters that a box has room for."""
+"""A box has room for this many characters."""
 _UNDOS = {"COMPENSATED": "DONE", "COMPENSATING": "RUNNING", "COMPENSATION_FAILED": "FAILED"}
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step or an undo.
+    """The box of a step or of an undo.
 
-    Args:
-        x, y: of its upper left corner.
-        name: cut to the width.
-        status: of the step, or ``UNDO_`` and a word for an undo.
-        label: the status, number of attempts and pivot, in words.
-        undo: whether it is an undo.
+    Args: x, y: the upper left corner of the box.
+        name: the name of the step, cut to the width.
+        status: the step's status; for an undo, ``UNDO_`` and a status, such as ``UNDO_DONE``.
+        label: the status, the number of attempts and whether it is the pivot, in words.
+        undo: whether the box is that of an undo.
     """
 
     x: int
@@ -34,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A line from one box to another; ``back`` from undo to undo, ``down`` from a step to its undo."""
+    """A line from one box to another: ``back`` goes from undo to undo, ``down`` from a step to its undo."""
 
     x1: int
     y1: int
@@ -45,7 +44,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The whole drawing, and how large it is."""
+    """The whole drawing, and its size."""
 
     width: int
     height: int
@@ -54,7 +53,7 @@ class Graph:
 
 
 def graph(steps: Sequence[Mapping[str, Any]], undos: Mapping[str, str | None], misfit: str = "") -> Graph:
-    """Return the drawing of a saga's steps. ``misfit``: the step that does not fit the deployed code, or empty."""
+    """Return the drawing of a saga's steps. ``misfit`` names the step that does not fit the deployed code, if any."""
     boxes, arrows, below = list[Box](), list[Arrow](), list[Box]()
     lower = _EDGE + HEIGHT + _GAP // 2
     for index, step in enumerate(steps):

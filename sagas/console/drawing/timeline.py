@@ -1,4 +1,4 @@
-"""Geometry of a saga's timeline: a lane per step with its attempts, waits and undos, from the audit trail."""
+"""The geometry of a saga's timeline: from the audit trail, a lane per step with its attempts, waits and undos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sagas.core.text import end_of, epoch, span
 
 NAMES, WIDTH, LANE, TOP = 150, 1000, 34, 26
-"""Units of the drawing: columns for the names, for all, a lane's height, and the scale's."""
+"""In units of the drawing: the width of the names, the whole width, the height of a lane, and that of the scale."""
 _THINNEST = 3.0
 _TICKS = 7
 _SIZES = (
@@ -17,7 +17,7 @@ _SIZES = (
     *(10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800),
     *(86400 * days for days in (0.5, 1, 2, 5, 10, 20, 50, 100, 200)),
 )
-"""Seconds between two ticks: round numbers."""
+"""Round numbers of seconds between two ticks."""
 _KINDS = {
     "StepCompleted": "done",
     "StepFailed": "failed",
@@ -36,17 +36,16 @@ WORDS = {
     "undo-failed": "the undo failed",
     "running": "runs",
 }
-"""The legend: a text per kind of bar."""
+"""The legend, with a text per kind of bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An attempt, a wait, or an undo.
+    """The bar of an attempt, a wait or an undo.
 
-    Args:
-        x, y, width, height: where it is.
+    Args: x, y, width, height: position and size of the bar.
         kind: a key of :data:`WORDS`.
-        title: what happened, in a sentence.
+        title: a sentence that says what happened.
     """
 
     x: float
@@ -59,7 +58,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A bar in words, for screen readers."""
+    """A bar described in words, for screen readers."""
 
     step: str
     what: str
@@ -69,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The whole drawing: lanes by name and height, ticks by position and label, and where undoing started."""
+    """The whole drawing: lanes with name and height, ticks with position and label, and the start of undoing."""
 
     height: float
     lanes: tuple[tuple[float, str], ...]
@@ -90,7 +89,7 @@ class _Stretch:
 
 
 def timeline(saga: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], now: float) -> Timeline:
-    """Return the drawing of a saga's life so far. ``now``: epoch seconds."""
+    """Return the drawing of a saga's life up to now. ``now``: epoch seconds."""
     names = [step["name"] for step in saga["steps"]]
     stretches = [*_stretches(entries, set(names)), *_now(saga, entries, now)]
     begin = epoch(saga["created_at"])

@@ -17,9 +17,9 @@ from sagas.core.text import end_of, epoch, iso
 SPANS = {"1h": 3_600.0, "24h": 86_400.0, "7d": 7 * 86_400.0}
 ENDS = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 MOST = 1_000
-"""Sagas per row: ten pages of the list."""
+"""A row is made from at most this many sagas, ten pages of the list."""
 _STEPPED = 60.0
-"""The end of the span is rounded to these seconds, so that the page stays the same in between."""
+"""The end of the span is rounded to this many seconds, so the page stays the same in between."""
 
 
 def show(desk: Desk, request: Request, name: str) -> Response:
@@ -56,7 +56,7 @@ def show(desk: Desk, request: Request, name: str) -> Response:
         short=short,
         most=MOST,
         sampled=len(sample),
-        # the median, the 95th percentile and the number of seconds that their last attempts took
+        # the median and the 95th percentile of the seconds that last attempts took, and their number
         steps=[(step, _share(all_, 0.5), _share(all_, 0.95), len(all_)) for step, all_ in took.items()],
         stats=desk.source.stats(name),
         metrics=desk.links.metrics,
@@ -64,5 +64,5 @@ def show(desk: Desk, request: Request, name: str) -> Response:
 
 
 def _share(values: Sequence[float], share: float) -> float:
-    """Return a percentile, by the nearest-rank method. ``share``: 0 to 1."""
+    """Return a percentile by the nearest-rank method. ``share`` is 0 to 1."""
     return sorted(values)[max(math.ceil(share * len(values)) - 1, 0)]

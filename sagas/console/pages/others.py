@@ -18,7 +18,7 @@ from sagas.errors import NotFound
 
 
 def letters_of_all(desk: Desk, request: Request) -> Response:
-    """Return how many dead letters each type has."""
+    """Return the page with the number of dead letters per type."""
     return desk.page(request, "letters_all.html", counts=desk.source.letters_of_all())
 
 
@@ -30,7 +30,7 @@ def letters(
     said: str = "",
     fates: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the dead letters of a type."""
+    """Return the page of a type's dead letters."""
     type_named(desk, name)
     views = list[DeadLetter]()
     for letter in found or ():
@@ -39,7 +39,7 @@ def letters(
         except (ValueError, RecursionError):
             views.append(letter if desk.redaction.payloads else replace(letter, body="***"))
             continue
-        # A message of the library contains requests and results.
+        # Messages of the library contain requests and results.
         body = desk.redaction.apply(body, list[str]())
         views.append(replace(letter, body=json.dumps(body, ensure_ascii=False)))
     return desk.page(
@@ -55,12 +55,12 @@ def letters(
 
 
 def types(desk: Desk, request: Request) -> Response:
-    """Return all saga types."""
+    """Return the page of all saga types."""
     return desk.page(request, "types.html", types=desk.source.types())
 
 
 def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SENT, http_status: int = 200) -> Response:
-    """Return the page of a saga type: its steps, its pauses, and a form to start a saga."""
+    """Return the page of a saga type, with its steps, its pauses, and a form to start a saga."""
     saga_type = type_named(desk, name)
     return desk.page(
         request,
@@ -74,14 +74,14 @@ def type_(desk: Desk, request: Request, name: str, refused: RefusedForm = NOT_SE
 
 
 def breakers(desk: Desk, request: Request) -> Response:
-    """Return the circuit breakers."""
+    """Return the page of circuit breakers."""
     found, types = desk.source.together(desk.source.breakers, desk.source.types)
     active = {match["type"]: True for match in found} | {saga_type["type"]: saga_type["active"] for saga_type in types}
     return desk.page(request, "breakers.html", breakers=found, active=active)
 
 
 def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Response:
-    """Return the page of a type's sweep, and the report of the last one."""
+    """Return the page of a type's sweep, with the report of the last sweep."""
     type_named(desk, name)
     counts = (
         {kind: report[kind] for kind in ("orphans", "unreferenced", "kept", "young", "unknown", "foreign")}
@@ -93,7 +93,7 @@ def sweeps(desk: Desk, request: Request, name: str, report: Any = None) -> Respo
 
 
 def sweeps_of_all(desk: Desk, request: Request) -> Response:
-    """Return the sweeps of all types."""
+    """Return the page of all types' sweeps."""
     return desk.page(request, "sweeps_all.html", types=desk.source.types())
 
 
@@ -106,7 +106,7 @@ def job(desk: Desk, request: Request, number: int) -> Response:
 
 
 def type_named(desk: Desk, name: str) -> Any:
-    """Return a saga type."""
+    """Return a saga type as the service describes it."""
     for saga_type in desk.source.types():
         if saga_type["type"] == name:
             return saga_type

@@ -21,10 +21,9 @@ from sagas.operations import VERBS
 
 _PAGE = 200
 _FAMILY = 100
-"""Sagas of a family per page; the list has the rest."""
+"""A page shows at most this many sagas of a family. The list has the others."""
 _BAD = ("Failed", "Lost", "DeadLettered", "TimedOut", "Exhausted")
 _DID: Mapping[str, str] = {name: operation.verb.confirmation for name, operation in VERBS.items()} | {
-    Do.REDRIVE: "Its message is on its way back to its queue.",
     Do.RECOVER: "The supervisor checked the saga.",
     Do.SIGNAL: "The signal was accepted.",
     Do.RERUN: "This is the new saga.",
@@ -36,9 +35,9 @@ _WAITS = {
     "paused": "It waits before its next step, which is paused",
     "release": "It waits for a release",
 }
-"""What a saga waits for, in words."""
+"""Texts that say what a saga waits for."""
 _RELEASE = "Waiting for a release"
-"""The start of a sentence that repeats the action."""
+"""The beginning of sentences that only repeat the action."""
 _ENDED = ("COMPLETED", "COMPENSATED", "CANCELLED", "FAILED", "COMPENSATION_FAILED")
 
 
@@ -56,9 +55,9 @@ def show(
     related = any(step.get("children") for step in saga["steps"])
     family = family_of(desk.source.list, saga, _FAMILY, childless_in(types.values())) if related else None
     waits = _wait(saga, declared)
-    # The page has buttons in place of commands, and shows the action in full.
+    # The page has buttons instead of commands, and explains the action elsewhere.
     lines = [line for line in advice(saga, now) if "`sagas " not in line and not line.startswith(_RELEASE)]
-    # Every saga that has ended can run again.
+    # Any saga that has ended can be run again.
     again = (Do.RERUN,) if saga["status"] in _ENDED and not saga.get("purged_at") else ()
     return desk.page(
         request,
@@ -89,13 +88,13 @@ def show(
 
 
 def _usual(status: str) -> list[str]:
-    """Return the verbs that the advice never names. One for many sagas is offered only in its usual statuses."""
+    """Return the verbs that the advice never names. Verbs for many sagas are offered only in their usual statuses."""
     others = ((name, operation.bulk_statuses) for name, operation in VERBS.items() if name not in _ADVISED)
     return [name for name, many in others if not many or status in many]
 
 
 def _audit_page(request: Request, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a part of the audit trail, the last entry first."""
+    """Return a page of the audit trail, the last entry first."""
     failed = request.query_params.get("audit") == "failed"
     listed = [entry for entry in entries if not failed or entry["action"].endswith(_BAD)]
     first = max(int(at) if (at := request.query_params.get("from", "0")).isdigit() else 0, 0)
@@ -122,7 +121,7 @@ def _wait(saga: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any
 
 
 def _errors_of_children(desk: Desk, saga: Mapping[str, Any], family: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the errors of children by id. Redacting a text takes the full child."""
+    """Return the errors of children by id. A message needs the full child, which shows what to redact."""
     failures = dict[str, Any]()
     for step in saga["steps"]:
         of: dict[str, Any] = step.get("children") or {}
@@ -147,6 +146,6 @@ def document(desk: Desk, _request: Request, name: str, saga_id: str) -> Response
 
 
 def _without_values(entries: list[Any]) -> list[Any]:
-    """Drop the values from entries: the page shows them as request and results, redacted."""
+    """Return entries without values. The page shows the values as request and results, redacted."""
     kept = ({key: value for key, value in entry["details"].items() if key != "value"} for entry in entries)
     return [{**entry, "details": details} for entry, details in zip(entries, kept, strict=True)]

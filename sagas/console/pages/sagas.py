@@ -1,4 +1,4 @@
-"""The list of sagas, and the search."""
+"""The pages for the list of sagas and for the search."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ STATUSES = (
 )
 _PAGE = 50
 _MOST_PAGES = 20
-"""The list reads at most this many of the service's pages, because a filter may drop every saga on a page."""
+"""A list reads at most this many pages of the service, because the text may match no saga on a page."""
 _LOOKED_THROUGH, _AT_ONCE = 500, 100
 MOST = 10_000
-"""Sagas of one job at most."""
+"""A job has at most this many sagas."""
 MANY = 100
-"""For more sagas than this, the operator must type their number."""
+"""To act on more sagas than this, the operator must type their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which sagas a list has.
+    """The filter of a list of sagas.
 
     Args:
-        name: their type; empty for all.
-        status: their status; empty for all.
-        more: ``since``, ``until``, ``parent``, ``find``: filters of the service.
-        text: part of their errors, ids or types.
-        now: epoch seconds, for relative times.
+        name: the saga type; empty for all.
+        status: the status; empty for all.
+        more: the service's other filters: ``since``, ``until``, ``parent``, ``find``.
+        text: a part of the error, the id or the type.
+        now: the current time in epoch seconds, for relative times.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Filter:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The query for the service."""
+        """The query to send to the service."""
         given: dict[str, Any] = {side: text for side, text in self.more.items() if text}
         given |= {
             side: so_long_ago(given[side], self.now) or given[side] for side in ("since", "until") if side in given
@@ -60,7 +60,7 @@ class Filter:
         return {"type": self.name or None, "status": self.status or None, **given}
 
     def fits(self, saga: Mapping[str, Any], error: str = "") -> bool:
-        """Whether a saga of a list contains the text. ``error``: its full error, if known."""
+        """Whether a listed saga contains the text. ``error`` is the full error, if known."""
         words = " ".join([error or reason_of(saga), *error_of(saga), saga["saga_id"], saga["type"]])
         return not self.text or self.text.lower() in words.lower()
 
@@ -69,7 +69,7 @@ class Filter:
 
 
 def filter_of(desk: Desk, given: Mapping[str, str]) -> Filter:
-    """Return the filter in a URL's parameters or a form's fields."""
+    """Return the filter that a URL's parameters or a form's fields describe."""
     status = given.get("status", "").upper()
     more = {side: given.get(side, "").strip() for side in ("since", "until", "parent", "find")}
     status = status if status in STATUSES else ""
@@ -89,7 +89,7 @@ def values_in(text: str) -> dict[str, str]:
 
 
 def show(desk: Desk, request: Request) -> Response:
-    """Return a page of the list. The URL has the filter."""
+    """Return a page of the list. The filter is in the URL."""
     given = request.query_params
     filter_ = filter_of(desk, given)
     cursor, found = given.get("cursor") or None, list[Any]()
@@ -119,7 +119,7 @@ def show(desk: Desk, request: Request) -> Response:
 
 
 def _counts(stats: Any) -> dict[str, str]:
-    """Return the number of sagas per status: those in flight, and those that ended within a day."""
+    """Return the number of sagas per status, both in flight and ended within a day."""
     types: list[Any] = stats["types"] if stats else []
     short = {status for saga_type in types for status in saga_type["at_least"]}
     return {
@@ -130,7 +130,7 @@ def _counts(stats: Any) -> dict[str, str]:
 
 
 def everything(desk: Desk, request: Request) -> Response:
-    """Return the page for actions on all sagas of a filter."""
+    """Return the page for actions on all sagas that match a filter."""
     filter_ = filter_of(desk, request.query_params)
     found = matching(desk, filter_)
     full = desk.source.in_full([each for each in found[:_PAGE] if _failed(each)])
@@ -139,7 +139,7 @@ def everything(desk: Desk, request: Request) -> Response:
 
 
 def matching(desk: Desk, filter_: Filter) -> list[Any]:
-    """Return summaries of all sagas of a filter, :data:`MOST` at most."""
+    """Return summaries of all sagas that match a filter, at most :data:`MOST`."""
     if not filter_:
         raise InvalidRequest(
             "the filter is empty", [Problem("type", "choose a type, a status, a time or a text first")]
@@ -159,12 +159,12 @@ def _failed(saga: Mapping[str, Any]) -> bool:
 
 
 def _row(desk: Desk, saga: Mapping[str, Any], full: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a listed saga with its redacted ``error``."""
+    """Return a listed saga with its ``error`` redacted."""
     return {**saga, "error": desk.error(saga, full) or reason_of(saga)}
 
 
 def search(desk: Desk, request: Request) -> Response:
-    """Redirect to the saga with an id, the start of an id, or a key; otherwise list what may be meant."""
+    """Redirect to the saga with an id, the start of an id, or a key. Otherwise list sagas that may be meant."""
     text = request.query_params.get("q", "").strip()
     saga = desk.source.look_up(text)
     if saga is not None:

@@ -1,1 +1,1 @@
-"""Deploy an app to the emulator."""
+"""Deploys an app to the emulator."""

@@ -1,4 +1,4 @@
-"""Read the output of ``cdk synth``: stacks in deployment order, with their templates and assets."""
+"""Reads the output of ``cdk synth``: stacks in the order of deployment, with their templates and assets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sagas.local.emulator.nested import flattened
 from sagas.local.errors import LocalStackError
 
 _MOST_BYTES = 1_000_000
-"""CloudFormation's limit for the size of a template."""
+"""CloudFormation's limit for the size of a template, in bytes."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time in a zip file; with a fixed time, equal files make equal archives."""
+"""The earliest time that a zip file can store. With a fixed time, equal files make equal archives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Asset:
     key: str
 
     def content(self) -> bytes:
-        """Return the bytes to upload: the file, or the directory as a zip archive."""
+        """Return the bytes to upload: those of the file, or of a zip archive of the directory."""
         if not self.zipped:
             return self.path.read_bytes()
         buffer = io.BytesIO()
@@ -52,7 +52,7 @@ class Stack:
 
 
 def read_assembly(directory: Path, account: str, region: str) -> list[Stack]:
-    """Read the stacks, with dependencies before the stacks that need them."""
+    """Read the stacks of a cloud assembly. A stack comes after the stacks that it depends on."""
     artifacts: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["artifacts"]
     dependencies = {name: artifact.get("dependencies", ()) for name, artifact in artifacts.items()}
     stacks = [

@@ -1,4 +1,4 @@
-"""Deploy a stack to an endpoint without the CDK CLI."""
+"""Deploys stacks to an endpoint without the CDK CLI."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Deployer:
     Args:
         clients: clients of the endpoint.
         embedded: whether the endpoint is the embedded emulator, which needs no layers.
-        enforce_iam: whether the endpoint checks every call against policies, including those of resources.
+        enforce_iam: whether the endpoint checks every call against policies, including resource policies.
     """
 
     def __init__(self, clients: Clients, *, embedded: bool, enforce_iam: bool = False) -> None:
@@ -99,7 +99,7 @@ class Deployer:
             raise LocalStackError(f"{self._endpoint_url} does not answer as AWS would: {error}") from error
 
     def delete(self, name: str) -> None:
-        """Start the deletion of a stack. Resources that its template retains stay."""
+        """Start the deletion of a stack. Resources that the template retains stay."""
         self._cloudformation.delete_stack(StackName=name)
 
     def _upload(self, bucket: str, key: str, content: bytes) -> None:
@@ -110,7 +110,7 @@ class Deployer:
         self._s3.put_object(Bucket=bucket, Key=key, Body=content)
 
     def _create_or_update(self, name: str, template: dict[str, Any]) -> None:
-        # A template in a request can have 51,200 bytes; in a bucket, a megabyte.
+        # A template in a request can have 51,200 bytes. In a bucket, it can have a megabyte.
         bucket, key = "sagas-local-templates", f"{name}.json"
         self._upload(bucket, key, json.dumps(template).encode())
         arguments = {
@@ -146,7 +146,7 @@ class Deployer:
             return
         reason = "no reason given"
         events = self._cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-        # Events are newest first. The oldest failure is the cause of the others.
+        # Events are newest first. The oldest failure caused the others.
         for event in reversed(events):
             if event["ResourceStatus"].endswith("_FAILED"):
                 reason = f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', reason)}"

@@ -1,4 +1,4 @@
-"""``.sagas/local.json``: the addresses of a local stack's parts, for its clients."""
+"""``.sagas/local.json`` has the addresses of a local stack's parts, for its clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Description(Parts):
     pid: int | None = None
 
     def write(self, path: Path) -> None:
-        """Write the file in one piece, so that a waiting reader never sees half of it."""
+        """Write the file in one piece, so a waiting reader never sees only part of it."""
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
         draft.replace(path)
@@ -51,7 +51,7 @@ def describe(clients: Clients, stacks: Iterable[Deployed], pid: int | None) -> D
                 f"{clients.endpoint_url}/_aws/execute-api/{topology.api.id}/{topology.api.stage}",
                 topology.api.path,
             )
-        # In outputs, replace the API's host on AWS with the local one.
+        # In outputs, replace the API's host on AWS with the local host.
         outputs |= {name: root if ".execute-api." in value else value for name, value in deployed.outputs.items()}
     return Description(
         clients.endpoint_url,

@@ -1,4 +1,4 @@
-"""Update the code of running functions without a synthesis, so that an edit is live in less than two seconds."""
+"""Updates the code of running functions without a synthesis, so an edit is live in less than two seconds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sagas.local.errors import LocalStackError
 
 _POLL = 0.2
 _SETTLED = 0.1
-"""Seconds to wait for further changes: an editor writes a file in several steps, and a checkout writes many files."""
+"""Seconds to wait for further changes: editors write a file in several steps, and a checkout writes many files."""
 _NOT_WATCHED = frozenset({"__pycache__", "node_modules", "cdk.out", "build", "dist", "tests"})
 _AT_ONCE = 8
 
 
 def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Callable[[], bool]) -> Iterator[list[Path]]:
-    """Whenever files of a project have changed, yield their paths relative to the project."""
+    """Yield the relative paths of changed files, whenever files of a project have changed."""
     while running():
         time.sleep(_POLL)
         now = seen(project)
@@ -39,7 +39,7 @@ def changes(project: Path, before: Mapping[Path, tuple[int, int]], running: Call
 
 
 def seen(project: Path) -> dict[Path, tuple[int, int]]:
-    """Return time and size of each watched file of a project, by its relative path.
+    """Return the time and size of each watched file of a project, by relative path.
 
     Hidden directories, virtual environments, tests and build output are not watched.
     """
@@ -61,13 +61,13 @@ def seen(project: Path) -> dict[Path, tuple[int, int]]:
 
 
 class LiveCode:
-    """The code of the deployed functions, updated file by file.
+    """The code of the deployed functions, which is updated file by file.
 
     Args:
         clients: clients of the emulator.
         project: the directory with the functions' packages.
-        scratch: directory for copies of the current code.
-        stacks: the stacks as read and as deployed.
+        scratch: the directory for copies of the current code.
+        stacks: the stacks, both as read and as deployed.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class LiveCode:
             self._code[asset] = Asset(copy, True, asset.bucket, asset.key)
 
     def renew(self, changed: Sequence[Path]) -> tuple[int, bool]:
-        """Copy changed files into the functions that use them. Returns how many functions have new code, and whether
-        the stack must be deployed as well, because more than the bodies of functions and methods changed."""
+        """Copy changed files into the functions that use them. Returns the number of functions with new code, and
+        whether the stack must be deployed, too, because more than the bodies of functions and methods changed."""
         everything, touched = False, set[Asset]()
         for relative in changed:
             source = self._project / relative
@@ -122,10 +122,10 @@ class LiveCode:
         return len(work), everything
 
     def _publish(self, work: tuple[str, str, str]) -> None:
-        """Publish a new version of a function's code, and move its aliases to it.
+        """Publish a new version of a function's code, and move the function's aliases to the new version.
 
-        Running invocations continue with their version. Only the last two versions published here are kept, because
-        each version has its own processes.
+        Running invocations continue with the old version. Only the last two versions from here are kept, because each
+        version has its own processes.
         """
         function, bucket, key = work
         answer = self._lambda.update_function_code(FunctionName=function, S3Bucket=bucket, S3Key=key, Publish=True)
@@ -138,7 +138,7 @@ class LiveCode:
 
 
 def outline(source: str, path: Path) -> str:
-    """Return the parts of a module that can affect the stack: everything but function bodies, and all imports."""
+    """Return the parts of a module that can affect the stack: all imports, and everything except function bodies."""
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""Run the project's CDK app without the CDK CLI."""
+"""Runs the project's CDK app without the CDK CLI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sagas.node import use_bundled_node
 
 
 def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
-    """Run the app and return the directory with its templates."""
+    """Run the app, and return the directory with the templates."""
     try:
         words = shlex.split(app)
     except ValueError as error:
@@ -29,11 +29,11 @@ def synthesize(app: str, files: Files, output: str = "cdk.out") -> Path:
     assembly = files.root / output
     shutil.rmtree(assembly, ignore_errors=True)
     environment = {**os.environ, "CDK_OUTDIR": str(assembly)}
-    # An app can import aws_cdk, and so start Node, before it imports this library.
+    # An app may import aws_cdk, which starts Node, before it imports this library.
     use_bundled_node(environment)
     with files.synth_log.open("wb") as log:
         try:
-            # In its own session: Ctrl-C reaches only this process, and the app's Node ends with the app.
+            # The app has its own session, so Ctrl-C reaches only this process, and the app's Node ends with the app.
             process = subprocess.Popen(  # noqa: S603 - the user's own command
                 words, cwd=files.project, env=environment, stdout=log, stderr=log, start_new_session=True
             )

@@ -1,1 +1,1 @@
-"""The emulator, and adaptations where it differs from AWS."""
+"""The emulator, and adaptations of templates where the emulator differs from AWS."""

@@ -1,4 +1,4 @@
-"""Adapt templates to the emulator's gaps. The template for AWS stays unchanged."""
+"""Adapts templates to the emulator. The templates for AWS do not change."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def as_deployable(template: dict[str, Any]) -> dict[str, Any]:
 def without_layers(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template without layers.
 
-    The emulator runs functions in its own interpreter. The packages of the layers are already installed there, built
-    for this machine.
+    The emulator runs functions in its own interpreter, which already has the packages of the layers, built for this
+    machine.
     """
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
@@ -56,8 +56,7 @@ def without_gradual_deployment(template: dict[str, Any]) -> dict[str, Any]:
 def without_signatures(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with an API that accepts unsigned requests.
 
-    Unless IAM is enforced, the emulator requires a signature but does not check it. That would only lock out
-    ``curl``.
+    Unless IAM is enforced, the emulator requires a signature, but does not check it. That would only exclude ``curl``.
     """
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
@@ -79,7 +78,7 @@ def without_transport_rule(template: dict[str, Any]) -> dict[str, Any]:
 
 def with_batch_actions(template: dict[str, Any]) -> dict[str, Any]:
     """Return the template with policies that also allow batch actions. On AWS, the permission for one message includes
-    batches; the emulator needs an extra permission."""
+    batches. The emulator needs a separate permission."""
     changed = copy.deepcopy(template)
     for resource in changed["Resources"].values():
         if resource["Type"] not in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
@@ -102,7 +101,8 @@ def with_local_paths(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with secrets named by ARN. On AWS a ``Ref`` is the ARN; in the emulator it is the name."""
+    """Return the template with secrets named by ARN. On AWS a ``Ref`` to a secret is the ARN. In the emulator it is the
+    name."""
     secrets = {
         name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::SecretsManager::Secret"
     }
@@ -114,7 +114,7 @@ def with_secret_arns(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with the API URLs in functions' variables pointing to this endpoint instead of AWS."""
+    """Return the template with variables of functions whose API URLs point to this endpoint instead of AWS."""
     suffix = {"Ref": "AWS::URLSuffix"}
 
     def change(node: dict[str, Any]) -> dict[str, Any] | None:
@@ -134,7 +134,7 @@ def with_local_apis(template: dict[str, Any], endpoint_url: str) -> dict[str, An
 
 
 def with_local_callbacks(template: dict[str, Any], endpoint_url: str) -> dict[str, Any]:
-    """Return the template with callback URLs pointing to this endpoint instead of AWS."""
+    """Return the template with callback URLs that point to this endpoint instead of AWS."""
     changed = copy.deepcopy(template)
     resources: dict[str, Any] = changed["Resources"]
     topology = Topology()
@@ -156,7 +156,7 @@ def needed_assets(stack: Stack, template: dict[str, Any]) -> Iterator[Asset]:
 
 
 def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
-    """Return the TTL attribute of each table, by the table's logical id. The emulator ignores it in templates."""
+    """Return the TTL attribute of each table, by logical id. The emulator ignores this attribute in templates."""
     return {
         name: resource["Properties"]["TimeToLiveSpecification"]["AttributeName"]
         for name, resource in template["Resources"].items()
@@ -165,8 +165,8 @@ def ttl_attributes(template: dict[str, Any]) -> dict[str, str]:
 
 
 def _changed(node: Any, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
-    """Return a copy in which ``change`` has replaced objects. Where it returns None, the object's members are copied
-    likewise."""
+    """Return a copy in which ``change`` has replaced objects. If it returns None for an object, the same applies to the
+    object's members."""
     if isinstance(node, list):
         return [_changed(item, change) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""boto3 clients of an endpoint, with credentials that are valid only there."""
+"""Creates boto3 clients of an endpoint, with credentials that are valid only there."""
 
 from __future__ import annotations
 

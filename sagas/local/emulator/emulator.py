@@ -1,10 +1,10 @@
 """The emulator's process: ``python -m sagas.local.emulator.emulator PORT LOCK SECONDS [--attached] [ORIGIN ...]``.
 
-It serves ministack like ministack's own command, and adds a graceful shutdown. On SIGTERM, or when the process that
-started it with ``--attached`` ends, it delivers no more messages and scheduled events. It waits until running functions
-have finished, because they need its tables and queues, and then stops.
+The process serves ministack as ministack's own command does, and adds a graceful shutdown. The shutdown begins with
+SIGTERM or, with ``--attached``, when the parent process ends. The emulator then delivers no more messages and scheduled
+events, and waits for running functions, which need its tables and queues.
 
-It runs any code that it receives, so it refuses requests from web pages, except those of the given origins.
+The emulator runs any code that it receives, so it refuses requests from web pages, unless their ORIGIN is allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sagas.loopback import Loopback
 
 _POLL = 0.05
 _QUIET = 3
-"""Consecutive polls that must find nothing running, since a message is received a moment before its function starts."""
+"""This many consecutive polls must find nothing running: a message is received shortly before its function starts."""
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
     config.graceful_timeout = 1.0
     config.loglevel = "WARNING"
     _take_nested_stacks_as_one()
-    # Delays of messages and expiry of items follow the clock of the functions.
+    # The delays of messages and the expiry of items follow the clock of the functions.
     clock = _SkippedTime(os.environ.get("SAGAS_CLOCK", ""))
     for service in ("sqs", "dynamodb"):
         _module(f"ministack.services.{service}").time = clock
@@ -75,17 +75,17 @@ def main() -> int:
 
 
 async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> None:
-    """Wait until the emulator must stop serving."""
+    """Wait until the emulator must shut down."""
     loop, stop_requested = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop_requested.set)
     if attached:
-        # Nothing is written to this pipe, so it becomes readable when its other end is closed.
+        # Nobody writes to this pipe, so it becomes readable when the parent has closed the other end.
         loop.add_reader(sys.stdin.fileno(), stop_requested.set)
     await stop_requested.wait()
     if attached:
         loop.remove_reader(sys.stdin.fileno())
-    # From here on nothing new starts, and running functions can finish.
+    # From here on, nothing new starts, and running functions can finish.
     lambda_service, runtime = _module("ministack.services.lambda_svc"), _module("ministack.core.lambda_runtime")
     lambda_service._poll_sqs = lambda: False
     lambda_service._poll_dynamodb_streams = lambda: False
@@ -103,16 +103,16 @@ async def _until_stopped(patience: float, attached: bool, waits_for: Path) -> No
 
 def _note_functions_in_use(path: Path, runtime: Any) -> None:
     """Write the names of the running functions to a file."""
-    # a pool's key is account:region:function:qualifier
+    # the key of a pool is account:region:function:qualifier
     with runtime._lock:
         names = {key.split(":")[2] for key, pool in runtime._workers.items() if any(worker.in_use for worker in pool)}
     path.write_text(" ".join(sorted(names)))
 
 
 def _take_nested_stacks_as_one() -> None:
-    """Lift the limits of a template: nested stacks are deployed here as one template (``nested.py``).
+    """Lift the limits of a template, because nested stacks are deployed as one template (``nested.py``).
 
-    The limits are still checked for each nested template: resources by the CDK, and the size when it is read.
+    Each nested template is still checked: the CDK checks the number of resources, and ``assembly.py`` the size.
     """
     _module("ministack.services.cloudformation.helpers").TEMPLATE_URL_MAX_BYTES = sys.maxsize
     engine = _module("ministack.services.cloudformation.engine")
@@ -124,7 +124,7 @@ def _take_nested_stacks_as_one() -> None:
 
 
 class _SkippedTime:
-    """The module ``time`` with a ``time()`` that follows the functions' clock."""
+    """Stands for the module ``time``. Its ``time()`` follows the clock of the functions."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -145,7 +145,7 @@ class _SkippedTime:
 
 
 def _log_by(clock: _SkippedTime) -> None:
-    """Stamp log lines with the clock's time, since searches for a saga's lines start at its creation."""
+    """Give log lines the time of the stack's clock: searches for a saga's lines start at the saga's creation."""
     logs = _module("ministack.services.cloudwatch_logs")
     append: Callable[..., None] = logs._append_log_events
 
@@ -157,7 +157,7 @@ def _log_by(clock: _SkippedTime) -> None:
 
 
 def _fill_in_schedules() -> None:
-    """Have Scheduler replace its placeholders in a target's input, which ministack leaves unchanged."""
+    """Have Scheduler replace placeholders in a target's input, which ministack does not do."""
     eventbridge = _module("ministack.services.eventbridge")
     invoke: Callable[..., None] = eventbridge._invoke_target
 
@@ -180,8 +180,8 @@ def _fill_in_schedules() -> None:
 
 
 def _read_streams_aside() -> None:
-    """Read streams in a separate thread. ministack reads them between queues and calls their functions there, so a
-    failing function would block all queues."""
+    """Read streams in a separate thread. Otherwise ministack reads streams and queues in turns and calls functions in
+    the same thread, so a failing function would block all queues."""
     lambda_service = _module("ministack.services.lambda_svc")
     read: Callable[[], bool] = lambda_service._poll_dynamodb_streams
     requested = Event()
@@ -205,7 +205,7 @@ def _read_streams_aside() -> None:
 
 
 def _module(name: str) -> Any:
-    """Import a module without types. Most are ministack's, whose version is pinned because its internals are used."""
+    """Import a module without types. Most are ministack's. Its version is pinned, because its internals are used."""
     return import_module(name)
 
 

@@ -1,4 +1,4 @@
-"""Additions to the emulator's IAM, for when it is enforced."""
+"""Additions to the emulator's IAM, which apply if IAM is enforced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Query = dict[str, list[str]]
 
 
 def check_signatures_of_root(app: Any, evaluator: Any) -> None:
-    """Check the signatures of the root user, too: the emulator checks only those of other principals."""
+    """Check the signatures of the root user, too. The emulator itself checks only those of other principals."""
     pin: Callable[..., None] = app.pin_signed_request
 
     def pin_all(method: str, path: str, query: Query, lines: list[tuple[bytes, bytes]]) -> None:
@@ -21,7 +21,7 @@ def check_signatures_of_root(app: Any, evaluator: Any) -> None:
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
             headers[key] = f"{headers[key]},{text}" if key in headers else text
         by_header = headers.get("authorization", "").startswith("AWS4-")
-        # S3 itself checks presigned URLs.
+        # The emulator's S3 checks presigned URLs itself.
         if by_header or evaluator._query_signed(query):
             signer = app.extract_access_key_id(headers, query)
             signed = evaluator.SignedRequest(signer, method, path, query, headers, presigned=not by_header)
@@ -50,7 +50,7 @@ def check_scopes_of_signatures(app: Any, evaluator: Any, sigv4: Any, api_gateway
 
 
 def add_version_stages(iam_actions: Any) -> None:
-    """Let policies use the requested version stage of a secret."""
+    """Let policies have conditions on the requested version stage of a secret."""
     context_of: Callable[..., dict[str, Any]] = iam_actions.request_tag_context
 
     def context(service: str, action: str, body: bytes, *others: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Add to the emulator's SQS the tasks that move dead letters back to their source queues.
+"""Adds tasks to the emulator's SQS that move dead letters back to their source queues.
 
-In an account, *Start DLQ redrive* in the SQS console and ``sagas dlq redrive`` start such a task. Here a task has
-already ended when its start returns. As in SQS, it moves only visible messages. It fails at a message that was sent to
-the dead-letter queue directly, because that has no source queue.
+In an account, *Start DLQ redrive* in the SQS console and ``sagas dlq redrive`` start such a task. In the emulator, a
+task has ended when the call that starts it returns. As in SQS, a task moves only visible messages. It fails at a
+message that was sent directly to the dead-letter queue, because such a message has no source queue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def add_move_tasks(sqs: Any, iam_actions: Any) -> None:
 
     def extract_resource_arn(service: str, method: str, path: str, headers: Any, body: bytes, *others: Any) -> str:
         resource = str(resource_of(service, method, path, headers, body, *others))
-        # Only these calls name their queue by its ARN.
+        # Only calls on tasks name their queue by ARN.
         arn = str(iam_actions._safe_json_field(body, "SourceArn")) if (service, resource) == ("sqs", "*") else ""
         return arn or resource
 
@@ -36,14 +36,14 @@ def add_move_tasks(sqs: Any, iam_actions: Any) -> None:
 
 
 class _Tasks:
-    """The finished tasks. They are not stored, so they are lost when the emulator ends."""
+    """The finished tasks. Tasks are not stored, so they are lost when the emulator ends."""
 
     def __init__(self, sqs: Any) -> None:
         self._sqs = sqs
         self._done: list[dict[str, Any]] = []
 
     def start(self, data: dict[str, Any], _url: str) -> dict[str, Any]:
-        """Move the messages of a dead-letter queue to a destination, or each back to its source queue."""
+        """Move the messages of a dead-letter queue to a destination, or back to their source queues."""
         arn, to = str(data.get("SourceArn", "")), data.get("DestinationArn")
         source = self._queue("SourceArn", arn)
         policies = (
@@ -74,8 +74,7 @@ class _Tasks:
         return {"TaskHandle": task["TaskHandle"]}
 
     def recent(self, data: dict[str, Any], _url: str) -> dict[str, Any]:
-        """Return the last tasks of a queue, newest first. Only running tasks have a handle, and here none is
-        running."""
+        """Return the last tasks of a queue, newest first. None has a handle, because only running tasks have one."""
         arn, most = str(data.get("SourceArn", "")), min(int(data.get("MaxResults") or 1), _MOST_LISTED)
         self._queue("SourceArn", arn)
         tasks = [task for task in reversed(self._done) if task["SourceArn"] == arn][:most]
@@ -94,14 +93,15 @@ class _Tasks:
         return queue
 
     def _move(self, source: dict[str, Any], messages: Iterable[dict[str, Any]], to: str | None) -> tuple[int, str]:
-        """Move the messages. Returns their number, and the reason for stopping early; empty if all were moved."""
+        """Move the messages. Returns the number of moved messages, and the reason for an early stop; empty if all
+        messages were moved."""
         moved = 0
         with self._sqs._queues_lock:  # another thread polls the queues
             for message in messages:
                 target = self._sqs._queue_by_arn(to or message["sys"].get("DeadLetterQueueSourceArn", ""))
                 if target is None:
                     return moved, _NO_SOURCE
-                # A new message: with its own id, no receives, and the full retention period.
+                # As in SQS, this is a new message: it has a new id, no receives, and the full retention period.
                 copy = {"MessageBody": message["body"], "MessageAttributes": message["message_attributes"]}
                 if trace := message["sys"].get("AWSTraceHeader"):
                     header = {"DataType": "String", "StringValue": trace}

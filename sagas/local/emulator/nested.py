@@ -1,8 +1,8 @@
-"""Flatten nested stacks, because the emulator cannot update them: their resources move to the outer template.
+"""Flattens nested stacks, because the emulator cannot update them. Their resources move to the outer template.
 
-ministack 1.5.33 creates and deletes nested stacks, but an update of one fails (``Requested attribute Arn does not exist
-in schema for AWS::SQS::Queue``). Each logical id gets a prefix made from that of its stack, so that it stays the same
-from one deployment to the next.
+ministack 1.5.33 creates and deletes nested stacks, but fails to update them (``Requested attribute Arn does not exist
+in schema for AWS::SQS::Queue``). Each logical id gets a prefix that is made from the id of its stack, so it is the same
+in each deployment.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-_NESTED = "AWS::CloudFormation::Stack"
+NESTED = "AWS::CloudFormation::Stack"
 _VARIABLE = re.compile(r"\$\{([^!}][^}]*)\}")
 _SECTIONS = ("Conditions", "Mappings")
 
 Template = dict[str, Any]
 
 
+def prefix_of(id: str) -> str:
+    """Return the prefix of the logical ids of a nested stack's resources."""
+    return f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+
+
 def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
     """Return a template without nested stacks that creates the same resources."""
-    stacks = {id: resource for id, resource in template["Resources"].items() if resource["Type"] == _NESTED}
+    stacks = {id: resource for id, resource in template["Resources"].items() if resource["Type"] == NESTED}
     if not stacks:
         return template
     inner = {
@@ -38,16 +43,16 @@ def flattened(template: Template, load: Callable[[Any], Template]) -> Template:
 
 
 class _Inner:
-    """The template of a nested stack, translated to the outer template.
+    """Translates the template of a nested stack for the outer template.
 
     Args:
         id: the id of the nested stack in the outer template.
-        stack: its resource in the outer template.
-        template: its own template, without nested stacks.
+        stack: the resource of the nested stack in the outer template.
+        template: the template of the nested stack, which has no nested stacks itself.
     """
 
     def __init__(self, id: str, stack: Template, template: Template) -> None:
-        self._prefix = f"N{hashlib.sha256(id.encode()).hexdigest()[:8]}"
+        self._prefix = prefix_of(id)
         self._template = template
         self._needs: list[str] = _as_list(stack.get("DependsOn", []))
         arguments = stack["Properties"].get("Parameters", {})
@@ -65,14 +70,14 @@ class _Inner:
         return entries
 
     def output(self, name: str) -> Any:
-        """Return the value of an output, translated to the outer template."""
+        """Return the value of an output, translated for the outer template."""
         return self._rewritten(self._template["Outputs"][name]["Value"])
 
     def _renamed(self, id: str) -> str:
         return f"{self._prefix}{id}"
 
     def _outer_id(self, id: str) -> str:
-        """The id in the outer template, unless it is a pseudo parameter."""
+        """Return an id as it is in the outer template. Pseudo parameters do not change."""
         return id if id.startswith("AWS::") else self._renamed(id)
 
     def _rewritten(self, value: Any) -> Any:
@@ -99,13 +104,13 @@ class _Inner:
     def _entry(self, key: str, value: Any) -> Any:
         if key == "DependsOn":
             return [self._renamed(id) for id in _as_list(value)]
-        # In a policy a Condition is an object. If it is a name, it is a condition of the template.
+        # In a policy, a Condition is an object. If it is a text, it names a condition of the template.
         if key == "Condition" and isinstance(value, str):
             return self._renamed(value)
         return self._rewritten(value)
 
     def _substituted(self, text: str, variables: Mapping[str, Any]) -> Template:
-        """Rename the ids in the text of a substitution. Parameters become variables with their values."""
+        """Rename the ids in the text of ``Fn::Sub``. Parameters become variables that have the parameters' values."""
         values = dict(variables)
 
         def replace(match: re.Match[str]) -> str:
@@ -128,7 +133,7 @@ class _Outer:
         self._inner = inner
 
     def rewritten(self, value: Any) -> Any:
-        """Return a part of the template with references to the resources instead of the stacks."""
+        """Return a part of a template in which references to outputs of stacks are references to resources."""
         match value:
             case {"Fn::GetAtt": [str(id), str(attribute)]} if id in self._inner:
                 return self.rewritten(self._inner[id].output(attribute.removeprefix("Outputs.")))

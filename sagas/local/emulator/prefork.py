@@ -1,9 +1,9 @@
-"""Speed up cold starts of the local stack tenfold: ``python -P -m sagas.local.emulator.prefork SOCKET``.
+"""Makes cold starts of the local stack ten times as fast: ``python -P -m sagas.local.emulator.prefork SOCKET``.
 
-A function's process spends most of its start on imports of boto3, Powertools and this library, the same for all
-functions. So one process imports them once and forks; the fork then runs the script that ministack would have started.
-In some cases the result would differ: functions with layers or with their own packages of these names, variables that
-affect imports, and systems other than Linux. Then a new process is started as usual.
+The process of a function spends most of its start on imports of boto3, Powertools and this library, which are the same
+for all functions. So one process imports them once and forks. Each fork runs the script that ministack would have
+started. A new process is started as usual where the result could differ: for functions with layers or with packages of
+the same names, with variables that affect imports, and on systems other than Linux.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPORTED = (
     "sagas.handlers.step",
     "sagas.handlers.tasks.sweeping",
 )
-"""The modules that functions have in common. Their imports read no environment variables except these:"""
+"""The modules that all functions import. The only environment variables that the imports read are these:"""
 _READ_WHILE_IMPORTED = (
     "PYTHON",
     "LD_",
@@ -51,12 +51,12 @@ _READ_WHILE_IMPORTED = (
     "SAGAS_VALIDATE_REQUESTS",
 )
 _CLIENTS = ("dynamodb", "sqs", "s3")
-"""The services that most functions have clients for."""
+"""Most functions have clients of these services."""
 _LENGTH = 4
 
 
 class Prefork:
-    """Replaces the module ``subprocess`` for code that starts workers with ``Popen([sys.executable, SCRIPT], ...)``."""
+    """Replaces the module ``subprocess`` in code that starts workers with ``Popen([sys.executable, SCRIPT], ...)``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -117,13 +117,13 @@ class Prefork:
 
 
 class Forked:
-    """A worker's process with the interface of ``Popen``. It is not a child of this process, so its exit code is
+    """A worker's process, with the interface of ``Popen``. It is not a child of this process, so its exit code is
     unknown.
 
     Args:
         pid: the process id.
         handle: a pidfd of the process.
-        stdin, stdout, stderr: this side's ends of its pipes.
+        stdin, stdout, stderr: this process's ends of the worker's pipes.
     """
 
     def __init__(self, pid: int, handle: int, stdin: int, stdout: int, stderr: int) -> None:
@@ -135,13 +135,13 @@ class Forked:
         self._handle = handle
 
     def poll(self) -> int | None:
-        """Return 0 once it has ended, ``None`` before."""
+        """Return 0 once the process has ended, and ``None`` before."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return 0 once it has ended; raise TimeoutExpired after ``timeout`` seconds."""
+        """Return 0 once the process has ended. Raise TimeoutExpired after ``timeout`` seconds."""
         if self.returncode is None:
             poll = select.poll()
             poll.register(self._handle, select.POLLIN)
@@ -167,7 +167,7 @@ class Forked:
 
 
 def _differs(environment: Mapping[str, str]) -> bool:
-    """Whether variables that affect imports differ from those of this process."""
+    """Whether variables that affect imports differ from the variables of this process."""
     return any(
         environment.get(name) != os.environ.get(name)
         for name in environment.keys() | os.environ.keys()
@@ -176,8 +176,8 @@ def _differs(environment: Mapping[str, str]) -> bool:
 
 
 def main() -> None:
-    """Import the modules, then fork on request until the other end is closed. In a fork, this returns when the worker's
-    script has ended, and the process ends as usual."""
+    """Import the modules, then fork on request until the other end of the socket is closed. In a fork, this returns
+    when the worker's script has ended, and the process ends as usual."""
     link = socket.socket(fileno=int(sys.argv[1]))
     for name in _IMPORTED:
         import_module(name)
@@ -185,7 +185,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     files = _files()
-    # Ctrl-C in a terminal is meant for the process that started the stack.
+    # Ctrl-C in a terminal is for the process that started the stack.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _reap)
     while True:
@@ -193,10 +193,10 @@ def main() -> None:
         if not length:
             return
         request = json.loads(_received(link, int.from_bytes(length)))
-        # If code was installed or edited since, start a new process for this request, and restart this one for the
-        # next.
+        # If code was installed or edited since then, start a new process for this request, and restart this process for
+        # the next.
         outdated = files != _files()
-        # So for code that has modules of its own with names that are already imported.
+        # The same applies to code that has its own modules with names that are already imported.
         if outdated or any(path.name.split(".")[0] in sys.modules for path in Path(request["cwd"]).iterdir()):
             link.sendall(bytes(_LENGTH))
         elif _fork(link, descriptors):
@@ -210,8 +210,8 @@ def main() -> None:
 
 
 def _read_models() -> None:
-    """Have botocore read the models of common clients here, once. They are more than a megabyte of JSON and take longer
-    than the requests of a whole saga. Models of other services are read when a client is created."""
+    """Have botocore read the models of common services once, before any fork. Reading them, more than a megabyte of
+    JSON, takes longer than all requests of a saga. Other models are read when a client is created."""
     sessions: Any = import_module("botocore.session")
     sessions.create_loader = cache(sessions.create_loader)
     session = sessions.get_session()
@@ -230,7 +230,7 @@ def _received(link: socket.socket, length: int) -> bytes:
 
 
 def _files() -> dict[str, int]:
-    """The modification time of each imported file, in nanoseconds."""
+    """Return the modification time of each imported file, in nanoseconds."""
     times: dict[str, int] = {}
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
@@ -247,11 +247,12 @@ def _reap(*_: object) -> None:
 
 
 def _fork(link: socket.socket, descriptors: list[int]) -> bool:
-    """Fork, and send the new process's handle. Returns true in the new process, with the descriptors as 0, 1 and 2."""
+    """Fork, and send a handle of the new process. Return true in the new process, with the descriptors as 0, 1 and
+    2."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     pid = os.fork()
     if pid:
-        # It cannot have been reaped yet, so the pid is still valid.
+        # This process has not reaped its child yet, so the pid is still valid.
         handle = os.pidfd_open(pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         socket.send_fds(link, [pid.to_bytes(_LENGTH)], [handle])
