@@ -160,7 +160,8 @@ class OperatorCalls:
         Raises:
             NotFound: the type is not deployed, and never had a saga.
         """
-        groups, blueprints, cursor = dict[tuple[object, ...], InFlightGroup](), dict[str, dict[str, Any]](), None
+        groups: dict[tuple[object, ...], InFlightGroup] = {}
+        blueprints, cursor = dict[str, dict[str, Any]](), None
         while True:
             page: InFlightView = self._transport.ask(IN_FLIGHT, type, query={"cursor": cursor})
             blueprints |= page["blueprints"]
