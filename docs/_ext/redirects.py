@@ -57,6 +57,7 @@ MOVED = {
     "migrate/from-celery-chains": "migrate/index",
     "migrate/from-hand-written-sqs": "migrate/index",
     "migrate/from-step-functions": "migrate/index",
+    "operations/versions": "operations/upgrades",
     "outages": "operations/outages",
     "own-project": "tutorial/first-saga",
     "pausing": "operations/pause",
