@@ -38,6 +38,12 @@ def fail(message: str, status: int = 1) -> NoReturn:
     raise typer.Exit(status)
 
 
+def warn(message: str) -> None:
+    """Print a message on standard error, unless it is empty."""
+    if message:
+        typer.echo(f"sagas: {plain(message)}", err=True)
+
+
 def count_of(number: int, noun: str) -> str:
     """Return ``1 saga`` or ``2 sagas``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

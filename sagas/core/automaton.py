@@ -174,7 +174,8 @@ def _settled(plan: Plan, before: SagaState, after: SagaState, event: Event, now:
     since = before.settling_since if postponed or isinstance(event, ev.SagaRecovered) else 0.0
     if not since and not stopped and plan.settle and (postponed or misfit(plan, after, now)):
         since = float(int(now))
-    unread = after.unreadable if since or after.unreadable != before.unreadable else ""
+    keeps = since or after.status is SagaStatus.DEAD_LETTERED or after.unreadable != before.unreadable
+    unread = after.unreadable if keeps else ""
     return replace(after, settling_since=0.0 if stopped else since, unreadable=unread)
 
 

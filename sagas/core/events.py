@@ -156,6 +156,25 @@ class DeadLetterCause(StrEnum):
         return self in (DeadLetterCause.CODE_MISSING, DeadLetterCause.TYPE_CHANGED, DeadLetterCause.STALLED)
 
 
+class AttentionCode(StrEnum):
+    """Why a saga needs an operator, the worst first. Where its step was dead-lettered, it has the cause's name."""
+
+    UNDO_FAILED = "undo_failed"
+    UNDO_NOT_CALLED = "undo_not_called"
+    EXHAUSTED = "exhausted"
+    CHILDREN_FAILED = "children_failed"
+    WAIT_TIMED_OUT = "wait_timed_out"
+    PIVOT_HOLDS = "pivot_holds"
+    STALLED = "stalled"
+    IN_DOUBT = "in_doubt"
+    CODE_MISSING = "code_missing"
+    TYPE_CHANGED = "type_changed"
+    FAILED = "failed"
+    RECOVERY_EXHAUSTED = "recovery_exhausted"
+    NO_RESPONSE = "no_response"
+    OVERDUE = "overdue"
+
+
 class StepDeadLettered(Fact, frozen=True):
     """The step waits for an operator; ``cause`` says why.
 

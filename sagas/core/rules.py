@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sagas.core.events import (
     DEADLINE,
     LOST,
+    AttentionCode,
     CancelRequested,
     CompensationAttemptFailed,
     CompensationFailed,
@@ -190,8 +191,7 @@ def _fact_of_misfit(plan: Plan, state: SagaState, now: float) -> Fact | None:
         return None
     if state.undoing:
         return CompensationFailed(state.cursor, step.undo_attempts.made, failure)
-    cause = DeadLetterCause.TYPE_CHANGED if failure.type_changed else DeadLetterCause.CODE_MISSING
-    return StepDeadLettered(state.cursor, cause, failure=failure)
+    return StepDeadLettered(state.cursor, DeadLetterCause.CODE_MISSING, failure=failure)
 
 
 def owed_by_time(plan: Plan, state: SagaState, now: float) -> Fact | None:
@@ -392,6 +392,38 @@ def step_in_trouble(state: SagaState) -> str:
     current = state.current.name if state.current else state.steps[-1].name
     in_doubt = state.in_doubt[:1] if state.ended and state.status is not SagaStatus.FAILED else ()
     return next(undone, None) or next(iter(in_doubt), current)
+
+
+def attention_code(state: SagaState) -> AttentionCode:
+    """Return why a saga needs an operator."""
+    failed = [step for step in state.steps if step.status is StepStatus.COMPENSATION_FAILED]
+    if failed:
+        # An undo that failed without an attempt has no code or no readable input.
+        untried = any(not step.undo_attempts.used for step in failed) and not state.recovery.exhausted
+        return AttentionCode.UNDO_NOT_CALLED if untried else AttentionCode.UNDO_FAILED
+    if state.status is SagaStatus.DEAD_LETTERED:
+        return _code_of_stop(state)
+    if state.status is SagaStatus.FAILED:
+        return AttentionCode.FAILED
+    if state.overdue and forward(state):
+        return AttentionCode.OVERDUE
+    if state.recovery.exhausted:
+        return AttentionCode.RECOVERY_EXHAUSTED
+    return AttentionCode.NO_RESPONSE if state.unanswered else AttentionCode.IN_DOUBT
+
+
+def _code_of_stop(state: SagaState) -> AttentionCode:
+    step = state.current
+    if state.recovery.exhausted:
+        return AttentionCode.STALLED
+    if state.unreadable:
+        return AttentionCode.TYPE_CHANGED
+    if step is not None and step.timed_out:
+        return AttentionCode.CHILDREN_FAILED if step.waits_for == "children" else AttentionCode.WAIT_TIMED_OUT
+    if state.dead is not None:
+        return AttentionCode.EXHAUSTED
+    held = state.past_pivot and state.error_seq != state.seq
+    return AttentionCode.PIVOT_HOLDS if held else AttentionCode.CODE_MISSING
 
 
 def needs_attention(state: SagaState) -> bool:

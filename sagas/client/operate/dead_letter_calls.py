@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -13,8 +13,10 @@ from sagas.aws import CALLER, connect, translated
 from sagas.client.endpoints import ServiceEndpoints
 from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.transport import Transport
+from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
 from sagas.messaging.message.redriving import check_reason
+from sagas.operations import Operation
 
 if TYPE_CHECKING:  # SagaClient derives from this class
     from sagas.client.client import SagaClient
@@ -115,7 +117,7 @@ class DeadLetterCalls:
     def prune(
         self,
         type: str,
-        saga_id: str | None = None,
+        saga_id: str | Collection[str] | None = None,
         *,
         dry_run: bool = False,
         on_progress: Callable[[int], None] | None = None,
@@ -131,7 +133,7 @@ class DeadLetterCalls:
 
         Args:
             type: the saga type.
-            saga_id: only messages of this saga.
+            saga_id: only messages of this saga, or of these.
             dry_run: delete nothing.
             on_progress: called after each page with the number of messages read.
 
@@ -140,7 +142,27 @@ class DeadLetterCalls:
             SagaError: this client has no URLs of queues, or may not read them.
         """
         queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
-        return queue.prune(why, saga_id, dry_run=dry_run, on_progress=on_progress)
+        saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
+        return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
+
+    def take_letters(self, operation: Operation, type: str, saga_ids: Collection[str]) -> str:
+        """Delete the dead letters that sagas have left behind by an operation, if it can leave any.
+
+        Args:
+            operation: the operation, which has succeeded.
+            type: the saga type.
+            saga_ids: the sagas.
+
+        Returns:
+            Why messages may stay in the queue, and what to do; else an empty text.
+        """
+        leaves = operation.right == "operate" and SagaStatus.DEAD_LETTERED in operation.bulk_statuses
+        if leaves and saga_ids and type in self._endpoints.dead_letter_queues:
+            try:
+                self.prune(type, saga_ids)
+            except SagaError as error:
+                return f"dead letters may stay ({error}); `sagas dlq delete {type} --stale` deletes them"
+        return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
         endpoints = self._endpoints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -220,7 +220,7 @@ class DeadLetterQueue:
     def prune(
         self,
         why_kept: Callable[[DeadLetter], str],
-        saga_id: str | None,
+        saga_ids: Collection[str] | None,
         *,
         dry_run: bool,
         on_progress: OnProgress | None = None,
@@ -231,7 +231,7 @@ class DeadLetterQueue:
         with QueueWalk(self._sqs, self._url, on_progress) as walk:
             for message in walk.messages():
                 letter = _read(message)
-                if saga_id not in (None, letter.saga_id):
+                if saga_ids is not None and letter.saga_id not in saga_ids:
                     continue
                 why = why_kept(letter)
                 if why:

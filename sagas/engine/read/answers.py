@@ -11,6 +11,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from sagas.core.events import AttentionCode
 from sagas.core.states import SagaStatus, StepStatus
 from sagas.store.journal.chain import Wrong
 
@@ -84,7 +85,16 @@ class FailureView(SagaErrorView):
     undo: bool
 
 
-class AttentionView(TypedDict):
+class IncidentKey(TypedDict):
+    """What sagas that need an operator are grouped by: why they do, at which step, and the type of the error, if there
+    is one."""
+
+    code: Annotated[str, Meta(extra_json_schema={"enum": [*AttentionCode]})]
+    step: str
+    error_type: str | None
+
+
+class AttentionView(IncidentKey):
     """Why a saga needs an operator, since when, and the error that is the cause, if there is one."""
 
     reason: str
@@ -286,13 +296,11 @@ class Page(TypedDict):
     cursor: str | None
 
 
-class IncidentView(TypedDict):
-    """Sagas that need an operator for the same reason: their ``type``, the failed ``step``, and the type of its error
-    if there is one. The first saga came onto the list at ``first_seen``, the last at ``last_seen``."""
+class IncidentView(IncidentKey):
+    """The sagas of a ``type`` that need an operator for the same reason. The first came onto the
+    list at ``first_seen``, the last at ``last_seen``."""
 
     type: str
-    step: str
-    error_type: str | None
     count: Count
     first_seen: Time
     last_seen: Time

@@ -401,17 +401,18 @@ class Reader:
         return matches[0]
 
     def incidents(self, name: str | None) -> IncidentList:
-        """Group the sagas that need an operator by type, step and error type. The group that has waited longest comes
-        first. Only the index is read."""
-        incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, str, str], IncidentView]()
+        """Group the sagas that need an operator by type, step, code and error type; the longest waiting first. Only the
+        index is read."""
+        incidents, groups = self.listing.incidents(_MOST_INCIDENTS + 1), dict[tuple[str, ...], IncidentView]()
         for incident in incidents[:_MOST_INCIDENTS]:
             if name not in (None, incident.saga):
                 continue
             group = groups.setdefault(
-                (incident.saga, incident.step, incident.error_type),
+                (incident.saga, incident.step, incident.code, incident.error_type),
                 {
                     "type": incident.saga,
                     "step": incident.step,
+                    "code": incident.code,
                     "error_type": incident.error_type or None,
                     "count": 0,
                     "first_seen": incident.at,
