@@ -68,6 +68,8 @@ MOVED = {
     "sweep": "build/large-data",
     "telemetry": "operations/telemetry",
     "testing-elsewhere": "contributing/testing",
+    "tutorial/break-it": "tutorial/fail-and-undo",
+    "tutorial/tour": "tutorial/fail-and-undo",
     "waiting": "build/waits",
     "why": "contributing/protocol",
 }
