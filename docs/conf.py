@@ -47,6 +47,7 @@ html_sidebars = {
     ]
 }
 html_copy_source = False
+html_show_copyright = False
 html_show_sphinx = False
 html_theme_options = {"source_directory": "docs/"}
 copybutton_prompt_text = r"\$ |>>> "

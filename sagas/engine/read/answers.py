@@ -89,7 +89,7 @@ class IncidentKey(TypedDict):
     """What sagas that need an operator are grouped by: why they do, at which step, and the type of the error, if there
     is one."""
 
-    code: Annotated[str, Meta(extra_json_schema={"enum": [*AttentionCode]})]
+    code: Annotated[str, Meta(title="AttentionCode", extra_json_schema={"enum": list(AttentionCode)})]
     step: str
     error_type: str | None
 

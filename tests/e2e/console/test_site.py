@@ -132,7 +132,7 @@ def test_one_finds_commands_codes_alarms_and_actions(chromium: Browser, served: 
 def test_a_page_with_the_words_in_its_title_is_found_first(chromium: Browser, served: str) -> None:
     context = chromium.new_context()
     page = context.new_page()
-    for words, first in {"guarantees": "concepts/guarantees", "costs": "concepts/cost-model"}.items():
+    for words, first in {"guarantees": "concepts/guarantees", "parallel": "build/children"}.items():
         page.goto(f"{served}/0.2/search.html?q={words}")
         page.wait_for_selector(f'ul.search li:first-child a[href*="{first}.html"]', timeout=20_000)
     context.close()
