@@ -24,7 +24,7 @@ _NAME = 14
 def doctor(
     target: Target,
     app_command: Annotated[
-        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default that of cdk.json")
+        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default the one in cdk.json")
     ] = None,
 ) -> None:
     """Check credentials, account, app and stack, before and after a deployment. Changes nothing."""
