@@ -108,7 +108,8 @@ class StepView(TypedDict):
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
     itself, and ``message`` says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits
-    and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the saga's pivot.
+    and without its undo. ``children`` is present if the step has children, ``pivot`` if it is the saga's
+    pivot, and ``trace_id`` beside an error, if the attempt had an X-Ray trace.
     """
 
     name: str
@@ -125,6 +126,7 @@ class StepView(TypedDict):
     message: str | None
     children: NotRequired[ChildrenView]
     took: Annotated[float, Meta(ge=0)] | None
+    trace_id: NotRequired[str]
     pivot: NotRequired[bool]
 
 

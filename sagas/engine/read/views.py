@@ -175,7 +175,7 @@ def _payload(entry: Entry | None) -> Any:
     return json.loads(entry.payload) if entry is not None and entry.payload is not None else None
 
 
-def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
+def _standing_error(past: Sequence[Entry]) -> Entry | None:
     """Return a step's last error that no success followed: that of its undo, else its own."""
     forward: Entry | None = None
     backward: Entry | None = None
@@ -184,7 +184,7 @@ def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
             forward = entry if entry.action not in RESULTS or "error" in entry.details else None
         else:
             backward = entry if entry.action != "StepCompensated" else None
-    return error_view(backward or forward)
+    return backward or forward
 
 
 def step_status(state: SagaState, index: int) -> StepStatus:
@@ -231,6 +231,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     waits = state.cursor == index and not state.ended and state.lease is None
     # A waiting step has not failed, whatever its entries say: none records that its children were started again.
     waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
+    failed = None if waiting else _standing_error(past)
     view: StepView = {
         "name": step.name,
         "status": step_status(state, index).value,
@@ -239,13 +240,15 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "started_at": _started_at(state, step, own, past),
         "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
-        "error": None if waiting else _standing_error(past),
+        "error": error_view(failed),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
         "message": state.polling.message if waits and state.polling else None,
         "took": _took(past),
     }
+    if failed is not None and (trace_id := failed.trace_id or failed.details.get("trace_id")):
+        view["trace_id"] = trace_id
     if step.pivot:
         view["pivot"] = True
     return view
