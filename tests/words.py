@@ -23,7 +23,7 @@ PAGES = (
     "docs/build/*.md",
     "docs/compare/*.md",
     "docs/concepts/*.md",
-    "docs/contributing/[bipt]*.md",
+    "docs/contributing/*.md",
     "docs/migrate/*.md",
     "docs/operations/pause.md",
     "docs/operations/search.md",

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from sagas.cli.doctor.command import doctor
 from sagas.cli.operate import breakers, dead_letters, events, operating, supervising
 from sagas.cli.output import say
-from sagas.cli.project import check, console, init, layout, local
+from sagas.cli.project import check, console, init, local
 from sagas.cli.read import logs, reading, statistics
 
 app = typer.Typer(
@@ -28,7 +29,7 @@ app.command("console")(console.console)
 app.command("open")(console.open_saga)
 app.command()(init.init)
 app.command()(check.check)
-app.command()(layout.layout)
+app.command()(doctor)
 app.command()(logs.logs)
 app.command()(supervising.trim)
 app.add_typer(breakers.app, name="breakers")

@@ -69,9 +69,8 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         raise SagaError(f"the stack {stack_name} has no saga service")
     region: str = cloudformation.meta.region_name
     endpoint_url: str = cloudformation.meta.endpoint_url
-    suffixes = _suffixes(region)
-    if f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in suffixes)):
-        base = f"https://{api.id}.execute-api.{region}.{suffixes[0]}"
+    if of_aws(endpoint_url, region):
+        base = f"https://{api.id}.execute-api.{region}.{_suffixes(region)[0]}"
     else:
         # AWS_ENDPOINT_URL names an emulator.
         base = f"{endpoint_url.rstrip('/')}/_aws/execute-api/{api.id}"
@@ -83,6 +82,11 @@ def endpoints_from_stack(session: boto3.Session, stack_name: str) -> ServiceEndp
         supervisor=topology.supervisor,
         log_groups=topology.log_groups,
     )
+
+
+def of_aws(endpoint_url: str, region: str) -> bool:
+    """Whether an endpoint is one of AWS, and not that of an emulator."""
+    return f".{urlsplit(endpoint_url).hostname}".endswith(tuple(f".{suffix}" for suffix in _suffixes(region)))
 
 
 def _suffixes(region: str) -> list[str]:

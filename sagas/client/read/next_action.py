@@ -46,10 +46,10 @@ class NextAction:
     """The next action on a saga, and its effect.
 
     Args:
-        do: the action; ``NOTHING`` if there is none, or only waiting.
-        title: label of its button, or in a word what to do instead.
-        problem: a headline; empty if there is no problem.
-        means: the situation, and what the action runs again.
+        do: the action; ``NOTHING`` if you can only wait, or nothing is left to do.
+        title: the label of its button, or a word for what to do instead.
+        problem: the headline of the problem; empty if there is no problem.
+        means: the explanation of the situation, and of what the action runs again.
         step: the step with the problem; empty if there is none.
         runbook: the anchor in ``docs/operations/runbook.md``; empty if there is none.
         others: alternative actions, the likeliest first.

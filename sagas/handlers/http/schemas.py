@@ -95,9 +95,9 @@ class TypeSchemas:
     """The schemas of a saga type.
 
     Args:
-        request: that of its request.
-        signals: those of its signals, by step.
-        saga: that of its sagas in answers.
+        request: the schema of its request.
+        signals: the schemas of its signals, by step.
+        saga: the schema of its sagas in answers.
         named: those that the others refer to, by name.
     """
 

@@ -119,5 +119,6 @@ def telemetry() -> Telemetry:
 
 
 def frames(error: BaseException) -> list[str]:
-    """Return an error's frames, the innermost last. Its text is not logged, because it may quote a caller's data."""
+    """Return an error's frames, the innermost last. The error's text is not logged, because it may quote a caller's
+    data."""
     return [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES:]]
