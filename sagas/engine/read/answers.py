@@ -108,8 +108,8 @@ class StepView(TypedDict):
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
     itself, and ``message`` says why. ``took`` is the number of seconds that the step's last attempt ran, without
-    earlier waits and without its undo. ``children`` is present if the step has children, ``pivot`` if it is the saga's
-    pivot, and ``trace_id`` beside an error, if the attempt had an X-Ray trace.
+    earlier waits and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the
+    saga's pivot. ``trace_id`` is the X-Ray trace of the attempt with the ``error``.
     """
 
     name: str
@@ -120,13 +120,13 @@ class StepView(TypedDict):
     ended_at: Time | None
     result: Any
     error: ErrorView | None
+    trace_id: str | None
     next_attempt_at: Time | None
     waiting_for: _WaitingFor | None
     waits_until: Time | None
     message: str | None
     children: NotRequired[ChildrenView]
     took: Annotated[float, Meta(ge=0)] | None
-    trace_id: NotRequired[str]
     pivot: NotRequired[bool]
 
 

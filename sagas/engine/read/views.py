@@ -187,6 +187,11 @@ def _standing_error(past: Sequence[Entry]) -> Entry | None:
     return backward or forward
 
 
+def _trace_id(entry: Entry | None) -> str | None:
+    """Return the X-Ray trace of an attempt. The entry of a failed undo has it in its details."""
+    return (entry.trace_id or entry.details.get("trace_id") or None) if entry is not None else None
+
+
 def step_status(state: SagaState, index: int) -> StepStatus:
     """Return the status of a step in a view."""
     step = state.steps[index]
@@ -243,14 +248,13 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
         "ended_at": iso(past[-1].at) if past and step.status not in _ON_ITS_WAY else None,
         "result": _payload(next((entry for entry in reversed(past) if entry.action in RESULTS), None)),
         "error": error_view(failed),
+        "trace_id": _trace_id(failed),
         "next_attempt_at": _when(state.not_before) if waits and waiting_for in ("", "retry") else None,
         "waiting_for": waiting_for or None,
         "waits_until": _when(state.not_before) if waiting_for else None,
         "message": state.polling.message if waits and state.polling else None,
         "took": _took(past),
     }
-    if failed is not None and (trace_id := failed.trace_id or failed.details.get("trace_id")):
-        view["trace_id"] = trace_id
     if step.pivot:
         view["pivot"] = True
     return view
