@@ -135,7 +135,7 @@ class TestLayer:
 
     def test_beyond_lambdas_limit_is_an_error(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(layer, "_pip", lambda *_: None)
+        monkeypatch.setattr(layer, "_pip", print)
         monkeypatch.setattr(layer, "_MOST_BYTES", 2**20)
         with pytest.raises(PackagingError, match=r"the layer has \d+ MB, and Lambda allows 1 MB; remove packages"):
             build_layer("x86_64", "3.12")

@@ -1,4 +1,4 @@
-"""Bytecode beside the source files of an asset.
+"""Bytecode next to the source files of an asset.
 
 Lambda's file system cannot be written, so without it each cold start compiles what it imports. The bytecode is valid
 without a look at its source file (PEP 552, unchecked hash): an asset never changes, and its hash covers its sources.
