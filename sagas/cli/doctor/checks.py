@@ -286,8 +286,8 @@ def functions(facts: Mapping[str, str]) -> Findings:
 def api(facts: tuple[int, str]) -> Findings:
     """Whether the API answers."""
     types, error = facts
-    if "(403)" in error:
-        yield Finding("warn", f"not checked: {error}", "have execute-api:Invoke granted")
+    if "(401)" in error or "(403)" in error:
+        yield Finding("warn", f"not checked: {error}", "have execute-api:Invoke granted, or ask the API's authorizer")
     elif error:
         yield Finding("fail", error, "look at the log of the API's function")
     else:
