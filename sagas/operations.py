@@ -42,7 +42,7 @@ class Cancellation:
     """The body of a cancel. With ``force``, a child is cancelled even if its parent has not ended."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a child whose parent has not ended"))
+    force: bool = field(default=False, metadata=_option("Also cancel a child whose parent has not ended"))
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CompensationRequest:
     """The body of a request to undo a saga. With ``force`` and a reason, it may be COMPLETED or past its pivot."""
 
     reason: str = field(default="", metadata=_option(_WHY))
-    force: bool = field(default=False, metadata=_option("Also a saga that is COMPLETED or past its pivot"))
+    force: bool = field(default=False, metadata=_option("Also undo a saga that is COMPLETED or past its pivot"))
 
 
 @dataclass(frozen=True)

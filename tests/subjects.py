@@ -177,7 +177,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "CDK CLI": (
         "Makefile",
         "cdk.json",
-        "docs/tutorial/deploy.md",
+        "docs/operations/deploying.md",
         "infra",
         "pyproject.toml",
         "tests/e2e/cdk_cli.py",

@@ -190,8 +190,8 @@ class SagaService(Construct):
         """Let sweeps list, read and delete objects of ``bucket`` under the saga's prefix, and nowhere else.
 
         With ``action="report"``, sweeps can only list objects. With ``"archive"``, they can also write under
-        ``archive/`` followed by the prefix. The action decides, too, if a class has its own ``on_orphans``: grant
-        further permissions to :attr:`supervisor` and :attr:`bulk`.
+        ``archive/`` followed by the prefix. The same applies if a class has its own ``on_orphans``. Grant further
+        permissions to :attr:`supervisor` and :attr:`bulk`.
 
         Args:
             saga_class: a class that declares ``orphans``.
@@ -277,7 +277,7 @@ class SagaService(Construct):
         """Return the queue for commands that start, signal and cancel sagas, as JSON messages; see
         ``docs/build/events.md``.
 
-        The first call, also of :meth:`start_on` or :meth:`signal_on`, adds the queue to the stack, with its dead-letter
+        The first call of this, :meth:`start_on` or :meth:`signal_on` adds the queue to the stack, with its dead-letter
         queue and function.
         """
         return self._integration.commands().commands.queue

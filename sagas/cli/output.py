@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console, RenderableType
-from rich.status import Status
 
 from sagas.core.text import plain as plain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.status import Status
 
 _PIPE_WIDTH = 10_000
 """The width if the output is not a terminal. No line is so long that it breaks."""
@@ -51,6 +53,8 @@ def count_of(number: int, noun: str) -> str:
 
 def progress_line() -> Status:
     """Return a line that shows the current task and then disappears. Without a terminal, it prints nothing."""
+    from rich.console import Console
+
     return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Starting")
 
 
@@ -82,5 +86,7 @@ def display(page: RenderableType) -> None:
 
 def screen() -> Console:
     """Return the console for tables. To it, square brackets are not markup."""
+    from rich.console import Console
+
     console = Console(markup=False, emoji=False, highlight=False)
     return console if console.is_terminal else Console(markup=False, emoji=False, highlight=False, width=_PIPE_WIDTH)

@@ -119,9 +119,9 @@ def test_settings_that_were_changed_by_hand(stack: Running) -> None:
         functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
     assert status == 1
     name = url.rpartition("/")[2]
-    assert found["queues"] == [("fail", f"{name}: VisibilityTimeout is 5, and its template has {wanted}")]
+    assert found["queues"] == [("fail", f"{name}: VisibilityTimeout is 5, but the template has {wanted}")]
     [(state, text)] = found["mappings"]
-    assert (state, text.partition(": ")[2]) == ("fail", "Enabled is false, and its template has true")
+    assert (state, text.partition(": ")[2]) == ("fail", "Enabled is false, but the template has true")
 
 
 def test_a_caller_without_a_right_to_look(stack: Running) -> None:
@@ -129,8 +129,8 @@ def test_a_caller_without_a_right_to_look(stack: Running) -> None:
     where = f"{stack.description['region']} ({stack.description['endpoint_url']})"
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        f"sagas: arn:aws:iam::000000000000:user/nobody has no right to cloudformation:DescribeStacks in {where}; "
-        "have cloudformation:DescribeStacks granted\n"
+        f"sagas: arn:aws:iam::000000000000:user/nobody has no permission for cloudformation:DescribeStacks in {where}; "
+        "grant cloudformation:DescribeStacks to this caller\n"
     )
 
 
@@ -141,7 +141,7 @@ def test_a_caller_who_may_look_at_some_of_it(stack: Running) -> None:
     assert lines["stack"].startswith("ok")
     for check, right in (("queues", "sqs:GetQueueAttributes"), ("mappings", "lambda:ListEventSourceMappings")):
         assert lines[check].startswith("warn")
-        assert f"not checked: arn:aws:iam::000000000000:user/reader has no right to {right} in " in lines[check]
+        assert f"not checked: arn:aws:iam::000000000000:user/reader has no permission for {right} in " in lines[check]
     assert "(403)" in lines["API"]
 
 

@@ -148,7 +148,7 @@ def allow_streaming(role: iam.Role, table: AnyTable, stream: str, lost: sqs.IQue
 def allow_archiving(role: iam.Role, bucket: s3.IBucket) -> None:
     """Let a function add to the archive of the audit trail, but not read or delete anything in it."""
     archived = bucket.arn_for_objects(f"{AUDIT_ARCHIVE}/*")
-    _allow_objects(role, ["s3:PutObject"], archived, "An archived object is named after its time.")
+    _allow_objects(role, ["s3:PutObject"], archived, "The key of an archived object contains its time.")
     if bucket.encryption_key is not None:
         allow_key(role, bucket.encryption_key)
 

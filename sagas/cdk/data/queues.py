@@ -68,7 +68,8 @@ class SagaQueues(Part):
                 self.grouped |= dict.fromkeys((step.name for step in group.steps), group.id)
             self.by_step |= dict.fromkeys((step.name for step in group.steps), queue)
         if len(self.by_group) <= _MOST_SOURCES:
-            # Queues are named, because they refer to this one. SQS cannot list all queues of a longer saga.
+            # The list has generated names, because these queues refer to this one. SQS limits it, so longer sagas have
+            # none.
             sources = self.arns(scope)
             allowed = {"redrivePermission": "byQueue", "sourceQueueArns": sources}
             cast("sqs.CfnQueue", self.dead_letters.node.default_child).redrive_allow_policy = allowed

@@ -1,1 +1,1 @@
-"""``sagas doctor``: whether a service can be deployed, and whether what is deployed can work."""
+"""``sagas doctor``: whether a service can be deployed, and whether a deployed service can work."""

@@ -1,4 +1,4 @@
-"""The checks of ``sagas doctor``. Each is declared once: what it reads, and how it judges that."""
+"""The checks of ``sagas doctor``. Each check declares which facts it reads, and how it judges them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sagas.topology import WITHOUT_RECURSION_CONFIG
 State = Literal["ok", "warn", "fail", "unchecked"]
 
 _SKEW = 60.0, 300.0
-"""Seconds by which a clock may be wrong: to be reported, and to have its signatures refused by AWS."""
+"""Seconds by which a clock may be wrong, before the check reports it, and before AWS refuses its signatures."""
 _UNRESERVED = 100
 """Executions that Lambda keeps unreserved in each account."""
 _FULL = 0.8
-"""The part of a quota from which on a check reports it."""
+"""A check reports a quota once more than this part of it is used."""
 _DENIED = ("AccessDenied", "AuthorizationError", "UnauthorizedOperation", "403")
 _REFUSED = ("ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
 _SIGN_IN = "sign in to AWS, or name a profile with --profile"
@@ -32,18 +32,18 @@ _HOLDS = {
     "AWS::KMS::Key": "",
     "AWS::SecretsManager::Secret": "Name",
 }
-"""Types that hold messages, sagas, payloads or keys, and the property whose change has CloudFormation replace one."""
+"""Types of resources with messages, sagas, payloads or keys. CloudFormation replaces them if this property changes."""
 _QUOTAS = "ask for more in the console of Service Quotas"
 _DEPLOY = "deploy with `cdk deploy`"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
+    """A result of a check.
 
     Args:
-        state: ``unchecked`` if there was nothing to look at.
-        text: what is there.
+        state: ``unchecked`` if there was nothing to check.
+        text: the observation.
         todo: what to do about it; empty if there is nothing to do.
     """
 
@@ -57,12 +57,12 @@ Findings = Iterator[Finding]
 
 @dataclass(frozen=True)
 class Check:
-    """A question.
+    """One check.
 
     Args:
         name: its name.
-        reads: returns facts about a site.
-        judges: yields the findings for these facts, and no request.
+        reads: returns the facts to judge, from a site.
+        judges: yields the findings for these facts, without requests.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Check:
     judges: Callable[[Any], Findings]
 
     def findings(self, site: Site) -> list[Finding]:
-        """Return what it finds, or why it cannot look."""
+        """Return the findings, or one that says why there are none."""
         try:
             return [*self.judges(self.reads(site))]
         except NotChecked as error:
@@ -89,43 +89,43 @@ def explained(error: Exception, caller: str, where: str) -> tuple[str, str]:
         case ClientError() if code_of(error).startswith(_DENIED):
             named = re.search(r"perform:? ([\w-]+:\w+)", text)
             right = named[1] if named else str(vars(error).get("operation_name"))
-            return f"{caller} has no right to {right} in {where}", f"have {right} granted"
+            return f"{caller} has no permission for {right} in {where}", f"grant {right} to this caller"
         case ClientError() if code_of(error) in _REFUSED:
             return f"{where} refused the credentials ({code_of(error)})", _SIGN_IN
         case HTTPClientError() | ConnectionError():
             return f"{text} ({where})", "check the region and your network"
         case ClientError():
             return f"{text} ({where})", ""
-        case _:  # there are no credentials
+        case _:  # credentials are missing
             return text, _SIGN_IN
 
 
 def credentials(facts: tuple[str, str]) -> Findings:
-    """The caller."""
+    """Report the caller."""
     caller, where = facts
     yield Finding("ok", f"{caller} in {where}")
 
 
 def clock(ahead: float) -> Findings:
-    """Whether AWS takes signatures with this machine's time."""
+    """Whether this machine's clock is right, because AWS refuses signatures with a wrong time."""
     notable, refused = _SKEW
     state: State = "ok" if abs(ahead) < notable else "warn" if abs(ahead) < refused else "fail"
     text = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} AWS"
-    yield Finding(state, text, "" if state == "ok" else "set this machine's clock; AWS refuses five minutes")
+    yield Finding(state, text, "" if state == "ok" else "set this machine's clock; AWS refuses five minutes or more")
 
 
 def packages(facts: Mapping[str, tuple[str, str]]) -> Findings:
-    """Whether what is installed fits what this library takes."""
+    """Whether the installed packages have versions that this library supports."""
     bad = [f"{name} {version} (needs {takes})" for name, (version, takes) in facts.items() if not fits(version, takes)]
     if bad:
-        yield Finding("fail", ", ".join(bad), "install again: pip install --upgrade 'lambda-sagas[local]'")
+        yield Finding("fail", ", ".join(bad), "reinstall: pip install --upgrade 'lambda-sagas[local]'")
     else:
         main = ("Python", "lambda-sagas", "boto3", "aws-cdk-lib")
         yield Finding("ok", ", ".join(f"{name} {facts[name][0]}" for name in main if name in facts))
 
 
 def fits(version: str, takes: str) -> bool:
-    """Whether a version is one of those that a requirement takes, like ``<4,>=3.37``."""
+    """Whether a version meets a requirement such as ``<4,>=3.37``."""
     have = _numbers(version)
     for operator, text in re.findall(r"(<=|>=|==|!=|<|>)\s*([\w.]+)", takes):
         want = _numbers(text)
@@ -144,9 +144,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 def app(error: str) -> Findings:
     """Whether the app can be synthesized."""
     if error:
-        yield Finding("fail", error, "correct the app, or name another one with --app")
+        yield Finding("fail", error, "fix the app, or name another one with --app")
     else:
-        yield Finding("ok", "it can be synthesized")
+        yield Finding("ok", "the app can be synthesized")
 
 
 def region(facts: tuple[str, Sequence[Mapping[str, Any]]]) -> Findings:
@@ -163,30 +163,30 @@ def region(facts: tuple[str, Sequence[Mapping[str, Any]]]) -> Findings:
     for what, todo in lacking.items():
         yield Finding("fail", f"{name} does not have {what}", todo)
     if not lacking:
-        yield Finding("ok", f"{name} has what the app uses, as far as is known")
+        yield Finding("ok", f"{name} has all features that the app uses")
 
 
 def bootstrap(facts: tuple[int, int, str]) -> Findings:
-    """Whether the CDK can deploy there."""
+    """Whether the CDK's bootstrap stack is there, and is recent enough."""
     version, needed, place = facts
     todo = f"run `cdk bootstrap {place}`"
     if not version:
         yield Finding("fail", "the CDK has not been bootstrapped in this account and region", todo)
     elif version < needed:
-        yield Finding("fail", f"version {version}, and the app needs {needed}", todo)
+        yield Finding("fail", f"version {version}, but the app needs {needed}", todo)
     else:
         yield Finding("ok", f"version {version}")
 
 
 def concurrency(facts: tuple[int, int, int]) -> Findings:
-    """Whether the account has the executions that the app reserves."""
+    """Whether the account has enough executions for the app to reserve."""
     limit, unreserved, more = facts
     if more > unreserved - _UNRESERVED and more > 0:
         left = max(0, unreserved - _UNRESERVED)
-        text = f"the app reserves {more:,} more executions, and the account has {left:,} to reserve"
+        text = f"the app reserves {more:,} more executions, but the account has only {left:,} left"
         yield Finding("fail", text, f"{_QUOTAS} (Lambda, L-B99A9384), or lower reserved_concurrency")
     elif limit < _UNRESERVED:
-        text = f"{limit:,} concurrent executions for the whole account, as a new one has: a burst is throttled"
+        text = f"{limit:,} concurrent executions for the whole account, a new account's limit: bursts are throttled"
         yield Finding("warn", text, f"{_QUOTAS} (Lambda, L-B99A9384)")
     else:
         yield Finding("ok", f"{limit:,} concurrent executions, {unreserved:,} of them unreserved")
@@ -201,14 +201,16 @@ def alarm_quota(facts: tuple[int, int, int]) -> Findings:
 
 
 def in_flight(facts: tuple[int, Mapping[str, int]]) -> Findings:
-    """Whether a queue is close to the most messages that SQS hands out."""
+    """Whether a queue is close to SQS's limit of messages in flight."""
     limit, queues = facts
     full = {name: count for name, count in queues.items() if count > _FULL * limit}
     for name, count in full.items():
-        todo = "lower maximum_concurrency, or split the step: SQS hands out no further message"
+        todo = "lower maximum_concurrency, or split the step; at the limit, SQS delivers no further message"
         yield Finding("warn", f"{name}: {count:,} of {limit:,} messages are in flight", todo)
     if not full:
-        yield Finding("ok", f"at most {max(queues.values(), default=0):,} of {limit:,} messages of a queue")
+        yield Finding(
+            "ok", f"at most {max(queues.values(), default=0):,} of {limit:,} messages of a queue are in flight"
+        )
 
 
 def stack(facts: tuple[str, str, str]) -> Findings:
@@ -220,7 +222,7 @@ def stack(facts: tuple[str, str, str]) -> Findings:
     elif status == "UPDATE_ROLLBACK_COMPLETE":
         yield Finding("warn", f"{status}: the last deployment failed", "see the stack's events, and deploy again")
     elif "_IN_PROGRESS" in status:
-        yield Finding("warn", f"{status}: it is being deployed", "wait, and run `sagas doctor` again")
+        yield Finding("warn", f"{status}: a deployment is under way", "wait, and run `sagas doctor` again")
     elif "FAILED" in status or "ROLLBACK" in status:
         yield Finding("fail", status, "see the stack's events, repair it in CloudFormation, and deploy again")
     else:
@@ -228,7 +230,7 @@ def stack(facts: tuple[str, str, str]) -> Findings:
 
 
 def replaced(facts: tuple[Resources, Resources]) -> Findings:
-    """Whether a deployment would replace or delete what holds messages, sagas, payloads or keys."""
+    """Whether a deployment would replace or delete resources with messages, sagas, payloads or keys."""
     lost = [*_lost(*facts)]
     for name in lost:
         yield Finding("fail", f"the next deployment would replace or delete {name}, with its content", _KEEP)
@@ -249,14 +251,14 @@ def _lost(deployed: Resources, template: Resources) -> Iterator[str]:
 
 
 def pending(facts: tuple[Resources, Resources]) -> Findings:
-    """Whether queues and mappings of the app are those that are deployed."""
+    """Whether the deployed queues and mappings have the app's settings."""
     deployed, template = (_settings_of(resources) for resources in facts)
     changed = [id for id in template if deployed.get(id) != template[id]]
     if changed:
-        text = f"the app has other settings than the stack for {len(changed)} queues and mappings: {', '.join(changed)}"
+        text = f"app and stack have different settings of {len(changed)} queues and mappings: {', '.join(changed)}"
         yield Finding("warn", text, _DEPLOY)
     else:
-        yield Finding("ok", f"{len(template)} queues and mappings are those of the app")
+        yield Finding("ok", f"{len(template)} queues and mappings have the app's settings")
 
 
 def _settings_of(resources: Resources) -> dict[str, dict[str, str]]:
@@ -268,17 +270,17 @@ def unchanged(facts: Sequence[Compared]) -> Findings:
     """Whether somebody has changed a setting by hand."""
     changed = [one for one in facts if one.declared != one.actual]
     for one in changed:
-        text = f"{one.resource}: {one.setting} is {one.actual}, and its template has {one.declared}"
-        yield Finding("fail", text, "set it back by hand: a deployment of the same template does not")
+        text = f"{one.resource}: {one.setting} is {one.actual}, but the template has {one.declared}"
+        yield Finding("fail", text, "set it back by hand; a deployment of the same template would not")
     if not changed:
-        yield Finding("ok", f"{len({one.resource for one in facts})}, all as their template has them")
+        yield Finding("ok", f"{len({one.resource for one in facts})}, all as in the template")
 
 
 def functions(facts: Mapping[str, str]) -> Findings:
     """Whether the functions load their code."""
     broken = {name: problem for name, problem in facts.items() if problem}
     for name, problem in broken.items():
-        yield Finding("fail", f"{name}: {problem}", "correct the code or its configuration, and deploy again")
+        yield Finding("fail", f"{name}: {problem}", "fix the code or its configuration, and deploy again")
     if not broken:
         yield Finding("ok", f"{len(facts)} load their code")
 
@@ -287,7 +289,8 @@ def api(facts: tuple[int, str]) -> Findings:
     """Whether the API answers."""
     types, error = facts
     if "(401)" in error or "(403)" in error:
-        yield Finding("warn", f"not checked: {error}", "have execute-api:Invoke granted, or ask the API's authorizer")
+        todo = "grant execute-api:Invoke to this caller, or ask the API's authorizer"
+        yield Finding("warn", f"not checked: {error}", todo)
     elif error:
         yield Finding("fail", error, "look at the log of the API's function")
     else:
@@ -295,10 +298,10 @@ def api(facts: tuple[int, str]) -> Findings:
 
 
 def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
-    """Whether alarms are on, and whether somebody is notified."""
+    """Whether an alarm is firing, and whether anybody is notified."""
     count, on, topics = facts
     for name in on:
-        yield Finding("warn", f"{name} is on", "its description names the section of the runbook")
+        yield Finding("warn", f"{name} is firing", "its description names the section of the runbook")
     if not topics:
         yield Finding(
             "warn", f"nobody is notified of {count} alarms", "deploy with -c alarm_email=ADDRESS, or set alarm_topic"
@@ -309,7 +312,7 @@ def alarms(facts: tuple[int, Sequence[str], Mapping[str, int]]) -> Findings:
                 "warn", f"nobody has confirmed a subscription of {topic}", "follow the link in the e-mail of SNS"
             )
     if topics and not on and all(topics.values()):
-        yield Finding("ok", f"{count} are off, and somebody is notified")
+        yield Finding("ok", f"none of {count} is firing, and somebody is notified")
 
 
 CHECKS = (
@@ -331,4 +334,4 @@ CHECKS = (
     Check("API", Site.api, api),
     Check("alarms", Site.alarms, alarms),
 )
-"""In the order of a first deployment: each can fail because of an earlier one."""
+"""The checks, in the order of a first deployment: each may fail because an earlier one has failed."""

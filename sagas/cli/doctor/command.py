@@ -24,7 +24,7 @@ _NAME = 14
 def doctor(
     target: Target,
     app_command: Annotated[
-        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default that of cdk.json")
+        str | None, typer.Option("--app", help="Command that synthesizes the CDK app; by default the one in cdk.json")
     ] = None,
 ) -> None:
     """Check credentials, account, app and stack, before and after a deployment. Changes nothing."""
@@ -64,3 +64,8 @@ def _show(name: str, finding: Finding) -> None:
     say(plain_line(f"{'-' if finding.state == 'unchecked' else finding.state:<5} {name:<{_NAME}}{finding.text}"))
     if finding.todo:
         say(plain_line(f"{'':<{_NAME + 6}}{finding.todo}"))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to ``app``."""
+    app.command()(doctor)

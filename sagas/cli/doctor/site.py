@@ -1,4 +1,5 @@
-"""What ``sagas doctor`` reads: facts about the caller, the account, the app and the deployed stack. It changes none."""
+"""Read facts for ``sagas doctor``: about the caller, the account, the app and the deployed stack. Nothing is
+changed."""
 
 from __future__ import annotations
 
@@ -30,14 +31,14 @@ from sagas.local.files import Files
 _DISTRIBUTION = "lambda-sagas"
 _THREADS = 8
 _PROBE = json.dumps({"check": "create", "Records": []})
-"""A step's function makes its sagas for it, and every function of a queue finds no message in it."""
+"""On this event, a step's function creates its sagas' instances, and any other function of a queue finds no message."""
 
 Settings = dict[str, str]
 """Settings of a resource, by their names in CloudFormation."""
 
 
 class NotChecked(Exception):
-    """There is nothing to read. The message says why."""
+    """A fact cannot be read here. The message says why."""
 
 
 class Resource(NamedTuple):
@@ -49,17 +50,17 @@ class Resource(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name; a queue's physical id is its URL."""
+        """The name of the resource: its physical id, or for a queue the end of that id, which is a URL."""
         return self.physical_id.rpartition("/")[2]
 
 
 Resources = dict[str, Resource]
-"""By logical id; those of nested stacks have a prefix."""
+"""Resources by logical id, which has a prefix in nested stacks."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A setting that a resource has, and the one that it should have."""
+    """A resource's setting, as it is and as it should be."""
 
     resource: str
     setting: str
@@ -68,7 +69,7 @@ class Compared:
 
 
 class Site:
-    """The place that is looked at.
+    """The service to check, and where it is.
 
     Args:
         target: the stack, or the local stack of this directory.
@@ -84,8 +85,8 @@ class Site:
         self._now = SystemClock().now
 
     def connect(self) -> None:
-        """Find out who calls, and where. Raise SagaError without a region or a local stack, and boto3's errors without
-        credentials or an answer."""
+        """Find the caller, the account and the region. Raises SagaError if there is no region or no local stack, and
+        boto3's errors if there are no credentials or no answer."""
         if self.target.stack is None:
             self.target.client()  # refuses options that go with a stack, and a local stack that is not running
             local = endpoints_from_file(Path.cwd())
@@ -109,21 +110,21 @@ class Site:
         return f"{self.region} ({self.endpoint_url})" if self.region else "AWS"
 
     def in_an_account(self, what: str) -> None:
-        """Raise NotChecked on an emulator, which lacks ``what``."""
+        """Raise NotChecked if this is an emulator, because it lacks ``what``."""
         if self.emulated:
             raise NotChecked(f"the emulator has no {what}")
 
     def identity(self) -> tuple[str, str]:
-        """Return the caller's ARN, and where it calls."""
+        """Return the caller's ARN, and the place that it calls."""
         return self.caller, self.where
 
     def clock(self) -> float:
-        """Return the seconds by which this machine's clock is ahead of that of AWS."""
+        """Return the seconds by which this machine's clock is ahead of AWS's clock."""
         self.in_an_account("clock of its own")
         return self._now() - parsedate_to_datetime(self._answered).timestamp()
 
     def packages(self) -> dict[str, tuple[str, str]]:
-        """Return the version of each installed package that this library needs, and the versions that it takes."""
+        """Return, for each installed package that this library needs, its version and the supported versions."""
         packages = {"Python": (python_version(), ">=3.11"), _DISTRIBUTION: (metadata.version(_DISTRIBUTION), "")}
         for requirement in metadata.requires(_DISTRIBUTION) or ():
             text = requirement.partition(";")[0].strip()
@@ -131,12 +132,12 @@ class Site:
             try:
                 packages[name] = metadata.version(name), text[len(name) :]
             except metadata.PackageNotFoundError:
-                continue  # of an extra that is not installed
+                continue  # it belongs to an extra that is not installed
         return packages
 
     @cached_property
     def synthesis(self) -> str:
-        """The error of synthesizing the app; empty if it succeeds."""
+        """The error that the synthesis of the app raised; empty if it succeeded."""
         if not self.app:
             raise NotChecked("there is no cdk.json in this directory; name the app with --app")
         try:
@@ -147,7 +148,7 @@ class Site:
 
     @property
     def no_app(self) -> str:
-        """Why the app does not have the stack; empty if it has."""
+        """Why the app cannot be compared with the stack; empty if it can."""
         try:
             return self.synthesis
         except NotChecked as error:
@@ -160,7 +161,7 @@ class Site:
         return self._assembled
 
     def _synthesize(self) -> tuple[Resources, int]:
-        """Return the resources of the app's templates, and the bootstrap version that they need."""
+        """Synthesize the app. Returns the resources of its templates, and the bootstrap version that they need."""
         files = Files(Path.cwd())
         files.root.mkdir(parents=True, exist_ok=True)
         directory = synthesize(self.app, files, output="doctor.out")
@@ -218,7 +219,8 @@ class Site:
         return self.region, [one.properties for one in self.template.values()]
 
     def bootstrap(self) -> tuple[int, int, str]:
-        """Return the version of the CDK's bootstrap stack, 0 without one; that which the app needs; and the place."""
+        """Return the version of the CDK's bootstrap stack (0 if missing), the version that the app needs, and the
+        place."""
         self.in_an_account("bootstrap stack, and needs none")
         needed, place = self._synthesized[1], f"aws://{self.account}/{self.region}"
         try:
@@ -230,15 +232,15 @@ class Site:
         return int(answer["Parameter"]["Value"]), needed, place
 
     def concurrency(self) -> tuple[int, int, int]:
-        """Return the account's executions of Lambda, those that nothing has reserved, and how many more the app
-        reserves."""
+        """Return the account's limit of concurrent executions, how many are unreserved, and how many more the app would
+        reserve."""
         self.in_an_account("quotas")
         limits = self.client("lambda").get_account_settings()["AccountLimit"]
         more = _reserved(self.template) - (_reserved(self.deployed) if self.status else 0)
         return limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"], more
 
     def alarm_quota(self) -> tuple[int, int, int]:
-        """Return how many alarms the account may have, how many it has, and how many more the app has."""
+        """Return how many alarms the account may have, how many it has, and how many the app would add."""
         self.in_an_account("quotas")
         pages = self.client("cloudwatch").get_paginator("describe_alarms").paginate()
         existing = sum(len(page["MetricAlarms"]) for page in pages)
@@ -247,24 +249,25 @@ class Site:
         return self._quota("monitoring", ("metric alarms",), 5_000), existing, more
 
     def in_flight(self) -> tuple[int, dict[str, int]]:
-        """Return how many messages of a queue may be in flight, and how many are, by queue."""
+        """Return how many messages of one queue may be in flight, and by queue, how many are."""
         self.in_an_account("quotas")
         limit = self._quota("sqs", ("in-flight", "standard queue"), 120_000)
         return limit, {id: int(one["ApproximateNumberOfMessagesNotVisible"]) for id, one in self._queues.items()}
 
     def _quota(self, service: str, words: tuple[str, ...], default: int) -> int:
-        """The value of a quota whose name has these words; AWS's default if Service Quotas does not list it."""
+        """Return the value of the quota whose name has these words, or AWS's default if Service Quotas does not list
+        it."""
         pages = self.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode=service)
         quotas = (quota for page in pages for quota in page["Quotas"])
         values = (int(one["Value"]) for one in quotas if all(word in one["QuotaName"].lower() for word in words))
         return next(values, default)
 
     def stack(self) -> tuple[str, str, str]:
-        """Return name and status of the stack, and where it is."""
+        """Return the stack's name, status and place."""
         return self.target.stack or "the local stack", self.status, self.where
 
     def templates(self) -> tuple[Resources, Resources]:
-        """Return what is deployed, and what the app would deploy."""
+        """Return the deployed resources, and those that the app would deploy."""
         return self.deployed, self.template
 
     @cached_property
@@ -279,7 +282,7 @@ class Site:
             return dict(zip(queues, threads.map(attributes, queues.values()), strict=True))
 
     def queues(self) -> list[Compared]:
-        """Return the settings of the deployed queues, and those of their template."""
+        """Return the settings of the deployed queues, with those in the stack's template."""
         return [
             Compared(queue.name, name, declared, actual.get(name, "none"))
             for id, queue in _of(self.deployed, "AWS::SQS::Queue").items()
@@ -288,7 +291,7 @@ class Site:
         ]
 
     def mappings(self) -> list[Compared]:
-        """Return the settings of the deployed event source mappings, and those of their template."""
+        """Return the settings of the deployed event source mappings, with those in the stack's template."""
         mappings, actual = _of(self.deployed, "AWS::Lambda::EventSourceMapping"), self._mappings
         return [
             Compared(_function_of(found) or one.physical_id, name, declared, mapping_settings(found).get(name, "none"))
@@ -299,7 +302,8 @@ class Site:
 
     @cached_property
     def _mappings(self) -> dict[str, dict[str, Any]]:
-        """The event source mappings of the region, with their state as a template has it."""
+        """The event source mappings of the region. ``Enabled`` is derived from their state, for comparison with a
+        template."""
         pages = self.client("lambda").get_paginator("list_event_source_mappings").paginate()
         states = {"Disabled": False, "Disabling": False}
         return {
@@ -309,8 +313,8 @@ class Site:
         }
 
     def functions(self) -> dict[str, str]:
-        """Have each function that takes messages load its code, with an event that has none; return its problem, or an
-        empty text, by name."""
+        """Invoke each function that handles messages with an event that has none, so that it loads its code. Returns
+        its problem by name; empty if it has none."""
         ids = {one.physical_id for one in _of(self.deployed, "AWS::Lambda::EventSourceMapping").values()}
         ours = [one for id, one in self._mappings.items() if id in ids and ":sqs:" in one["EventSourceArn"]]
         lambda_ = self.client("lambda")
@@ -326,7 +330,7 @@ class Site:
             return dict(zip(map(_function_of, ours), threads.map(problem, ours), strict=True))
 
     def api(self) -> tuple[int, str]:
-        """Return the number of types that the API lists, and the error of a call that failed."""
+        """Return the number of types that the API lists, and the error if the call failed."""
         if not self.status:
             raise NotChecked("the stack is not deployed yet")
         try:
@@ -337,8 +341,8 @@ class Site:
             return 0, full_text(error)
 
     def alarms(self) -> tuple[int, list[str], dict[str, int]]:
-        """Return how many alarms are deployed, the names of those that are on, and how many confirmed addresses each of
-        their topics has."""
+        """Return how many alarms are deployed, the names of the firing ones, and how many confirmed subscriptions each
+        of their topics has."""
         self.in_an_account("CloudWatch that evaluates alarms")
         names = {one.physical_id for one in _of(self.deployed, "AWS::CloudWatch::Alarm").values()}
         pages = self.client("cloudwatch").get_paginator("describe_alarms").paginate()
@@ -356,14 +360,14 @@ class Site:
 
 
 def queue_settings(properties: Mapping[str, Any]) -> Settings:
-    """Return the settings of a queue that its template has, and that somebody can change by hand."""
+    """Return those settings in a queue's template that can be changed by hand."""
     return _literal(properties, "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds") | _literal(
         properties.get("RedrivePolicy", {}), "maxReceiveCount"
     )
 
 
 def mapping_settings(properties: Mapping[str, Any]) -> Settings:
-    """Return the settings of an event source mapping: whether it is on, and how it hands messages over."""
+    """Return the settings of an event source mapping: whether it is enabled, its batch size, and its concurrency."""
     scaling = _literal(properties.get("ScalingConfig", {}), "MaximumConcurrency")
     return _literal({"Enabled": True, **properties}, "Enabled", "BatchSize") | scaling
 
@@ -374,13 +378,13 @@ def _literal(properties: Mapping[str, Any], *names: str) -> Settings:
 
 
 def _flat(attributes: Mapping[str, str]) -> Settings:
-    """The attributes of a queue with those of its redrive policy."""
+    """Return the attributes of a queue, including the members of its redrive policy."""
     redrive: dict[str, Any] = json.loads(attributes.get("RedrivePolicy", "{}"))
     return {**attributes, **{name: str(value) for name, value in redrive.items()}}
 
 
 def _function_of(mapping: Mapping[str, Any]) -> str:
-    """The name of the function of a mapping, without its alias."""
+    """Return the name of a mapping's function, without the alias."""
     return str(mapping.get("FunctionArn", "")).partition(":function:")[2].partition(":")[0]
 
 
@@ -394,7 +398,7 @@ def _of(resources: Resources, type: str) -> Resources:
 
 
 def _resources(cloudformation: Any, name: str, prefix: str = "") -> Iterator[tuple[str, Resource]]:
-    """Yield the resources of a stack and of the stacks nested in it, under the ids of :func:`read_assembly`."""
+    """Yield the resources of a stack and its nested stacks, with the same ids as :func:`read_assembly`."""
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=name)
     ids = {
         one["LogicalResourceId"]: one.get("PhysicalResourceId", "")

@@ -41,16 +41,12 @@ class CallOutcome:
 class Report:
     """The outcomes of a job so far.
 
-        Args:
-            job: the job's name.
-            chosen: the ids of the job's sagas, in order.
-            outcomes: the latest outcome of each saga.
-    <<<<<<< HEAD
-            stopped: the reason for an early stop; else empty.
-            letters: the reason that dead letters of its sagas may stay; else empty.
-    =======
-            stopped: the reason for an early stop; empty if there was none.
-    >>>>>>> main
+    Args:
+        job: the job's name.
+        chosen: the ids of the job's sagas, in order.
+        outcomes: the latest outcome of each saga.
+        stopped: the reason for an early stop; empty if there was none.
+        letters: the reason that dead letters of its sagas may stay; empty if none may.
     """
 
     job: str

@@ -1,8 +1,8 @@
 """The API's answers about sagas, as types. The engine, the client and the OpenAPI document share these types.
 
-``overviews`` has those about saga types, breakers and numbers of sagas, ``reports`` those about the supervisor's tasks.
-Times are ISO 8601 in UTC; ``None`` means that the event has not happened. The title of a choice is its name in the
-OpenAPI document. This module imports only what a client needs.
+``overviews`` has the answers about saga types, breakers and numbers of sagas, and ``reports`` those about the
+supervisor's tasks. Times are ISO 8601 in UTC; ``None`` means that the event has not happened. The title of a choice is
+its name in the OpenAPI document. This module imports only what a client needs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ErrorView(TypedDict):
 
 
 class SagaErrorView(ErrorView):
-    """The error that ended the saga's way forward, and its step."""
+    """The error that ended the saga's forward phase, and its step."""
 
     step: str | None
 
@@ -107,8 +107,9 @@ class StepView(TypedDict):
 
     ``next_attempt_at`` is present while the step waits between two attempts. ``waiting_for`` says what a step waits
     for, and ``waits_until`` is the latest end of the wait. If ``waiting_for`` is ``retry``, the step has postponed
-    itself, and ``message`` says why. ``took`` is how many seconds the step's last attempt ran, without earlier waits
-    and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the saga's pivot.
+    itself, and ``message`` says why. ``took`` is the number of seconds that the step's last attempt ran, without
+    earlier waits and without its undo. ``children`` is present if the step has children, and ``pivot`` if it is the
+    saga's pivot.
     """
 
     name: str
@@ -162,8 +163,8 @@ class WaitingView(TypedDict):
     ``signal``, ``time``, ``children``: the step waits, ``until`` its timeout. ``paused``: ``pause`` says why.
     ``breaker``: the step's circuit breaker is open. ``backoff``: the next attempt comes at ``until``. ``lease``: a
     worker runs the saga, and its lease expires at ``until`` unless another heartbeat comes. ``queue``: the message is
-    on its way to a worker. ``release``: the deployed code does not fit ``step``; ``message`` says why. At ``until`` the
-    saga will need an operator.
+    on its way to a worker. ``release``: the deployed code does not fit ``step``; ``message`` says why. At ``until``,
+    the saga will need an operator.
     """
 
     kind: _WaitKind
@@ -210,10 +211,10 @@ class LinksView(TypedDict):
 class LeftOutView(TypedDict):
     """A request or result that exists but is null in this answer.
 
-    ``path`` is its place in the answer (``$.steps[2].result``), and ``entry`` the number of its audit entry. ``object``
-    is its key if it is in the payload bucket, ``bytes`` its size if known. ``reason``: ``too_large`` if a Lambda
-    function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is missing or
-    changed.
+    ``path`` is the place in the answer (``$.steps[2].result``), and ``entry`` the number of the audit entry. ``object``
+    is the key in the payload bucket, if the value is there, and ``bytes`` the size, if known. ``reason``: ``too_large``
+    if a Lambda function cannot return it, ``not_asked_for`` in the answer to an operation, ``unreadable`` if it is
+    missing or changed.
     """
 
     path: str
@@ -226,8 +227,8 @@ class LeftOutView(TypedDict):
 class Summary(TypedDict):
     """A saga in a list.
 
-    ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's way forward;
-    lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
+    ``paused``: a pause stops the saga before its next step. ``error`` is the error that ended the saga's forward phase.
+    Lists have the first 200 characters of its message. ``attention`` is null unless the saga needs an operator.
     ``lease`` is present while a worker holds the saga, and ``parent`` if the saga is a child. ``past_pivot`` is present
     once the saga can only go forward: it names the pivot, which has completed or may have.
     """
@@ -262,13 +263,13 @@ class SagaView(Summary):
     """A saga with its request and its steps in order.
 
     ``result`` is null until the saga is COMPLETED. If the saga has not ended by its ``deadline``, it is cancelled; past
-    its pivot it goes on the attention list instead. ``breaker`` is null unless the saga waits for one. ``waiting`` is
-    null if the saga has ended or waits for an operator. ``pause`` is present while the saga is ``paused``. ``redacted``
-    lists the paths where ``***`` replaces a hidden value.
+    its pivot it goes on the attention list instead. ``breaker`` is null unless the saga waits for a breaker.
+    ``waiting`` is null if the saga has ended or waits for an operator. ``pause`` is present while the saga is
+    ``paused``. ``redacted`` lists the paths where ``***`` replaces a hidden value.
 
     ``purged_at`` and ``purge_reason`` are present if the saga was purged. Then request, results and errors are null.
     ``objects`` has the first S3 objects that the results named, and ``more_objects`` counts the others. The sweep of
-    the type deletes all these objects. ``left_out`` lists the request and results that this answer lacks.
+    the type deletes all these objects. ``left_out`` lists the request and results that this answer does not contain.
     """
 
     request: Any
@@ -297,8 +298,8 @@ class Page(TypedDict):
 
 
 class IncidentView(IncidentKey):
-    """The sagas of a ``type`` that need an operator for the same reason. The first came onto the
-    list at ``first_seen``, the last at ``last_seen``."""
+    """The sagas of a ``type`` that need an operator for the same reason. The first of them came onto the list at
+    ``first_seen``, the last at ``last_seen``."""
 
     type: str
     count: Count
@@ -360,8 +361,8 @@ class BadEntryView(TypedDict):
 class VerificationView(TypedDict):
     """Whether a saga's audit trail is unchanged.
 
-    ``entries`` is how many entries were verified. ``purged_at`` is present if the saga was purged: then only its list
-    of actions can be verified.
+    ``entries`` is the number of entries that were verified. ``purged_at`` is present if the saga was purged: then only
+    its list of actions can be verified.
     """
 
     saga_id: Id

@@ -81,8 +81,8 @@ class InFlightView(TypedDict):
     """``groups`` of a type's sagas that are in flight or need an operator, and the ``blueprints`` that they were
     started with, by name. ``deployed`` names the blueprint of the release that answers.
 
-    A blueprint without ``request`` replaces one that is missing or was altered. ``cursor`` fetches the next page, which
-    may have more sagas of the same groups.
+    A blueprint without ``request`` replaces a blueprint that is missing or was altered. ``cursor`` fetches the next
+    page, which may have more sagas of the same groups.
     """
 
     blueprints: dict[str, dict[str, Any]]
@@ -94,8 +94,9 @@ class InFlightView(TypedDict):
 class BreakerView(TypedDict):
     """The circuit breaker of a step.
 
-    ``failures`` counts failures in a row; if the breaker is not closed, those that opened it. ``waiting`` counts the
-    sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting``: there may be more.
+    ``failures`` counts failures in a row or, if the breaker is not closed, the failures that opened it. ``waiting``
+    counts the sagas that wait for it, among the thousand sagas in flight that are due first. ``more_waiting``: there
+    may be more.
     """
 
     type: str
@@ -114,7 +115,7 @@ class BreakerList(TypedDict):
 
 
 class TypeStats(TypedDict):
-    """How many sagas a type has per status: those in flight now, and those that ended after ``since``.
+    """The number of sagas of a type per status: sagas in flight now, and sagas that ended after ``since``.
 
     ``at_least`` names the figures that are lower bounds: statuses, and fields of this object. Starts and ends per
     minute are averages over the last five minutes.
@@ -132,7 +133,7 @@ class TypeStats(TypedDict):
 
 
 class QueueStats(TypedDict):
-    """About how many messages the queue of these steps holds; ``None`` if the queue cannot be read."""
+    """The approximate number of messages in the queue of these steps; ``None`` if the queue cannot be read."""
 
     type: str
     steps: list[str]
@@ -140,8 +141,8 @@ class QueueStats(TypedDict):
 
 
 class StatsView(TypedDict):
-    """How many sagas there were at the time ``at``. Ended sagas count if they ended after ``since``. ``approximate``
-    says which figures are approximate, and why."""
+    """The numbers of sagas at the time ``at``. Ended sagas count if they ended after ``since``. ``approximate`` says
+    which figures are approximate, and why."""
 
     at: Time
     since: Time

@@ -113,7 +113,7 @@ def summary_view(
         }
     if state.past_pivot and (forward(state) or state.status in (SagaStatus.DEAD_LETTERED, SagaStatus.COMPLETED)):
         summary["past_pivot"] = state.past_pivot
-    if state.lease is not None and state.purge is None:  # a purge keeps its lease for good
+    if state.lease is not None and state.purge is None:  # a purge keeps the lease for good
         claimed, expires = _when(claimed_at(state.lease.owner)), iso(state.lease.expires_at)
         summary["lease"] = {"claimed_at": claimed, "expires_at": expires, "heartbeat_at": None}
     return summary
@@ -176,7 +176,7 @@ def _payload(entry: Entry | None) -> Any:
 
 
 def _standing_error(past: Sequence[Entry]) -> ErrorView | None:
-    """Return a step's last error that no success followed: that of its undo, else its own."""
+    """Return the last error of a step's undo, or else of the step, if no success followed."""
     forward: Entry | None = None
     backward: Entry | None = None
     for entry in past:
@@ -198,14 +198,16 @@ def step_status(state: SagaState, index: int) -> StepStatus:
 
 
 def _since_last_wait(entries: Sequence[Entry], step: str) -> list[Entry]:
-    """Return the entries of a step from its last wait on. Older ones do not count once a retry makes it wait again."""
+    """Return the entries of a step from its last wait on. Older entries do not count once a retry makes the step wait
+    again."""
     own = [entry for entry in entries if entry.step == step]
     begun = [number for number, entry in enumerate(own) if entry.action in ("WaitStarted", "ChildrenStarted")]
     return own[begun[-1] :] if begun else own
 
 
 def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: Sequence[Entry]) -> str | None:
-    """Return when a step began. ``own``: its entries; ``past``: those that ended an attempt, a wait or an undo."""
+    """Return when a step began. ``own`` are the step's entries, and ``past`` those that ended an attempt, a wait or an
+    undo."""
     began = next((entry for entry in own if entry.action in _BEGINNINGS), None)
     if began and (not past or began.seq < past[0].seq):
         return iso(began.at) if began.attempt is None else str(began.details.get("started_at") or iso(began.at))
@@ -217,7 +219,7 @@ def _started_at(state: SagaState, step: StepState, own: Sequence[Entry], past: S
 
 
 def _took(past: Sequence[Entry]) -> float | None:
-    """Return how many seconds a step's last attempt ran, not counting attempts of its undo."""
+    """Return the number of seconds that a step's last attempt ran, not counting attempts of its undo."""
     own = (entry for entry in reversed(past) if entry.action in ("StepFailed", "StepLost", *RESULTS))
     ran = next((entry for entry in own if "started_at" in entry.details), None)
     return None if ran is None else round(max(ran.at - epoch(str(ran.details["started_at"])), 0.0), 3)
@@ -229,7 +231,7 @@ def _step_view(state: SagaState, index: int, entries: Sequence[Entry]) -> StepVi
     past = [entry for entry in own if entry.action in _ENDS or _without_code(entry)]
     waiting_for = state.waiting_for if state.cursor == index else ""
     waits = state.cursor == index and not state.ended and state.lease is None
-    # A waiting step has not failed, whatever its entries say: none records that its children were started again.
+    # A waiting step has not failed, whatever its entries say: no entry records that its children were started again.
     waiting = state.status is SagaStatus.WAITING and waiting_for in ("signal", "time", "children")
     view: StepView = {
         "name": step.name,

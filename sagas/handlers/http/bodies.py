@@ -1,4 +1,4 @@
-"""Read and describe the bodies of operations. Their classes are in ``sagas/operations.py``."""
+"""Reads and describes the bodies of operations. Their classes are in ``sagas/operations.py``."""
 
 from __future__ import annotations
 

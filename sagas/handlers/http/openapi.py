@@ -182,7 +182,7 @@ def _start(saga: SagaType, described: Json) -> Json:
 
 _CANCEL_QUERY = [
     _query("force", {"type": "boolean", "default": False})
-    | {"description": "Also a child whose parent has not ended. The child counts as failed."},
+    | {"description": "Also cancel a child whose parent has not ended. The child counts as failed."},
     _query("reason", {"type": "string", "maxLength": LONGEST_CANCEL_REASON, "default": ""})
     | {"description": "The audit trail keeps the reason of the first accepted cancel."},
 ]
@@ -213,14 +213,9 @@ def _callback_path(sagas: list[SagaType], schemas: list[TypeSchemas]) -> Json:
 
 
 def describe(sagas: list[SagaType], base: str = "", service: str = "Sagas", authorizer: str = "") -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of the API for these saga types.
-
-    Args:
-        sagas: the types.
-        base: the start of the URL, before the paths.
-        service: the name of the service.
-        authorizer: of API Gateway, with the place and name of what it reads: ``custom header X-Token``; empty for IAM.
-    """
+    """Return the OpenAPI 3.1 description of the API for these saga types. URLs begin with ``base``. Without an
+    ``authorizer``, IAM authorizes callers. Otherwise it is API Gateway's type of authorizer, followed by the place and
+    the name of what the authorizer reads, such as ``custom header X-Token``."""
     schemas = answer_schemas(dict.fromkeys(code for _, codes in _ERRORS.values() for code in codes.split()))
     bodies = (operation.body for operation in OPERATIONS if operation.method != "DELETE")
     schemas |= {body.__name__: describe_body(body) for body in bodies if body is not None}

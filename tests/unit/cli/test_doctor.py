@@ -47,12 +47,12 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
         {"msgspec": ("0.21.9", "<0.23,>=0.22"), "boto3": ("1.43.0", ">=1.43")},
         [("fail", "msgspec 0.21.9 (needs <0.23,>=0.22)")],
     ),
-    "an app": (checks.app, "", [("ok", "it can be synthesized")]),
+    "an app": (checks.app, "", [("ok", "the app can be synthesized")]),
     "an app that fails": (checks.app, "the app failed: KeyError", [("fail", "the app failed: KeyError")]),
     "a region": (
         checks.region,
         ("eu-west-1", [{"RecursiveLoop": "Allow"}]),
-        [("ok", "eu-west-1 has what the app uses")],
+        [("ok", "eu-west-1 has all features that the app uses")],
     ),
     "a region without the setting for loops": (
         checks.region,
@@ -66,15 +66,19 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     ),
     "a bootstrap": (checks.bootstrap, (21, 6, "aws://1/eu-west-1"), [("ok", "version 21")]),
     "no bootstrap": (checks.bootstrap, (0, 6, "aws://1/eu-west-1"), [("fail", "has not been bootstrapped")]),
-    "an old bootstrap": (checks.bootstrap, (5, 6, "aws://1/eu-west-1"), [("fail", "version 5, and the app needs 6")]),
+    "an old bootstrap": (checks.bootstrap, (5, 6, "aws://1/eu-west-1"), [("fail", "version 5, but the app needs 6")]),
     "executions": (checks.concurrency, (1000, 900, 0), [("ok", "1,000 concurrent executions, 900 of them unreserved")]),
     "executions of a new account": (checks.concurrency, (10, 10, 0), [("warn", "10 concurrent executions")]),
     "reservations of a new account": (
         checks.concurrency,
         (10, 10, 2),
-        [("fail", "the app reserves 2 more executions, and the account has 0 to reserve")],
+        [("fail", "the app reserves 2 more executions, but the account has only 0 left")],
     ),
-    "reservations that leave too little": (checks.concurrency, (1000, 400, 301), [("fail", "the account has 300 to")]),
+    "reservations that leave too little": (
+        checks.concurrency,
+        (1000, 400, 301),
+        [("fail", "only 300 left")],
+    ),
     "fewer reservations": (checks.concurrency, (1000, 100, -5), [("ok", "1,000 concurrent")]),
     "room for alarms": (checks.alarm_quota, (5000, 73, 0), [("ok", "73 alarms of 5,000, and the app adds 0")]),
     "little room for alarms": (checks.alarm_quota, (1000, 730, 73), [("warn", "730 alarms of 1,000")]),
@@ -120,32 +124,40 @@ JUDGED: dict[str, tuple[Callable[[Any], Any], Any, list[tuple[str, str]]]] = {
     "settings of the app": (
         checks.pending,
         (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 30})),
-        [("ok", "1 queues and mappings are those of the app")],
+        [("ok", "1 queues and mappings have the app's settings")],
     ),
     "settings that are not deployed": (
         checks.pending,
         (resources(a={"VisibilityTimeout": 30}), resources(a={"VisibilityTimeout": 60}, b={})),
-        [("warn", "other settings than the stack for 2 queues and mappings: a, b")],
+        [("warn", "different settings of 2 queues and mappings: a, b")],
     ),
-    "settings as they were": (checks.unchanged, [Compared("a", "BatchSize", "1", "1")], [("ok", "1, all as their")]),
+    "settings as they were": (
+        checks.unchanged,
+        [Compared("a", "BatchSize", "1", "1")],
+        [("ok", "1, all as in")],
+    ),
     "settings that were changed": (
         checks.unchanged,
         [Compared("a", "BatchSize", "1", "1"), Compared("b", "VisibilityTimeout", "30", "5")],
-        [("fail", "b: VisibilityTimeout is 5, and its template has 30")],
+        [("fail", "b: VisibilityTimeout is 5, but the template has 30")],
     ),
     "functions": (checks.functions, {"a": "", "b": ""}, [("ok", "2 load their code")]),
     "a broken function": (checks.functions, {"a": "", "b": "no module"}, [("fail", "b: no module")]),
     "an API": (checks.api, (1, ""), [("ok", "it has 1 saga type")]),
     "an API that fails": (checks.api, (0, "the API answered 502"), [("fail", "the API answered 502")]),
     "an API that refuses": (checks.api, (0, "refused (403)"), [("warn", "not checked: refused (403)")]),
-    "alarms": (checks.alarms, (73, [], {TOPIC: 1}), [("ok", "73 are off, and somebody is notified")]),
+    "alarms": (checks.alarms, (73, [], {TOPIC: 1}), [("ok", "none of 73 is firing, and somebody is notified")]),
     "alarms that tell nobody": (checks.alarms, (73, [], {}), [("warn", "nobody is notified of 73 alarms")]),
     "alarms whose e-mail was not answered": (
         checks.alarms,
         (73, [], {TOPIC: 0}),
         [("warn", f"nobody has confirmed a subscription of {TOPIC}")],
     ),
-    "alarms that are on": (checks.alarms, (73, ["a", "b"], {TOPIC: 1}), [("warn", "a is on"), ("warn", "b is on")]),
+    "alarms that are on": (
+        checks.alarms,
+        (73, ["a", "b"], {TOPIC: 1}),
+        [("warn", f"{name} is firing") for name in "ab"],
+    ),
 }
 
 
@@ -188,10 +200,14 @@ def refused(code: str, message: str = "no") -> ClientError:
         (SagaError("no local stack"), "no local stack", ""),
         (
             refused("AccessDenied", "User: ann is not authorized to perform: sqs:GetQueueAttributes on x"),
-            "ann has no right to sqs:GetQueueAttributes in eu-west-1",
-            "have sqs:GetQueueAttributes granted",
+            "ann has no permission for sqs:GetQueueAttributes in eu-west-1",
+            "grant sqs:GetQueueAttributes to this caller",
         ),
-        (refused("AccessDeniedException"), "ann has no right to GetThing in eu-west-1", "have GetThing granted"),
+        (
+            refused("AccessDeniedException"),
+            "ann has no permission for GetThing in eu-west-1",
+            "grant GetThing to this caller",
+        ),
         (refused("ExpiredToken"), "eu-west-1 refused the credentials (ExpiredToken)", "sign in to AWS"),
         (refused("Throttling"), "Throttling", ""),
         (NoCredentialsError(), "Unable to locate credentials", "--profile"),
@@ -350,7 +366,7 @@ class TestWhereItCannotLook:
         account.answers("ssm", get_parameter=refused("AccessDeniedException"))
         (finding,) = Check("bootstrap", Site.bootstrap, checks.bootstrap).findings(account)
         assert finding.state == "warn"
-        assert finding.text.startswith("not checked: arn:ann has no right to GetParameter in ")
+        assert finding.text.startswith("not checked: arn:ann has no permission for GetParameter in ")
 
     def test_before_the_first_deployment(self, account: Account) -> None:
         found = {check.name: check.findings(account) for check in CHECKS if check.name in ("stack", "queues", "API")}
