@@ -61,7 +61,7 @@ class SupervisorCalls:
         invoke.
 
         Args:
-            stale_after: seconds of silence that count as a stall. Default: the number of each saga type.
+            stale_after: seconds without a response that count as a stall. Default: each saga type's own.
             type: only sagas of this type.
             saga_id: only this saga, even if the supervisor would not look at it yet.
             limit: the maximum number of sagas, 1 to 1,000. Default: 1,000.
