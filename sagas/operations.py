@@ -79,6 +79,7 @@ class RecoveryOptions:
     stale_after: float | None = None
     limit: int | None = None
     max_attempts: int | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)
