@@ -135,13 +135,13 @@ _NEEDED: Mapping[str, NextAction] = {
         *("", "needs-attention"),
     ),
 }
-"""What to do about each reason that a saga needs an operator."""
+"""What to do about each reason for which a saga needs an operator."""
 
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
-    """Return the action for a reason that sagas need an operator, an ``AttentionCode``, and for the step in trouble.
-    ``sagas``: the arguments of a command, the id of a saga or a type and ``--all``. ``doubt``: the steps of the saga
-    with an unknown outcome; by default ``step``."""
+    """Return the action for sagas that need an operator for the reason ``code``, an ``AttentionCode``, at a step.
+    ``sagas``: a command's arguments: a saga's id, or a type and ``--all``. ``doubt``: the steps with an unknown
+    outcome; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
     action, doubtful = _NEEDED[code], doubt or (step,)
@@ -177,14 +177,14 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """Return the action without regard to pivots."""
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
-    overdue = code == AttentionCode.OVERDUE  # past its pivot it runs all the same
+    overdue = code == AttentionCode.OVERDUE  # an overdue saga that is past its pivot still runs
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if code and not overdue:
         action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
-    if saga["status"] == SagaStatus.FAILED:  # a child, whose parent has the incident
+    if saga["status"] == SagaStatus.FAILED:  # a child; its parent needs the operator
         return needed(AttentionCode.FAILED, error_of(saga)[0], saga["saga_id"])
     if saga["status"] in ENDED:
         if saga.get("in_doubt"):
