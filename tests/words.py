@@ -25,8 +25,8 @@ PAGES = (
     "docs/concepts/*.md",
     "docs/contributing/*.md",
     "docs/migrate/*.md",
-    "docs/operations/pause.md",
-    "docs/operations/search.md",
+    "docs/operations/*.md",
+    "docs/tutorial/*.md",
 )
 TEXTS = {
     r"\bmend(s|ed|ing)?\b": "fix",

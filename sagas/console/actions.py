@@ -155,7 +155,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         done = client.prune(name, dry_run=dry)
         said = f"{len(done.stale)} {'would be ' if dry else ''}deleted, {len(done.kept)} stay."
         fates = {kept.letter.message_id: f"It stays: {kept.why}." for kept in done.kept}
-        fates |= {each.message_id: "It would be deleted: no saga needs it." for each in done.stale}
+        fates |= {each.message_id: "It would be deleted, because no saga needs it." for each in done.stale}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."

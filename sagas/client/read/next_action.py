@@ -120,7 +120,7 @@ _NEEDED: Mapping[str, NextAction] = {
     ),
     AttentionCode.RECOVERY_EXHAUSTED: NextAction(
         *(Do.RESOLVE, "Mark as settled", "Recovery is exhausted"),
-        "The saga stalled too often and was given up. Usually its function is killed: see its log.",
+        "The saga stalled too often and was given up. Usually its function was killed: see its log.",
         *("{step}", "needs-attention", (Do.RERUN,)),
     ),
     AttentionCode.NO_RESPONSE: NextAction(
@@ -139,9 +139,9 @@ _NEEDED: Mapping[str, NextAction] = {
 
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
-    """Return the action for sagas that need an operator for the reason ``code``, an ``AttentionCode``, at a step.
-    ``sagas``: a command's arguments: a saga's id, or a type and ``--all``. ``doubt``: the steps with an unknown
-    outcome; by default ``step``."""
+    """Return the action for an ``AttentionCode``, the reason that sagas need an operator, and for the step in trouble.
+    ``sagas``: the arguments that name sagas in a command: an id, or a type and ``--all``. ``doubt``: the steps whose
+    outcome is unknown; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
     action, doubtful = _NEEDED[code], doubt or (step,)
@@ -202,7 +202,7 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
         return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
     lease, breaker = saga.get("lease"), saga.get("breaker")
     if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
-        means = "Its worker died. The supervisor takes the saga over within a minute; this does it now."
+        means = "Its worker died. The supervisor takes the saga over within a minute. With this action, it does so now."
         return NextAction(Do.RECOVER, "Recover now", "The saga stalled", means, others=(Do.CANCEL,))
     if breaker:
         step = breaker["step"]
