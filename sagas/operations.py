@@ -109,7 +109,7 @@ class Verb:
         label: the label of the console's button; empty if there is no button.
         effect: a sentence for the console that says what the operation does.
         confirmation: a sentence that the console shows after the operation.
-        at_once: whether the console asks for no reason.
+        at_once: whether the console acts without asking for a reason.
     """
 
     help: str = ""
