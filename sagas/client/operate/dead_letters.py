@@ -284,7 +284,8 @@ def _read(message: Mapping[str, Any]) -> DeadLetter:
     fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     values: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes", {})
     attributes = {name: str(value.get("StringValue", "")) for name, value in values.items()}
-    rejected = attributes.get("reason", "") if reason else ""  # of a command or an event
+    # A rejected command has a reason, and an event that could not be delivered an error message.
+    rejected = (attributes.get("reason") or attributes.get("ERROR_MESSAGE", "")) if reason else ""
     text = _rejected(fields) if rejected else _without_payloads(message["Body"], body)
     fields = {**fields, **attributes}
     dispatch, hops = fields.get("dispatch"), fields.get("hops", 0)

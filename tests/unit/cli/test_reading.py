@@ -226,7 +226,10 @@ class TestLists:
         assert [asked.path for asked in api.asked] == paths
 
     def test_rejected_commands(self, api: StubApi, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sagas.client.SagaClient.count_letters", lambda _, name: {"commands": 3}[name])
+        def count_letters(_client: object, name: str) -> int:
+            return {"commands": 3}[name]
+
+        monkeypatch.setattr("sagas.client.SagaClient.count_letters", count_letters)
         api.will(200, {"incidents": [], "at_least": False})
         assert (
             run("attention").stdout == "Rejected commands and events: 3. `sagas dlq list commands` has the reasons.\n"
