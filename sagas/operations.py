@@ -344,7 +344,7 @@ RECOVER = Operation(
 )
 STATS = Operation(
     *("stats", "GET", "/stats", "read", "Count sagas by type and status", "Stats"),
-    description="Those in flight, and those that ended since a time.",
+    description="Counts sagas in flight, and sagas that ended since a time.",
 )
 BREAKERS = Operation(
     *("list_breakers", "GET", "/breakers", "read", "List the circuit breakers", "Breakers"),

@@ -7,7 +7,8 @@ import re
 from docutils import nodes
 from sphinx.application import Sphinx
 
-_ELSEWHERE = ("glossary", "changelog", "index", "reference/")
+_ELSEWHERE = ("glossary", "changelog", "index", "reference/", "compare/", "migrate/")
+"""Pages that define terms, list names, or use the words of other products."""
 _NOT_WITHIN = (nodes.reference, nodes.literal, nodes.title, nodes.literal_block)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console, RenderableType
-from rich.status import Status
 
 from sagas.core.text import plain as plain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.status import Status
 
 _PIPE_WIDTH = 10_000
 """The width if the output is not a terminal. No line is so long that it breaks."""
@@ -38,6 +41,13 @@ def fail(message: str, status: int = 1) -> NoReturn:
     raise typer.Exit(status)
 
 
+def need(what: str, extra: str, *packages: str) -> None:
+    """Fail in one line if a package of an extra is not installed. ``what`` needs it."""
+    for package in packages:
+        if find_spec(package) is None:
+            fail(f'{what} needs the package {package}: pip install "lambda-sagas[{extra}]"')
+
+
 def warn(message: str) -> None:
     """Print a message on standard error, unless it is empty."""
     if message:
@@ -51,6 +61,8 @@ def count_of(number: int, noun: str) -> str:
 
 def progress_line() -> Status:
     """Return a line that shows the current task and then disappears. Without a terminal, it prints nothing."""
+    from rich.console import Console
+
     return Console(stderr=True, markup=False, emoji=False, highlight=False).status("Starting")
 
 
@@ -82,5 +94,7 @@ def display(page: RenderableType) -> None:
 
 def screen() -> Console:
     """Return the console for tables. To it, square brackets are not markup."""
+    from rich.console import Console
+
     console = Console(markup=False, emoji=False, highlight=False)
     return console if console.is_terminal else Console(markup=False, emoji=False, highlight=False, width=_PIPE_WIDTH)

@@ -27,7 +27,7 @@ _FOR_MANY = (*(name for name, operation in VERBS.items() if operation.bulk_statu
 _RATES = (1, 5, 20)
 _BY_SQS = "SQS moves them back."
 _ONE_WALK = threading.Lock()
-"""Who reads a dead-letter queue hides its messages from others for a while."""
+"""Reading a dead-letter queue hides its messages from others for a while."""
 _STATUS: tuple[tuple[type[SagaError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -66,7 +66,7 @@ def act_on(client: Any, do: str, item: Item, reason: str, form: Form | None = No
 
 
 def take_letters(client: Any, do: str, items: Iterable[Item]) -> str:
-    """Delete the dead letters that sagas have left behind by an action. Return why some may stay; else empty."""
+    """Delete the dead letters that sagas have left behind by an action. Return why some may stay; empty if none may."""
     by_type = dict[str, list[str]]()
     for item in items if do in VERBS else ():
         by_type.setdefault(item.name, []).append(item.saga_id)
@@ -155,7 +155,7 @@ def on_letters(desk: Desk, request: Request, form: Form, name: str, do: str) -> 
         done = client.prune(name, dry_run=dry)
         said = f"{len(done.stale)} {'would be ' if dry else ''}deleted, {len(done.kept)} stay."
         fates = {kept.letter.message_id: f"It stays: {kept.why}." for kept in done.kept}
-        fates |= {each.message_id: "It would be deleted: no saga needs it." for each in done.stale}
+        fates |= {each.message_id: "It would be deleted, because no saga needs it." for each in done.stale}
     elif do == "delete":
         gone = client.delete_letter(name, _one(form, "message_id"))
         said = f"Message {gone.message_id} is deleted."

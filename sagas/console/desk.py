@@ -39,8 +39,8 @@ LABELS: Mapping[str, str] = {
 }
 """The labels of the buttons."""
 CONSEQUENCES: Mapping[str, str] = {name: operation.verb.effect for name, operation in VERBS.items()} | {
-    Do.RECOVER: "The supervisor looks at it now: it takes over from a dead worker and sends a lost message again.",
-    Do.RERUN: "A new saga starts with the same request; this one stays as it is.",
+    Do.RECOVER: "The supervisor checks it now, takes over from a dead worker, and sends a lost message again.",
+    Do.RERUN: "A new saga starts with the same request; this saga does not change.",
 }
 """The effect of each button, in a sentence."""
 LOCAL = "local"

@@ -64,3 +64,8 @@ def _show(name: str, finding: Finding) -> None:
     say(plain_line(f"{'-' if finding.state == 'unchecked' else finding.state:<5} {name:<{_NAME}}{finding.text}"))
     if finding.todo:
         say(plain_line(f"{'':<{_NAME + 6}}{finding.todo}"))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command to ``app``."""
+    app.command()(doctor)

@@ -74,3 +74,10 @@ def replay(
         emit({"published": published})
     else:
         say(f"Published {count_of(published, 'event')} again")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    app.add_typer(commands_app, name="commands")
+    app.add_typer(events_app, name="events")
+    app.command()(openapi)

@@ -62,7 +62,8 @@ def show_recovery(report: RecoveryView) -> None:
     """Print the report of a recovery."""
     remaining = f", {report['remaining']} remain for the next run" if report["remaining"] else ""
     recovered = count_of(report["recovered"], "saga")
-    say(f"Recovered {recovered}, {report['untouched']} did not need it, {report['failed']} failed{remaining}")
+    given_up = f", gave up {report['given_up']}" if report["given_up"] else ""
+    say(f"Recovered {recovered}{given_up}, {report['untouched']} did not need it, {report['failed']} failed{remaining}")
     for saga_id in report["saga_ids"]:
         say(saga_id)
 
@@ -143,3 +144,9 @@ def trim(
             say(f"{joins_table}: {count_of(joins.scanned, 'item')} scanned, {joins.removed:,} removed")
     except SagaError as error:
         fail(f"{error}; the tables are not trimmed yet; run the command again")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to ``app``."""
+    for command in (recover, sweep, trim):
+        app.command()(command)

@@ -7,19 +7,17 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-import boto3
-
-from sagas.aws import CALLER, connect, translated
 from sagas.client.endpoints import ServiceEndpoints
-from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive, why_needed
 from sagas.client.transport import Transport
 from sagas.core.states import SagaStatus
 from sagas.errors import NotFound, SagaError
-from sagas.messaging.message.redriving import check_reason
 from sagas.operations import Operation
 
-if TYPE_CHECKING:  # SagaClient derives from this class
+if TYPE_CHECKING:
+    import boto3
+
     from sagas.client.client import SagaClient
+    from sagas.client.operate.dead_letters import DeadLetter, DeadLetterQueue, Pruned, Redrive
 
 
 class DeadLetterCalls:
@@ -32,6 +30,8 @@ class DeadLetterCalls:
 
     def caller(self) -> str:
         """Return the ARN of the caller, for audit trails; empty if STS does not return it."""
+        from sagas.aws import CALLER, connect, translated
+
         if not self._arn:
             endpoint = self._endpoints.endpoint_url
             with suppress(SagaError), translated("STS"):
@@ -108,6 +108,8 @@ class DeadLetterCalls:
             NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or the redrive was refused.
         """
+        from sagas.messaging.message.redriving import check_reason
+
         check_reason(reason)
         queue = self._dead_letter_queue(type)
         if saga_id is None and not reason:
@@ -141,6 +143,8 @@ class DeadLetterCalls:
             NotFound: the type does not exist.
             SagaError: this client has no URLs of queues, or may not read them.
         """
+        from sagas.client.operate.dead_letters import why_needed
+
         queue, why = self._dead_letter_queue(type), partial(why_needed, cast("SagaClient", self))
         saga_ids = [saga_id] if isinstance(saga_id, str) else saga_id
         return queue.prune(why, saga_ids, dry_run=dry_run, on_progress=on_progress)
@@ -165,6 +169,9 @@ class DeadLetterCalls:
         return ""
 
     def _dead_letter_queue(self, type: str) -> DeadLetterQueue:
+        from sagas.aws import CALLER, connect
+        from sagas.client.operate.dead_letters import DeadLetterQueue
+
         endpoints = self._endpoints
         if not endpoints.dead_letter_queues:
             raise SagaError("this client has no URLs of queues; use SagaClient.from_stack or SagaClient.local")

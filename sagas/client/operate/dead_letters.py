@@ -89,7 +89,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The outcome of pruning. After a dry run, the outcome that pruning would have.
+    """The outcome of pruning, or what it would be, after a dry run.
 
     Args:
         dry_run: whether nothing was deleted.

@@ -120,7 +120,7 @@ _NEEDED: Mapping[str, NextAction] = {
     ),
     AttentionCode.RECOVERY_EXHAUSTED: NextAction(
         *(Do.RESOLVE, "Mark as settled", "Recovery is exhausted"),
-        "The saga stalled too often and was given up. Usually its function is killed: see its log.",
+        "The saga stalled too often and was given up. Usually its function was killed: see its log.",
         *("{step}", "needs-attention", (Do.RERUN,)),
     ),
     AttentionCode.NO_RESPONSE: NextAction(
@@ -139,9 +139,9 @@ _NEEDED: Mapping[str, NextAction] = {
 
 
 def needed(code: str, step: str, sagas: str, doubt: Sequence[str] = ()) -> NextAction:
-    """Return the action for a reason that sagas need an operator, an ``AttentionCode``, and for the step in trouble.
-    ``sagas``: the arguments of a command, the id of a saga or a type and ``--all``. ``doubt``: the steps of the saga
-    with an unknown outcome; by default ``step``."""
+    """Return the action for an ``AttentionCode``, the reason that sagas need an operator, and for the step in trouble.
+    ``sagas``: the arguments that name sagas in a command: an id, or a type and ``--all``. ``doubt``: the steps whose
+    outcome is unknown; by default ``step``."""
     if code not in _NEEDED:  # a newer service has more codes
         return NextAction(Do.NOTHING, "Look", "The saga needs an operator", step=step)
     action, doubtful = _NEEDED[code], doubt or (step,)
@@ -177,14 +177,14 @@ def _next_action(saga: Mapping[str, Any], now: float) -> NextAction:
     """Return the action without regard to pivots."""
     attention: Mapping[str, Any] = saga.get("attention") or {}
     code: str = attention.get("code", "")
-    overdue = code == AttentionCode.OVERDUE  # past its pivot it runs all the same
+    overdue = code == AttentionCode.OVERDUE  # past its pivot, the action is possible all the same
     if saga.get("purged_at") or saga.get("resolution"):
         return NextAction(Do.NOTHING)
     if code and not overdue:
         action = needed(code, attention["step"], saga["saga_id"], saga.get("in_doubt", ()))
         in_flight = code == AttentionCode.RECOVERY_EXHAUSTED and saga["status"] not in ENDED
         return replace(action, others=(Do.CANCEL,)) if in_flight else action
-    if saga["status"] == SagaStatus.FAILED:  # a child, whose parent has the incident
+    if saga["status"] == SagaStatus.FAILED:  # for a child, the parent has the incident
         return needed(AttentionCode.FAILED, error_of(saga)[0], saga["saga_id"])
     if saga["status"] in ENDED:
         if saga.get("in_doubt"):
@@ -202,7 +202,7 @@ def _in_flight(saga: Mapping[str, Any], now: float, *, overdue: bool) -> NextAct
         return NextAction(Do.NOTHING, "", problem, release_awaited(saga), waiting.get("step", ""), others=others)
     lease, breaker = saga.get("lease"), saga.get("breaker")
     if lease and lease.get("expires_at") and epoch(lease["expires_at"]) + _LEASE_SLACK < now:
-        means = "Its worker died. The supervisor takes the saga over within a minute; this does it now."
+        means = "Its worker died. The supervisor takes the saga over within a minute. With this action, it does so now."
         return NextAction(Do.RECOVER, "Recover now", "The saga stalled", means, others=(Do.CANCEL,))
     if breaker:
         step = breaker["step"]

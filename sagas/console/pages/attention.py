@@ -149,7 +149,7 @@ def _of_sagas(desk: Desk, incidents: Iterable[Mapping[str, Any]], needing: Itera
         groups.append(group)
         if matching:
             heads[group.anchor] = matching[0]
-    # An error may contain redacted values of the request. One full saga per group says which.
+    # An error may contain values that the request hides. One full saga per group shows which ones.
     full = desk.source.in_full([*heads.values()])
     for group in groups:
         if (head := heads.get(group.anchor)) is not None:
@@ -187,7 +187,7 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
         if incident["code"] == AttentionCode.EXHAUSTED:
             waiting[incident["type"]] = waiting.get(incident["type"], 0) + incident["count"]
     for name, count in desk.source.letters_of_all().items():
-        # If the incidents were not all counted, each DEAD_LETTERED saga may have a message.
+        # If not all incidents were counted, any DEAD_LETTERED saga may have a message.
         expected = desk.source.dead_lettered(name) if incidents["at_least"] else waiting.get(name, 0)
         spare = 0 if expected is None else (count or 0) - expected
         if spare > 0:
@@ -204,7 +204,7 @@ def _breakers(breakers: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             continue
         title = f"{breaker['type']} · the breaker of {breaker['step']} is {breaker['state']}"
         error = f"{breaker['failures']} failures in a row"
-        means = "Sagas wait, and one attempt after the other probes the dependency. Fix what the step calls."
+        means = "Sagas wait while one attempt after the other probes the dependency. Fix what the step calls."
         group = Group("breaker open", breaker["type"], title, error, means, "breaker-opened", more=breaker["waiting"])
         group.link, group.label = "/breakers", "Show"
         yield group
@@ -218,7 +218,7 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Iterable[Group]:
             group = Group("paused", saga_type["type"], title, pause["reason"] or "")
             group.means, group.since = "No step starts until it is resumed.", pause["at"]
             if pause["starts_only"]:
-                group.means = "New sagas are refused; those in flight go on. Fix the cause, then resume."
+                group.means = "New sagas are refused; sagas in flight continue. Fix the cause, then resume."
             if pause["by"] == "auto_disable":
                 group.runbook = "type-paused"
             group.link, group.label = f"/types/{saga_type['type']}", "Show"

@@ -10,11 +10,13 @@ from sagas.engine.read.answers import Count, Id, Time
 class RecoveryView(TypedDict):
     """The result of one run that recovered stalled sagas.
 
-    ``untouched`` sagas had not stalled. ``failed`` sagas could not be recovered; the log says why. There was no time
+    ``given_up`` sagas had stalled too often: they are undone, or wait for an operator. ``untouched`` sagas had not
+    stalled. ``failed`` sagas could not be recovered; the log says why. There was no time
     for the ``remaining`` ones. ``saga_ids`` lists up to 100 of the recovered sagas.
     """
 
     recovered: int
+    given_up: int
     untouched: int
     failed: int
     remaining: int

@@ -60,7 +60,7 @@ def ref(name: str, kind: str = "schemas") -> Json:
 
 
 def answer_schemas(codes: Iterable[str]) -> Json:
-    """Return the schemas of answers, by name. ``codes``: those of errors."""
+    """Return the schemas of answers, by name. ``codes``: the error codes."""
     _, generated = schema_components(_NAMED.values(), ref_template="{name}")
     names = {name: name.removesuffix("View") for name in generated}
     names |= {type_.__name__: name for name, type_ in _NAMED.items()}
@@ -98,7 +98,7 @@ class TypeSchemas:
         request: the schema of its request.
         signals: the schemas of its signals, by step.
         saga: the schema of its sagas in answers.
-        named: those that the others refer to, by name.
+        named: the schemas to which the others refer, by name.
     """
 
     request: Json
@@ -108,7 +108,8 @@ class TypeSchemas:
 
 
 def type_schemas(definition: SagaDefinition, taken: Collection[str], number: int = 0) -> TypeSchemas:
-    """Return the schemas of a saga type. Their names start with the type's, and with a number if one is ``taken``."""
+    """Return the schemas of a saga type. Their names start with the type's name, followed by a number if a name is
+    ``taken``."""
     prefix = "".join(word.capitalize() for word in definition.name.split("-")) + str(number or "")
     definitions = SchemaDefinitions(ref("{name}")["$ref"], prefix)
     saga, _ = definitions.reference(definition.saga_class, f"{prefix}Saga")
@@ -120,13 +121,13 @@ def type_schemas(definition: SagaDefinition, taken: Collection[str], number: int
     }
     last = definition.result_step
     result = shape_of(last.result_type).schema(definitions)
-    # A value with hidden parts has "***" in their places, which does not fit its type.
+    # In a value, "***" replaces hidden parts, so the value does not fit its type.
     fields = {
         field: {"anyOf": [*schema.get("anyOf", [schema]), _NULL]}
         for field, source, schema in (("request", REQUEST, request), ("result", last.name, result))
         if source not in definition.redaction.hidden and schema not in ({}, _NULL)
     }
-    text = "The request and the result are of the deployed version: those of a saga of another version can differ."
+    text = "Request and result are as in the deployed version. They can differ in a saga of another version."
     typed = [{"type": "object", "properties": fields}] if fields else []
     definitions.define(definition.saga_class, {"description": text, "allOf": [ref("Saga"), *typed]})
     if not definitions.schemas.keys().isdisjoint(taken):

@@ -146,7 +146,9 @@ class TestBreakers:
 
 
 class TestSupervising:
-    REPORT: dict[str, Any] = {"recovered": 1, "untouched": 2, "failed": 0, "remaining": 3, "saga_ids": [SAGA_ID]}  # noqa: RUF012 - read only
+    # fmt: off
+    REPORT: dict[str, Any] = {"recovered": 1, "given_up": 0, "untouched": 2, "failed": 0, "remaining": 3, "saga_ids": [SAGA_ID]}  # noqa: E501, RUF012
+    # fmt: on
 
     @pytest.mark.parametrize("command", [["recover", "--all"], ["local", "tick"]])
     def test_recovers_now(self, api: StubApi, run: Run, command: list[str]) -> None:

@@ -58,7 +58,7 @@ class TestLetters:
         service.letters = [first, second]
         told = text_of(Browser(service).open().submit("/letters/create-zip/prune").text)
         assert "1 would be deleted, 1 stay." in told
-        assert told.index("It would be deleted: no saga needs it.") < told.index(
+        assert told.index("It would be deleted, because no saga needs it.") < told.index(
             "It stays: the saga waits for an operator."
         )
 
