@@ -110,6 +110,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Generato
     pip = [sys.executable, "-m", "pip", "--python", str(one.bin / "python"), "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, timeout=60)
     one.run("sagas", "init", ".", "--name", "first-project")
+    project_in(one.directory)
     yield one
     one.run("sagas", "local", "down")
 
@@ -194,7 +195,6 @@ def test_the_cdk_cli_synthesizes_the_project_without_make(installed: Installed, 
 
 @pytest.mark.emulated("it is about `sagas local`")
 def test_the_project_runs_here(installed: Installed) -> None:
-    project_in(installed.directory)
     elsewhere = chosen(os.environ)
     brought = ("--endpoint", elsewhere.endpoint) if isinstance(elsewhere, Elsewhere) else ()
     installed.run("sagas", "local", "up", *(brought or ("--port", str(free_port()), "--detach")))
