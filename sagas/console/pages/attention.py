@@ -193,6 +193,9 @@ def _letters(desk: Desk, incidents: Mapping[str, Any]) -> Iterable[Group]:
         if spare > 0:
             title = f"{name} · {spare} leftover dead letter{'s' * (spare > 1)}"
             means = "Their sagas continued without them, or do not exist. Read them before you delete them."
+            if name == "commands":
+                title = f"{spare} rejected command{'s' * (spare > 1)} or event{'s' * (spare > 1)}"
+                means = "No saga was started or changed by them. Each has the reason; find who sent it."
             group = Group("messages without a saga", name, title, "", means, "dead-letters", more=spare)
             group.link, group.label = f"/letters/{name}", "Read"
             yield group

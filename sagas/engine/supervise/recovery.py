@@ -269,7 +269,7 @@ class RecoveryRun:
         report.failed.append(position.saga_id)
 
     def _waits_for_children(self, state: SagaState, position: IndexPosition) -> bool:
-        """Wake a saga that waits for its children, less and less often, in case a message was lost. Returns whether it
+        """Wake a saga that waits for its children, at growing intervals, in case a message was lost. Returns whether it
         waits for children. Before that, the saga is made due again later, in case this message is lost, too."""
         if not state.joins or state.lease is not None or (state.cancel.at and not state.undoing):
             return False
