@@ -70,7 +70,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of a saga's resources.
+    """The stacks of a saga's resources.
 
     Args:
         saga: the saga.
