@@ -1,4 +1,4 @@
-"""Circuit breakers: admits steps, and counts the outcomes of attempts.
+"""Circuit breakers: they admit steps, and count the outcomes of attempts.
 
 An execution environment reads a breaker at most once a second. It writes a breaker after a failed attempt, after a
 success that follows a failure, and around a probe. An outcome takes at most two requests, not counting retries. A
@@ -190,7 +190,7 @@ class Breakers:
         return self.postponed_until(state.saga, state.current.name, state.updated_at)
 
     def postponed_until(self, saga: str, step: str, since: float) -> float:
-        """Return until when (epoch seconds) an open breaker can explain that a message is unclaimed; 0 if it cannot.
+        """Return until when (epoch seconds) a breaker can explain why no worker claims a message; 0 if it cannot.
 
         Each copy of a postponed message waits at least as many seconds as there were copies before it, even after the
         breaker has closed (see ``sagas.messaging.postponing``). The number of copies is unknown, but n copies take n**2
