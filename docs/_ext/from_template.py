@@ -177,7 +177,9 @@ def permissions_page(template: Template) -> str:
         why = WHY_THIS.get((role, where, actions[0])) or WHY[where, actions[0]]
         rights.setdefault((", ".join(f"`{one}`" for one in actions), where, why), []).append(role)
     shared = {right: set(roles) for right, roles in rights.items() if len(roles) > _FEW}
-    lines += [f"## What several functions may do\n\nEach column is a function below.\n\n| may | on | to | {' | '.join(_SHORT)} |"]
+    lines += [
+        f"## What several functions may do\n\nEach column is a function below.\n\n| may | on | to | {' | '.join(_SHORT)} |"
+    ]
     lines += [f"|---|---|---|{'---|' * len(_SHORT)}"]
     for (may, where, why), roles in shared.items():
         marks = " | ".join("x" if role in roles else "" for role in ROLES)

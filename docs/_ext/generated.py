@@ -103,7 +103,7 @@ def commands_page() -> str:
     for name, command in commands(typer.main.get_command(app), "sagas"):
         rows = [f"### {name}\n\n{cell(command.help)}\n"]
         listed = [one for one in command.params if not getattr(one, "hidden", False)]
-        common = COMMON <= {option.lstrip("-") for one in listed for option in one.opts}
+        common = {option.lstrip("-") for one in listed for option in one.opts} >= COMMON
         for parameter in listed:
             names = ", ".join(f"`{one}`" for one in [*parameter.opts, *parameter.secondary_opts])
             if common and parameter.opts[0].lstrip("-") in COMMON:
